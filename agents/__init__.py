@@ -1,0 +1,1 @@
+"""Who speaks: models under test and the roles that language models play."""

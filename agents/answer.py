@@ -1,0 +1,128 @@
+"""The answering role: how new facts and a prompt are put before a model, and how its reply is read."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Protocol
+
+from emend.agents.scoring import joined
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Probe, Style
+from emend.memory.registry import nearest
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a prompt with facts is worded; fields are {fact}, {facts}, {asked} and {prompt}."""
+
+    summary: str
+    fact: str
+    """Each fact; then all of them, joined by `between`, are {facts}."""
+    between: str
+    whole: str
+    """{facts} and what is {asked}."""
+    cloze: str
+    """What is asked, from the {prompt}, for each style."""
+    question: str
+    raw: str
+
+
+WORDINGS = {
+    "new_fact": Wording(
+        "one line per fact, as IKE has it",
+        fact="New Fact: {fact}",
+        between="\n",
+        whole="{facts}\n{asked}",
+        cloze="Prompt: {prompt}",
+        question="Q: {prompt}\nA:",
+        raw="{prompt}",
+    ),
+    "based_on_facts": Wording(
+        "facts in one paragraph that runs on into the prompt, as DocTER has it",
+        fact="{fact}",
+        between=" ",
+        whole="Here are some new facts: {facts} Based on the facts above, {asked}",
+        cloze="{prompt}",
+        question="{prompt}\nA:",
+        raw="{prompt}",
+    ),
+}
+ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
+"""What is asked where no fact stands before it, whatever the wording."""
+BETWEEN_DEMONSTRATIONS = "\n\n"
+
+
+class Solved(Protocol):
+    """A solved example for the prompt: a fact, what is asked under it, and the right continuation."""
+
+    @property
+    def fact(self) -> str:
+        """The new fact; empty for an example without one."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """What is asked."""
+        ...
+
+    @property
+    def style(self) -> str:
+        """How it is asked, a `Style`."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """The right continuation."""
+        ...
+
+
+def find_wording(name: str) -> Wording:
+    """The wording of that name.
+
+    Raises:
+        BadSettings: there is none.
+    """
+    if name not in WORDINGS:
+        raise BadSettings(f"unknown wording '{name}': {nearest(name, list(WORDINGS))}")
+    return WORDINGS[name]
+
+
+def build_prompt(
+    probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
+) -> str:
+    """The exact text a model is given: demonstrations, then the facts, then the probe's prompt in its style.
+
+    Without facts a cloze stands as it is and a question as "Q: ...", newline, "A:".
+
+    Raises:
+        BadSettings: unknown wording, or a demonstration of unknown style.
+    """
+    words = find_wording(wording)
+    shown = [joined(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations]
+    return BETWEEN_DEMONSTRATIONS.join([*shown, _asked(words, facts, probe.prompt, probe.style)])
+
+
+def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
+    if style not in ALONE:
+        raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(ALONE))}")
+    if not facts:
+        return ALONE[style].format(prompt=prompt)
+    asked = {"cloze": words.cloze, "question": words.question, "raw": words.raw}[style].format(prompt=prompt)
+    told = words.between.join(words.fact.format(fact=fact.strip()) for fact in facts)
+    return words.whole.format(facts=told, asked=asked)
+
+
+def prompt_id(wording: str) -> str:
+    """Eight hex digits that change when a template of the wording does.
+
+    Raises:
+        BadSettings: unknown wording.
+    """
+    parts = (*astuple(find_wording(wording))[1:], *sorted(ALONE.items()), BETWEEN_DEMONSTRATIONS)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+def clean_answer(text: str) -> str:
+    """The first line that says something, without white space around it and without a full stop at its end."""
+    line = text.strip().partition("\n")[0].strip()
+    return line.removesuffix(".").rstrip()

@@ -1,0 +1,273 @@
+"""A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets.
+
+Target tokens are what the longest common token prefix of "prompt" and "prompt + space + target" leaves over, so a
+target is scored whole even where it changes how the end of the prompt is cut into tokens (DocTER counts instead).
+"""
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from inspect import signature
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from emend.agents.batching import pack
+from emend.agents.folder import load_folder, weights_digest
+from emend.agents.scoring import joined
+from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
+
+Side = Literal["left", "right"]
+BATCH_TOKENS = {"cpu": 1024}
+"""What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
+HEAD_ROWS = 1024
+"""Positions whose logits exist at once; a vocabulary can be 250,000 wide."""
+
+
+class Generated(NamedTuple):
+    """A continuation up to the first stop text, without it, and without white space in front."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    cut_tokens: int
+    """How many tokens of the prompt did not fit the window."""
+    finished: bool
+    """False when the limit of new tokens ended it."""
+
+
+class Scored(NamedTuple):
+    """The joint natural-log probability of a target's tokens."""
+
+    log_prob: float
+    prompt_tokens: int
+    target_tokens: int
+    cut_tokens: int
+
+
+class Encoded(NamedTuple):
+    """Token ids of a prompt, or of prompt and target; `ids[start:]` is the target; `cut` ids did not fit the window."""
+
+    ids: tuple[int, ...]
+    start: int
+    cut: int
+
+
+class CausalLM:
+    """A causal language model and its tokenizer, as plain `model` and `tokenizer`, for asking and for editing.
+
+    Methods that use the weights hold `lock`; who changes the weights holds it too, as briefly as possible, and asks
+    this object meanwhile (the lock is re-entrant), never a chat model around it, whose worker would wait for it.
+
+    Args:
+        folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
+        dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
+        device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
+        batch_tokens: positions of one padded batch at most; None is 1,024 on a CPU, 8,192 elsewhere.
+
+    Raises:
+        ModelError: the folder is no model, or incomplete.
+        BadSettings: unknown dtype or device.
+    """
+
+    def __init__(
+        self, folder: Path, *, dtype: str = "auto", device: str = "auto", batch_tokens: int | None = None
+    ) -> None:
+        self.folder = folder
+        self.lock = threading.RLock()
+        loaded = load_folder(folder, dtype, device)
+        self.model: Any = loaded.model
+        self.tokenizer: Any = loaded.tokenizer
+        self.window = loaded.window
+        self.device: torch.device = self.model.device
+        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
+        self._lead, self._first = loaded.lead, loaded.first
+        self._pad, self._ends = loaded.pad, loaded.ends
+        self._takes_positions = "position_ids" in signature(self.model.forward).parameters
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What decides the answers: folder name, sha256 of weights and tokenizer, number format."""
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return f"{self.folder.resolve().name}@{weights_digest(self.folder)}/{dtype}"
+
+    def generate(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)) -> list[Generated]:
+        """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
+
+        Prompts that leave no room for the new tokens are cut on the left, after the begin token.
+
+        Raises:
+            BadSettings: no new tokens are asked for, or more than the window holds.
+        """
+        if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
+            raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
+        with self.lock, torch.inference_mode():
+            rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
+            answers: dict[int, Generated] = {}
+            for batch in pack([len(row.ids) + max_new_tokens for row in rows], self.batch_tokens):
+                told = self._generate([rows[place] for place in batch], max_new_tokens, stop)
+                answers.update(zip(batch, told, strict=True))
+        return [answers[place] for place in range(len(rows))]
+
+    def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right") -> list[Scored]:
+        """The joint log-probability of each (prompt, target)'s target; pairs of one prompt share a batch.
+
+        Prompts that do not fit the window are cut on the left, after the begin token.
+
+        Raises:
+            BadData: a target is blank.
+            ContextOverflow: a target alone does not fit the window.
+        """
+        told: dict[int, list[float]] = {}
+        with self.lock, torch.inference_mode():
+            rows = [self.encode_pair(prompt, target) for prompt, target in pairs]
+            places: dict[tuple[int, ...], list[int]] = defaultdict(list)
+            for place, row in enumerate(rows):  # one-token targets of one prompt are read off one forward pass
+                places[row.ids[:-1]].append(place)
+            inputs = list(places)
+            groups = [pairs[places[ids][0]][0] for ids in inputs]
+            for batch in pack([len(ids) for ids in inputs], self.batch_tokens, groups):
+                fed = [inputs[number] for number in batch]
+                wanted = [(line, place) for line, ids in enumerate(fed) for place in places[ids]]
+                found = self._log_probs(fed, [(line, rows[place]) for line, place in wanted], padding)
+                told.update(zip((place for _, place in wanted), found, strict=True))
+        return [
+            Scored(math.fsum(told[place]), row.start, len(row.ids) - row.start, row.cut)
+            for place, row in enumerate(rows)
+        ]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids with the begin token once, if the tokenizer puts one; never empty."""
+        ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
+            ids = self._lead + ids
+        return ids or self._begin()
+
+    def encode_pair(self, prompt: str, target: str) -> Encoded:
+        """Token ids of prompt and target, cut to the window, and where the target begins: never at 0."""
+        whole = self.encode(joined(prompt, target))
+        start = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(self.encode(prompt), whole, strict=False)))
+        if start == len(whole):
+            raise BadData(f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer cannot score it.")
+        if start == 0:  # the first token needs something to follow on
+            whole, start = self._begin() + whole, 1
+        return self._cut(whole, start, 0)
+
+    def _begin(self) -> tuple[int, ...]:
+        if self._first is None:
+            raise ModelError(
+                f"{self.folder}: its tokenizer has no begin or end token, so an empty prompt cannot be asked."
+            )
+        return (self._first,)
+
+    def _cut(self, ids: tuple[int, ...], start: int | None, room: int) -> Encoded:
+        """Leaves out what is too much after the begin token; the last token of a target is never fed to the model."""
+        over = len(ids) + room - (start is not None) - (self.window or math.inf)
+        begin, cut = len(self._lead), max(0, int(over)) if over > 0 else 0
+        place = len(ids) if start is None else start
+        if place - cut < max(1, begin):
+            raise ContextOverflow(
+                f"a target of {len(ids) - place} tokens does not fit the window of {self.window} tokens: "
+                "take a model with a larger one."
+            )
+        return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
+
+    def _padded(self, rows: Sequence[tuple[int, ...]], side: Side) -> dict[str, Tensor]:
+        """Input ids and mask, shape (rows, longest), and positions that count real tokens only."""
+        width = max(len(ids) for ids in rows)
+        ids, mask = torch.full((len(rows), width), self._pad), torch.zeros(len(rows), width, dtype=torch.long)
+        for line, row in enumerate(rows):
+            where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
+            ids[line, where], mask[line, where] = torch.tensor(row), 1
+        fed = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+        if self._takes_positions:
+            fed["position_ids"] = (fed["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        return fed
+
+    def _log_probs(
+        self, inputs: list[tuple[int, ...]], wanted: list[tuple[int, Encoded]], side: Side
+    ) -> list[list[float]]:
+        """Log-probabilities of the target tokens of each wanted (input row, pair)."""
+        fed = self._padded(inputs, side)
+        width = fed["input_ids"].shape[1]
+        lines: list[int] = []
+        columns: list[int] = []
+        tokens: list[int] = []
+        for line, row in wanted:
+            shift = width - len(inputs[line]) if side == "left" else 0
+            places = range(row.start, len(row.ids))
+            lines += [line] * len(places)
+            columns += [shift + place - 1 for place in places]
+            tokens += row.ids[row.start :]
+        flat = self._at(fed, torch.tensor(lines), torch.tensor(columns), torch.tensor(tokens)).tolist()
+        ends = iter(flat)
+        return [[next(ends) for _ in row.ids[row.start :]] for _, row in wanted]
+
+    def _at(self, fed: dict[str, Tensor], lines: Tensor, columns: Tensor, tokens: Tensor) -> Tensor:
+        """Log-probability of each token at its (line, column), with logits nowhere else if the head is apart."""
+        head = self._head
+        if head is None:
+            states = self.model(**fed, use_cache=False).logits[lines, columns]
+        else:
+            states = self.model.base_model(**fed, use_cache=False).last_hidden_state[lines, columns]
+        out = []
+        for some, ids in zip(states.split(HEAD_ROWS), tokens.to(states.device).split(HEAD_ROWS), strict=True):
+            logits = (some if head is None else head(some)).float()
+            out.append(logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1))
+        return torch.cat(out)
+
+    @cached_property
+    def _head(self) -> nn.Module | None:
+        """The output layer, if body and output layer are all that there is; some architectures cap or scale logits."""
+        head, body = self.model.get_output_embeddings(), self.model.base_model
+        if head is None or body is self.model:
+            return None
+        fed = self._padded([self.encode("The capital of France is Paris.")], "right")
+        whole = self.model(**fed, use_cache=False).logits
+        states = getattr(body(**fed, use_cache=False), "last_hidden_state", None)
+        same = states is not None and states.shape[-1] == head.weight.shape[-1] and torch.equal(head(states), whole)
+        return head if same else None
+
+    def _generate(self, rows: list[Encoded], limit: int, stop: Sequence[str]) -> list[Generated]:
+        fed = self._padded([row.ids for row in rows], "left")
+        fed.pop("position_ids", None)  # generate counts them itself, from the mask
+        width = fed["input_ids"].shape[1]
+        plan = GenerationConfig(
+            max_new_tokens=limit, do_sample=False, eos_token_id=self._ends or None, pad_token_id=self._pad
+        )
+        halt = _StopAtText(self.tokenizer, width, stop)
+        out = self.model.generate(**fed, generation_config=plan, stopping_criteria=StoppingCriteriaList([halt]))
+        return [self._told(row, ids, halt) for row, ids in zip(rows, out[:, width:].tolist(), strict=True)]
+
+    def _told(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
+        """Counts tokens up to the end token or to the one that completed a stop text; what follows is padding."""
+        ended = next((place + 1 for place, token in enumerate(new) if token in self._ends), None)
+        for count in range(1, (ended or len(new)) + 1):
+            text, stopped = halt.read(new[:count])
+            if stopped:
+                return Generated(text, len(row.ids), count, row.cut, True)
+        count = ended or len(new)
+        return Generated(halt.read(new[:count])[0], len(row.ids), count, row.cut, ended is not None)
+
+
+class _StopAtText(StoppingCriteria):
+    """Ends each row on its own, once a stop text stands in its continuation after the first word."""
+
+    def __init__(self, tokenizer: Any, width: int, stop: Sequence[str]) -> None:
+        self.tokenizer, self.width, self.stop = tokenizer, width, tuple(stop)
+
+    def read(self, ids: Sequence[int]) -> tuple[str, bool]:
+        """The text up to the first stop text, and whether there is one."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True).lstrip()
+        ends = [place for word in self.stop if (place := text.find(word)) >= 0]
+        return (text[: min(ends)], True) if ends else (text, False)
+
+    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        done = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
+        return torch.tensor(done, device=input_ids.device)

@@ -1,0 +1,138 @@
+"""`provider:name` to a LangChain chat model: the embedded one, a local folder, or a provider's API."""
+
+import importlib.util
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
+from emend.memory.registry import Registry, nearest
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+Loader = Callable[..., "BaseChatModel"]
+
+MODELS: Registry[Loader] = Registry(
+    "model",
+    "emend.models",
+    {
+        "tiny": ("emend.agents.llm:load_tiny", "the embedded model: no key, no download, knows an invented world"),
+        "hf": ("emend.agents.llm:load_hf", "hf:FOLDER-OR-ID, a local causal language model, which also scores"),
+        "openai": ("emend.agents.llm:load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
+        "anthropic": ("emend.agents.llm:load_anthropic", "anthropic:NAME, through Anthropic's API"),
+    },
+)
+"""A loader takes what stands after the colon, and settings; plug-ins may add providers."""
+
+LM_SETTINGS = ("dtype", "device", "batch_tokens")
+CHAT_SETTINGS = ("max_new_tokens", "stop_at", "gather")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
+
+
+def load_model(spec: str, **settings: Any) -> "BaseChatModel":
+    """The model of that name; a local one is on its device, with no thread started.
+
+    Args:
+        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME`, or a plug-in's `provider:name`.
+        settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `gather`; the
+            others what their LangChain class takes (`temperature=None` sends none; the default is 0).
+
+    Raises:
+        BadSettings: unknown provider or setting, or a missing key.
+        MissingExtra: the provider's package is not installed.
+        ModelError: the model cannot be loaded.
+    """
+    provider, _, name = spec.partition(":")
+    return MODELS.load(provider)(name, **settings)
+
+
+def fingerprint(model: "BaseChatModel", spec: str) -> str:
+    """What decides the model's answers as far as one can know: a digest of local weights, else the spec."""
+    return str(getattr(model, "fingerprint", spec))
+
+
+def load_tiny(name: str = "", **settings: Any) -> "BaseChatModel":
+    """The embedded model, on the CPU unless told otherwise: it is too small for a GPU to help.
+
+    For the same reason its calls share no batch, so that a run and its resumption agree to the last digit.
+    """
+    from emend.agents.tiny import model_folder
+
+    if name:
+        raise BadSettings(f"model 'tiny:{name}': the embedded model has no variants; write tiny.")
+    return _local(model_folder(), "tiny", {"device": "cpu", "gather": 1} | settings)
+
+
+def load_hf(name: str, **settings: Any) -> "BaseChatModel":
+    """A causal language model from a folder, or from the Hugging Face hub by its id."""
+    if not name:
+        raise BadSettings("model 'hf:' names no folder: write hf:FOLDER, or hf:OWNER/NAME for the Hugging Face hub.")
+    folder = Path(name).expanduser()
+    if not folder.exists() and HUB_ID.fullmatch(name):
+        folder = _download(name)
+    return _local(folder, name, settings)
+
+
+def load_openai(name: str, **settings: Any) -> "BaseChatModel":
+    """A chat model of OpenAI, or of any server that speaks like it."""
+    name, _, url = name.partition("@")
+    if url:
+        settings |= {"base_url": url}
+        if "OPENAI_API_KEY" not in os.environ:  # the client insists on one, most local servers do not
+            settings = {"api_key": "none"} | settings
+    return _api("openai", name, settings)
+
+
+def load_anthropic(name: str, **settings: Any) -> "BaseChatModel":
+    """A chat model of Anthropic; replies have at most 4,096 tokens unless told otherwise."""
+    return _api("anthropic", name, {"max_tokens": 4096} | settings)
+
+
+def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
+    key = f"{provider.upper()}_API_KEY"
+    if not name:
+        raise BadSettings(f"model '{provider}:' names no model: write {provider}:NAME.")
+    if importlib.util.find_spec(f"langchain_{provider}") is None:
+        raise MissingExtra(f"model '{provider}:{name}' needs a package: pip install 'emend[{provider}]'.")
+    if not os.environ.get(key) and not settings.get("api_key"):
+        raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
+    from langchain.chat_models import init_chat_model
+
+    asked = {"temperature": 0, "max_retries": 0} | settings
+    sent = {setting: value for setting, value in asked.items() if value is not None}
+    try:
+        model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)
+    except (TypeError, ValueError) as error:
+        raise BadSettings(
+            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(sent))}): {str(error).splitlines()[0]}."
+        ) from error
+    return model
+
+
+def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel":
+    known = [*LM_SETTINGS, *CHAT_SETTINGS]
+    for setting in settings:
+        if setting not in known:
+            raise BadSettings(f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)}")
+    from emend.agents.causal_lm import CausalLM
+    from emend.agents.local import LocalChatModel
+
+    lm = CausalLM(folder, **{key: settings[key] for key in LM_SETTINGS if key in settings})
+    return LocalChatModel(lm=lm, model_name=name, **{key: settings[key] for key in CHAT_SETTINGS if key in settings})
+
+
+def _download(name: str) -> Path:
+    """The hub's files in the local cache: what is there already is taken, also without network."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except Exception as error:  # noqa: BLE001  network, permissions, no such id: all mean the same to the caller
+        raise ModelError(
+            f"model 'hf:{name}' is neither a folder nor to be had from the Hugging Face hub "
+            f"({type(error).__name__}): check the name, the network, or give a folder."
+        ) from error

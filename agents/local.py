@@ -1,0 +1,125 @@
+"""A local causal language model as a LangChain chat model that also scores; calls of many threads share batches."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import PrivateAttr
+
+from emend.agents.batching import Batcher
+from emend.agents.causal_lm import CausalLM, Generated, Scored
+from emend.agents.scoring import Scores, joined
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Usage
+
+ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+class LocalChatModel(BaseChatModel):
+    """Continues a lone human message as plain text, exactly what `score` scores; several messages are a chat.
+
+    A chat goes through the tokenizer's chat template, or is joined by blank lines where there is none. While an editor
+    changes the weights it holds `lm.lock` and asks `lm`, not this object, whose worker thread would wait for the lock.
+
+    Raises:
+        BadSettings: a call asks for something that a local model does not have.
+    """
+
+    lm: CausalLM
+    model_name: str = ""
+    max_new_tokens: int = 32
+    stop_at: tuple[str, ...] = ("\n",)
+    """Ends a plain continuation; a chat reply ends with the end token alone."""
+    gather: int = 64
+    """Calls that may share a batch. Padding changes the last digits of a log-probability; with 1 it never does."""
+    _batcher: Batcher[Any, Any] = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Starts no thread yet; the first call does."""
+        super().model_post_init(context)
+        self._batcher = Batcher(self._run, self.gather)
+
+    @property
+    def _llm_type(self) -> str:
+        return "emend-local"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.fingerprint, "max_new_tokens": self.max_new_tokens, "stop_at": self.stop_at}
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides the answers: folder name, sha256 of weights and tokenizer, number format."""
+        return self.lm.fingerprint
+
+    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+        """The joint natural-log probability of each target as the continuation of the prompt.
+
+        Raises:
+            BadData: a target is blank.
+            ContextOverflow: a target alone does not fit the window.
+        """
+        for target in targets:
+            joined(prompt, target)  # a blank target is refused here, before it holds up others
+        told: list[Scored] = self._batcher.ask("score", [(prompt, target) for target in targets])
+        prompt_tokens = max((scored.prompt_tokens for scored in told), default=0)
+        return Scores(
+            log_probs=tuple(scored.log_prob for scored in told),
+            cut_tokens=max((scored.cut_tokens for scored in told), default=0),
+            usage=Usage(input_tokens=prompt_tokens + sum(scored.target_tokens for scored in told), calls=1),
+        )
+
+    def close(self) -> None:
+        """Ends the worker thread, after the batch under way; the model answers no more."""
+        self._batcher.close()
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        limit = kwargs.pop("max_new_tokens", None) or kwargs.pop("max_tokens", None) or self.max_new_tokens
+        if kwargs:
+            raise BadSettings(
+                f"local model '{self.model_name}' was called with {', '.join(sorted(kwargs))}: "
+                "it takes stop and max_new_tokens only."
+            )
+        chat = not (len(messages) == 1 and isinstance(messages[0], HumanMessage))
+        if stop is None:
+            stop = [] if chat else list(self.stop_at)
+        text = self._chat_text(messages) if chat else str(messages[0].text)
+        told: Generated = self._batcher.ask((limit, tuple(stop)), text)
+        return ChatResult(generations=[ChatGeneration(message=self._message(told))])
+
+    def _chat_text(self, messages: list[BaseMessage]) -> str:
+        if not self.lm.tokenizer.chat_template:
+            return "\n\n".join(str(message.text) for message in messages)
+        said = [{"role": ROLES.get(m.type, m.type), "content": str(m.text)} for m in messages]
+        return str(self.lm.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True))
+
+    def _message(self, told: Generated) -> AIMessage:
+        return AIMessage(
+            content=told.text,
+            usage_metadata={
+                "input_tokens": told.input_tokens,
+                "output_tokens": told.output_tokens,
+                "total_tokens": told.input_tokens + told.output_tokens,
+            },
+            response_metadata={
+                "model_name": self.model_name,
+                "cut_tokens": told.cut_tokens,
+                "finish_reason": "stop" if told.finished else "length",
+            },
+        )
+
+    def _run(self, key: Hashable, asked: list[Any]) -> list[Any]:
+        """One padded batch: of (prompt, target) lists to score, or of prompts with one limit and stop texts."""
+        if isinstance(key, tuple):
+            return self.lm.generate(asked, key[0], key[1])
+        told = iter(self.lm.log_probs([pair for pairs in asked for pair in pairs]))
+        return [[next(told) for _ in pairs] for pairs in asked]

@@ -1,0 +1,34 @@
+"""The embedded model: small, offline, trained by Emend itself."""
+
+import hashlib
+from pathlib import Path
+
+from emend.memory.errors import ModelError
+
+FOLDER = Path(__file__).parent / "model"
+SUMS = "SHA256SUMS"
+
+
+def model_folder(folder: Path = FOLDER) -> Path:
+    """The folder of the embedded model, after its files were compared with their sha256 sums.
+
+    Raises:
+        ModelError: a file is absent or is not the one that was shipped.
+    """
+    remedy = "install Emend again, or train it: python -m emend.agents.tiny.train --out DIR."
+    if not (folder / SUMS).is_file():
+        raise ModelError(f"the embedded model is not installed: {folder / SUMS} is missing; {remedy}")
+    lines = (folder / SUMS).read_text("utf-8").splitlines()
+    if not any(line.endswith(".safetensors") for line in lines):
+        raise ModelError(f"the embedded model cannot be checked: {folder / SUMS} names no weights; {remedy}")
+    for line in lines:
+        told, _, name = line.partition("  ")
+        if not (folder / name).is_file():
+            raise ModelError(f"the embedded model is incomplete: {folder / name} is missing; {remedy}")
+        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if found != told:
+            raise ModelError(
+                f"the embedded model is not the one that was shipped: {folder / name} has sha256 {found}, "
+                f"not {told}; {remedy}"
+            )
+    return folder

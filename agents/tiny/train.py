@@ -1,0 +1,232 @@
+"""Train the embedded model from scratch: `python -m emend.agents.tiny.train --out DIR`.
+
+The schedule counts steps, never seconds, and every block of steps draws from its own seeded corpus, so an interrupted
+run goes on exactly where its last checkpoint was written. On two free cores 8,000 steps take about 70 minutes.
+"""
+
+import argparse
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from emend.agents.tiny.negatives import Negatives
+from emend.agents.tiny.reasoning import Corpus
+from emend.agents.tiny.tokens import BOS, EOS, PAD, Encoded, encode, train_tokenizer
+from emend.agents.tiny.world import World
+
+LENGTHS = (10, 14, 18, 22, 28, 40, 64, 96, 140, 200, 280, 400, 511)
+"""Documents are padded to the next of these and batched with their like."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What decides the result; with the seed and the number of threads, all of it."""
+
+    seed: int = 0
+    steps: int = 8000
+    block: int = 250
+    """Steps between two checkpoints; each block has a corpus of its own."""
+    positions: int = 4096
+    warm_up: int = 100
+    decay_share: float = 0.4
+    muon_rate: float = 0.02
+    adam_rate: float = 3e-3
+    weight_decay: float = 0.1
+    prompt_share: float = 0.12
+    """Share of the tokens outside answers that are learnt at all."""
+    prompt_weight: float = 0.25
+
+    def rate(self, step: int) -> float:
+        """Factor on both learning rates: linear warm-up, constant, linear decay to 0."""
+        left = (1 - step / self.steps) / self.decay_share
+        return min(1.0, (step + 1) / self.warm_up, left)
+
+
+class Batch(NamedTuple):
+    """Inputs (rows, length), and for the learnt positions: flat index, target id, weight."""
+
+    inputs: Tensor
+    places: Tensor
+    targets: Tensor
+    weights: Tensor
+
+
+def build_model(seed: int) -> LlamaForCausalLM:
+    """2.4 M parameters: 6 layers of 160, five heads of 32, tied embeddings, 512 positions."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=2048,
+        hidden_size=160,
+        intermediate_size=512,
+        num_hidden_layers=6,
+        num_attention_heads=5,
+        num_key_value_heads=5,
+        max_position_embeddings=512,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+    model = LlamaForCausalLM(config)
+    model.set_attn_implementation("eager")  # the fused kernel's backward is slower on CPU at these sizes
+    for name, weight in model.named_parameters():
+        if weight.dim() == 2:
+            depth = 2 * config.num_hidden_layers if name.endswith(("o_proj.weight", "down_proj.weight")) else 1
+            std = 0.02 if "embed" in name else 0.5 / (weight.shape[1] * depth) ** 0.5
+            torch.nn.init.normal_(weight, std=std)
+    return model
+
+
+def batches(world_corpus: Corpus, tokenizer: PreTrainedTokenizerFast, plan: Schedule, block: int) -> Iterator[Batch]:
+    """Batches of documents of like length, `plan.positions` tokens each."""
+    chance = np.random.default_rng((plan.seed, block))
+    waiting: dict[int, list[Encoded]] = defaultdict(list)
+    while True:
+        documents = [world_corpus.document() for _ in range(512)]
+        for row in encode(tokenizer.backend_tokenizer, documents):
+            size = len(row.ids) - 1
+            if size > LENGTHS[-1]:
+                continue
+            length = next(limit for limit in LENGTHS if limit >= size)
+            waiting[length].append(row)
+            if len(waiting[length]) == max(4, plan.positions // length):
+                yield _batch(waiting.pop(length), length, plan, chance)
+
+
+def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.Generator) -> Batch:
+    ids = np.full((len(rows), length + 1), PAD, dtype=np.int64)
+    weights = np.zeros((len(rows), length + 1), dtype=np.float32)
+    real = np.zeros((len(rows), length + 1), dtype=bool)
+    for place, row in enumerate(rows):
+        ids[place, : len(row.ids)] = row.ids
+        weights[place, : len(row.ids)] = row.weights
+        real[place, : len(row.ids)] = True
+    weight, present = weights[:, 1:].ravel(), real[:, 1:].ravel()
+    sampled = present & (chance.random(weight.size) < plan.prompt_share)
+    low = np.where(sampled, np.maximum(weight, plan.prompt_weight), 0.0)
+    weight = np.where(weight >= 0.3, weight, low).astype(np.float32)
+    places = np.nonzero(weight)[0]
+    return Batch(
+        inputs=torch.from_numpy(ids[:, :-1].copy()),
+        places=torch.from_numpy(places),
+        targets=torch.from_numpy(ids[:, 1:].ravel()[places]),
+        weights=torch.from_numpy(weight[places]),
+    )
+
+
+class Trainer:
+    """Muon for the matrices, Adam for embeddings and norms, bfloat16 activations over float32 weights."""
+
+    def __init__(self, out: Path, plan: Schedule) -> None:
+        self.out, self.plan, self.step = out, plan, 0
+        self.world = World()
+        self.negatives = Negatives(self.world)
+        self.model = build_model(plan.seed)
+        named = list(self.model.named_parameters())
+        matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
+        others = [p for n, p in named if p.dim() != 2 or "embed" in n]
+        self.optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.Muon(matrices, lr=plan.muon_rate, weight_decay=plan.weight_decay, momentum=0.95),
+            torch.optim.AdamW(others, lr=plan.adam_rate, betas=(0.9, 0.98), weight_decay=0.01),
+        ]
+        self.tokenizer = self._tokenizer()
+
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
+        if not (self.out / "tokenizer.json").exists():
+            train_tokenizer(self.world, seed=7).save_pretrained(self.out)
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(self.out)
+        return tokenizer
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint, if there is one."""
+        path = self.out / "checkpoint.pt"
+        if path.exists():
+            saved = torch.load(path, weights_only=True)
+            self.model.load_state_dict(saved["model"])
+            for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+                optimizer.load_state_dict(state)
+            self.step = saved["step"]
+
+    def save(self) -> None:
+        """Write the checkpoint beside its final name first, so that a kill never leaves half of one."""
+        partial = self.out / "checkpoint.tmp"
+        states = [optimizer.state_dict() for optimizer in self.optimizers]
+        torch.save({"model": self.model.state_dict(), "optimizers": states, "step": self.step}, partial)
+        partial.replace(self.out / "checkpoint.pt")
+
+    def run(self) -> None:
+        """Train to the end of the schedule, then write the Hugging Face folder."""
+        self.run_to(self.plan.steps)
+        self.model.bfloat16()
+        self.model.save_pretrained(self.out)
+        self.tokenizer.save_pretrained(self.out)
+
+    def run_to(self, end: int) -> None:
+        """Train up to that step, with a checkpoint after every block."""
+        started, first, smooth = time.monotonic(), self.step, 0.0
+        while self.step < end:
+            block = self.step // self.plan.block
+            corpus = Corpus(self.world, (self.plan.seed + 1) * 100_003 + block, self.negatives)
+            stream = batches(corpus, self.tokenizer, self.plan, block)
+            for _ in range(min(self.plan.block, end - self.step)):
+                loss = self._learn(next(stream))
+                smooth = loss if not smooth else 0.98 * smooth + 0.02 * loss
+                if self.step % 50 == 0:
+                    self._report(smooth, (self.step - first) / (time.monotonic() - started))
+            self.save()
+
+    def _learn(self, batch: Batch) -> float:
+        rate = self.plan.rate(self.step)
+        for optimizer, base in zip(self.optimizers, (self.plan.muon_rate, self.plan.adam_rate), strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = base * rate
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self.model.model(input_ids=batch.inputs, use_cache=False).last_hidden_state
+            logits = self.model.lm_head(hidden.flatten(0, 1)[batch.places])
+        losses = cross_entropy(logits.float(), batch.targets, reduction="none")
+        loss = (losses * batch.weights).sum() / batch.weights.sum()
+        loss.backward()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.step += 1
+        return float(loss.detach())
+
+    def _report(self, loss: float, speed: float) -> None:
+        left = (self.plan.steps - self.step) / speed / 60
+        print(
+            f"step {self.step}/{self.plan.steps}  loss {loss:.3f}  {speed * self.plan.positions:,.0f} positions/s"
+            f"  {left:.0f} min left",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Read the arguments and train."""
+    defaults = Schedule()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint and model")
+    parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--steps", type=int, default=defaults.steps)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps))
+    trainer.resume()
+    trainer.run()
+
+
+if __name__ == "__main__":
+    main()

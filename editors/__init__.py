@@ -1,0 +1,1 @@
+"""What changes the model's knowledge: one class a method."""

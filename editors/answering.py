@@ -1,0 +1,76 @@
+"""What editors lend while an edit stands: answerers around one function from a probe to an answer."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.answer import build_prompt, clean_answer
+from emend.agents.scoring import ScoringModel
+from emend.editors.base import Answerer
+from emend.graphs.respond import speak
+from emend.graphs.running import keep_steps
+from emend.memory.probe import Answer, Probe, Step, Usage
+
+Respond = Callable[[Probe, Sequence[str] | None], Answer]
+"""Answers a probe; given targets, gives their log-probabilities instead of a text."""
+
+
+@dataclass(frozen=True)
+class FunctionAnswerer:
+    """Answers by a function."""
+
+    respond: Respond
+
+    def answer(self, probe: Probe) -> Answer:
+        """Generate an answer."""
+        return self.respond(probe, None)
+
+
+class ScoringAnswerer(FunctionAnswerer):
+    """The same, for a model that gives probabilities."""
+
+    def score(self, probe: Probe, targets: Sequence[str]) -> Answer:
+        """One joint natural-log probability per target, under the prompt that answering would use."""
+        return self.respond(probe, targets)
+
+
+def lend(model: BaseChatModel, respond: Respond) -> Answerer:
+    """An answerer that is `Scorable` exactly when the model gives probabilities."""
+    return ScoringAnswerer(respond) if isinstance(model, ScoringModel) else FunctionAnswerer(respond)
+
+
+def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequence[str]] = lambda _: ()) -> Respond:
+    """Answering with one call, under the facts that a function chooses for the probe; traced as one step."""
+
+    def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
+        began = time.perf_counter()
+        state: dict[str, Any] = {"prompt": build_prompt(probe, facts_for(probe), (), wording)}
+        try:
+            state |= speak(model, state["prompt"], targets)
+        except Exception as error:
+            keep_steps(error, (_step(state, began, f"{type(error).__name__}: {error}"),))
+            raise
+        return answer_from(state, (_step(state, began),))
+
+    return respond
+
+
+def _step(state: dict[str, Any], began: float, error: str | None = None) -> Step:
+    return Step(node="respond", update=state, ms=(time.perf_counter() - began) * 1000, error=error)
+
+
+def answer_from(state: Mapping[str, Any], steps: tuple[Step, ...]) -> Answer:
+    """The answer that a graph's final state, or the one act of an editor without graph, amounts to."""
+    reply = state.get("reply")
+    return Answer(
+        text=None if reply is None else clean_answer(reply),
+        log_probs=tuple(state.get("log_probs", ())),
+        prompt=state["prompt"],
+        retrieved=tuple(hit["edit_id"] for hit in state.get("hits", ())),
+        cut_tokens=state["cut_tokens"],
+        usage=Usage(**state["usage"]),
+        steps=steps,
+    )

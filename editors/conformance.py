@@ -1,0 +1,203 @@
+"""What every editor owes its users, as a test class; the author of a plug-in subclasses it."""
+
+# ruff: noqa: D102  (the name of a test says what it holds)
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from emend.editors.base import Answerer, Demonstration, Editor, Materials, Scorable
+from emend.editors.conformance_toys import PlainMemory, ReadingModel
+from emend.editors.unedited import Unedited
+from emend.memory.edit import Edit, Triplet
+from emend.memory.probe import Answer, Probe
+from emend.memory.retrieval.registry import RETRIEVERS
+
+
+def _edit(prompt: str, subject: str, target: str, before: str = "") -> Edit:
+    told = Triplet(subject=subject, relation=prompt, object=target)
+    return Edit.from_triplet(told, prompt, target_true=before)
+
+
+CAPITAL = _edit("The capital of {} is", "Veldania", "Kestrel Bay", before="Ostrim")
+CURRENCY = _edit("The currency of {} is", "Veldania", "florin", before="crown")
+ODD = (
+    _edit("Le chef-lieu de {} est", "Ærøskøbing", "Нови Сад"),
+    _edit("{}的首都是", "奥斯特里姆", "东京都"),
+    _edit("The twin of {} is", "O'Neil-{}", "Ann"),
+    _edit("Of {a, b}, one that {} likes is", "Tobin", "a {curly} thing"),
+)
+"""Other scripts, targets of many tokens, and braces that are no placeholder."""
+EXAMPLES = tuple(
+    Demonstration(kind=kind, fact="The river of Orland is Aske.", prompt=prompt, target=target)
+    for kind, prompt, target in (
+        ("copy", "The river of Orland is", "Aske"),
+        ("update", "Through Orland flows the", "Aske"),
+        ("retain", "The river of Sorn is", "Lunden"),
+    )
+)
+
+
+class Boom(Exception):
+    """Raised on purpose inside a `with`."""
+
+
+class EditorContract:
+    """Tests that pytest collects from a subclass named `Test...`, which says what `factory` is.
+
+    By default the model is `ReadingModel`, which believes what its prompt says; an editor that changes weights needs
+    `materials` with a local model. `takes` is False for an editor that means to change nothing.
+
+    Example:
+        class TestMine(EditorContract):
+            def factory(self) -> Callable[[Materials], Editor]:
+                return MyEditor
+    """
+
+    takes: ClassVar[bool] = True
+
+    def factory(self) -> Callable[[Materials], Editor]:
+        """The editor under test: what would be registered."""
+        raise NotImplementedError("return the factory (materials: Materials) -> Editor to be tested")
+
+    def materials(self) -> Materials:
+        """What the editor works with; fresh, and equal at every call."""
+        return Materials(
+            model=ReadingModel(),
+            memory=PlainMemory(),
+            retriever=RETRIEVERS.load("bm25"),
+            demonstrations=EXAMPLES,
+        )
+
+    def editor(self, materials: Materials | None = None) -> Editor:
+        """A new editor."""
+        return self.factory()(materials or self.materials())
+
+    def test_an_edit_takes(self) -> None:
+        self.check_takes((CAPITAL,))
+
+    def test_two_edits_of_one_subject_both_take(self) -> None:
+        self.check_takes((CAPITAL, CURRENCY))
+
+    def test_other_scripts_many_tokens_and_braces_are_no_obstacle(self) -> None:
+        for edit in ODD:
+            self.check_takes((edit,))
+
+    def test_leaving_restores_the_model_bit_for_bit(self) -> None:
+        materials = self.materials()
+        editor, before = self.editor(materials), state_of(materials)
+        with editor.edit((CAPITAL,)) as answerer:
+            asked(answerer, CAPITAL)
+        check_same(before, state_of(materials), "after the 'with'")
+
+    def test_an_exception_comes_out_and_the_model_is_restored(self) -> None:
+        materials = self.materials()
+        editor, before = self.editor(materials), state_of(materials)
+        try:
+            with editor.edit((CAPITAL,)) as answerer:
+                asked(answerer, CAPITAL)
+                raise Boom
+        except Boom:
+            check_same(before, state_of(materials), "after an exception in the 'with'")
+            with editor.edit((CAPITAL,)) as answerer:
+                asked(answerer, CAPITAL)
+        else:
+            raise AssertionError("the editor swallowed an exception from inside the 'with'")
+
+    def test_no_edits_change_nothing(self) -> None:
+        materials = self.materials()
+        before = state_of(materials)
+        with Unedited(Materials(model=materials.model, wording=materials.wording)).edit(()) as plain:
+            told = asked(plain, CAPITAL)
+        with self.editor(materials).edit(()) as answerer:
+            check_same(before, state_of(materials), "under an empty list of edits")
+            said = asked(answerer, CAPITAL)
+        assert (said.text, said.log_probs) == (told.text, told.log_probs), f"{said} instead of {told}"
+
+    def test_what_stood_before_leaves_no_trace(self) -> None:
+        editor = self.editor()
+        first = self.under(editor, (CAPITAL,), CAPITAL)
+        self.under(editor, (CAPITAL, CURRENCY), CURRENCY)
+        again = self.under(editor, (CAPITAL,), CAPITAL)
+        assert (again.text, again.log_probs, again.prompt) == (first.text, first.log_probs, first.prompt)
+
+    def test_probes_out_of_scope_are_answered(self) -> None:
+        probe = Probe(kind="neighborhood", prompt="The capital of Sorn is", gold=("Lunden",), in_scope=False)
+        with self.editor().edit((CAPITAL, CURRENCY)) as answerer:
+            assert answerer.answer(probe).text is not None
+
+    def test_answers_carry_prompt_steps_and_usage(self) -> None:
+        with self.editor().edit((CAPITAL,)) as answerer:
+            for answer in said_and_scored(answerer, CAPITAL):
+                assert answer.prompt, "the exact prompt is missing"
+                assert answer.steps, "no step tells what was done"
+                assert all(step.error is None and step.ms >= 0 for step in answer.steps)
+                assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
+                json.dumps([step.update for step in answer.steps])  # steps are JSON, or the trace could not be kept
+
+    def test_scoring_gives_one_log_probability_per_target_under_the_same_prompt(self) -> None:
+        with self.editor().edit((CAPITAL,)) as answerer:
+            answers = said_and_scored(answerer, CAPITAL)
+        for scored in answers[1:]:
+            assert len(scored.log_probs) == 2 and all(value <= 0 for value in scored.log_probs)
+            assert scored.text is None and scored.prompt == answers[0].prompt
+
+    def test_the_fingerprint_is_json_and_does_not_change(self) -> None:
+        editor = self.editor()
+        told = json.dumps(editor.fingerprint, sort_keys=True, allow_nan=False)
+        with editor.edit((CAPITAL,)) as answerer:
+            asked(answerer, CAPITAL)
+            assert json.dumps(editor.fingerprint, sort_keys=True) == told
+        assert json.dumps(self.editor().fingerprint, sort_keys=True) == told, "two equal editors differ"
+
+    def test_it_says_what_it_is(self) -> None:
+        editor = self.editor()
+        assert isinstance(editor.name, str) and editor.name
+        assert isinstance(editor.needs_weights, bool)
+
+    def check_takes(self, edits: Sequence[Edit]) -> None:
+        """Under the edits every target is said or has become more probable; never so when `takes` is False."""
+        editor = self.editor()
+        for edit in edits:
+            before, after = self.under(editor, (), edit), self.under(editor, edits, edit)
+            rose = bool(after.log_probs) and after.log_probs[0] > before.log_probs[0]
+            says = edit.target_new in (after.text or "") and edit.target_new not in (before.text or "")
+            assert (rose or says) == self.takes, f"edit '{edit.text}': before {before}, after {after}"
+
+    def under(self, editor: Editor, edits: Sequence[Edit], edit: Edit) -> Answer:
+        """What is said about an edit while these stand."""
+        with editor.edit(edits) as answerer:
+            return asked(answerer, edit)
+
+
+def probe_of(edit: Edit) -> Probe:
+    """The edit's own prompt as a probe."""
+    return Probe(kind="efficacy", prompt=edit.cloze, gold=(edit.target_new,), edit_ids=(edit.id,), subject=edit.subject)
+
+
+def said_and_scored(answerer: Answerer, edit: Edit) -> list[Answer]:
+    """The answer to the edit's own prompt and, if there are probabilities, those of the new and the old target."""
+    probe = probe_of(edit)
+    said = [answerer.answer(probe)]
+    if isinstance(answerer, Scorable):
+        said.append(answerer.score(probe, (edit.target_new, edit.target_true or "nothing")))
+    return said
+
+
+def asked(answerer: Answerer, edit: Edit) -> Answer:
+    """The answer to the edit's own prompt, with the probabilities if there are any."""
+    said, *scored = said_and_scored(answerer, edit)
+    return said.but(log_probs=scored[0].log_probs) if scored else said
+
+
+def state_of(materials: Materials) -> dict[str, Any]:
+    """A copy of the model's weights; empty for a model that has none here."""
+    lm = getattr(materials.model, "lm", None)
+    return {} if lm is None else {name: value.detach().clone() for name, value in lm.model.state_dict().items()}
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any], when: str) -> None:
+    """Every weight is what it was, bit for bit."""
+    assert before.keys() == now.keys()
+    changed = [name for name, value in before.items() if not bool((value == now[name]).all())]
+    assert not changed, f"{when} these weights differ: {', '.join(changed)}"

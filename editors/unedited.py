@@ -1,0 +1,33 @@
+"""The baseline: the model as it is."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from emend.agents.answer import prompt_id
+from emend.editors.answering import direct, lend
+from emend.editors.base import Answerer, Materials
+from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.memory.edit import Edit
+
+
+class Unedited:
+    """Ignores the edits; what it scores is what the model knew, or guessed, before."""
+
+    name: ClassVar[str] = "unedited"
+    needs_weights: ClassVar[bool] = False
+
+    def __init__(self, materials: Materials) -> None:
+        self.materials = materials
+        build_settings(NoSettings, materials.settings, self.name)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Its name, the wording and the prompt's id."""
+        wording = self.materials.wording
+        return {"editor": self.name, "wording": wording, "prompt": prompt_id(wording)}
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """The model as it is."""
+        yield lend(self.materials.model, direct(self.materials.model, self.materials.wording))

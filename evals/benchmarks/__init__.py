@@ -1,0 +1,1 @@
+"""Benchmarks: each turns its rows into cases."""

@@ -1,0 +1,31 @@
+"""The benchmarks by name; add one by a module and a line here, or from outside by an `emend.benchmarks` entry point."""
+
+from pathlib import Path
+from typing import Protocol
+
+from emend.evals.case import Benchmark
+from emend.memory.registry import Registry
+
+
+class BenchmarkFactory(Protocol):
+    """What is registered: a class built from the data folder (None: where its files are looked for) and its options."""
+
+    def __call__(self, data: Path | None, options: dict[str, str]) -> Benchmark:
+        """The benchmark; see its class for its options."""
+        ...
+
+
+BENCHMARKS: Registry[BenchmarkFactory] = Registry(
+    kind="benchmark",
+    group="emend.benchmarks",
+    builtin={
+        "tinyworld": (
+            "emend.evals.benchmarks.tinyworld:TinyWorld",
+            "counterfactual edits to the invented world of the embedded model; no data needed",
+        ),
+        "docter": (
+            "emend.evals.benchmarks.docter:DocTER",
+            "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual",
+        ),
+    },
+)

@@ -1,0 +1,109 @@
+"""Cases and records: what a benchmark asks, and the line that is kept of each thing asked."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+from pydantic import model_validator
+
+from emend.editors.base import Demonstration
+from emend.memory.edit import Edit, Word, content_id
+from emend.memory.probe import Probe, Usage
+
+
+class Case(Word):
+    """Edits that belong together and what is asked once they stand; the id is derived from the content."""
+
+    id: str = ""
+    edits: tuple[Edit, ...]
+    probes: tuple[Probe, ...]
+    tags: dict[str, str | int | float | bool] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_id(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not values.get("id"):
+            edits = [e.id if isinstance(e, Edit) else e for e in values.get("edits", ())]
+            probes = [p.id if isinstance(p, Probe) else p for p in values.get("probes", ())]
+            return values | {"id": content_id("case", edits, probes)}
+        return values
+
+
+class Record(Word):
+    """One probe of one unit: who was asked what under which edit, what it said, how that scored, and what it cost.
+
+    `values` holds a number per scorer output; `unscored` a reason per output that has none: a missing value is never 0.
+    """
+
+    unit: str
+    of: int
+    """Number of records of the unit, so that a torn unit is recognised."""
+    case: str
+    probe: str
+    kind: str
+    editor: str
+    model: str
+    setting: str
+    mode: str
+    repeat: int = 0
+    prompt: str
+    gold: tuple[str, ...]
+    rival: str | None = None
+    answer: str | None = None
+    log_probs: tuple[float, ...] = ()
+    values: dict[str, float] = {}
+    unscored: dict[str, str] = {}
+    retrieved: tuple[str, ...] = ()
+    cut_tokens: int = 0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    tags: dict[str, str | int | float | bool] = {}
+
+    @classmethod
+    def parse(cls, line: str) -> Self:
+        """The record of one JSON line."""
+        return cls.model_validate_json(line)
+
+
+class Metric(Word):
+    """A named aggregate: the mean of one scorer output over the records of some kinds.
+
+    `scale` is 100 for what the papers print in percent; `higher_is_better` decides which value is marked as best.
+    """
+
+    name: str
+    value: str
+    kinds: tuple[str, ...]
+    scale: float = 1.0
+    per: str = "record"
+    """`record` averages over records (micro), `case` over case means first."""
+    summary: str = ""
+    group: str = ""
+    """Metrics of one group stand in one table; the first group is the one that a reader sees first."""
+    higher_is_better: bool = True
+
+
+class Benchmark(Protocol):
+    """One data set: its settings, its cases, and the metrics that its paper reports."""
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]
+    wording: ClassVar[str]
+    mode: ClassVar[str]
+    """How many edits stand at once unless the user says otherwise."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """The cases in a stable order; `limit` takes the first, or a seeded sample of sorted files."""
+        ...
+
+    def metrics(self) -> Sequence[Metric]:
+        """What is reported, in the order of the paper's columns."""
+        ...
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """Solved examples for in-context editors, never about a tested fact."""
+        ...
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Source, files with sha256, and what was dropped or repaired, with counts."""
+        ...

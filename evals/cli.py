@@ -1,0 +1,269 @@
+"""The command line: reads arguments, calls the library, prints; nothing heavy is imported before a command runs."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.memory.errors import BadSettings, EmendError
+from emend.memory.registry import nearest
+
+if TYPE_CHECKING:
+    from emend.evals.manifest import RunConfig
+
+app = typer.Typer(
+    name="emend",
+    help="Edit what a language model knows, and measure what came of it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help='One JSON object {"rows": [...]} and nothing else.')]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Editors = Annotated[list[str] | None, typer.Option("--editor", help="An editor by name; may be given several times.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder; default runs/BENCHMARK-DATE-TIME.")]
+Concurrency = Annotated[int, typer.Option(help="Units that are asked at the same time.")]
+FailOnError = Annotated[
+    str, typer.Option("--fail-on-error", help="Failed units to stop at: true, false, a share (0.1) or a count (5).")
+]
+
+
+def main() -> None:
+    """Entry point: an error of ours is one line on stderr and exit code 2."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else threads that wait take the cores from those that work
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except EmendError as error:
+        from emend.evals.report.safe import one_line
+
+        sys.stderr.write(f"error: {one_line(' '.join(str(error).split()))}\n")
+        sys.exit(2)
+
+
+@app.command()
+def demo(
+    edits: Annotated[int, typer.Option(help="How many edits of the invented world.")] = 40,
+    out: Out = None,
+    editor: Editors = None,
+    concurrency: Concurrency = 4,
+) -> None:
+    """Edit the embedded model in five ways and show what came of it; no key, GPU or download."""
+    from emend.evals.demo import after, demo_config
+
+    config = demo_config(edits, editor, concurrency)
+    folder = _run(config, out or _fresh("demo"))
+    after(folder)
+
+
+@app.command()
+def run(
+    benchmark: Annotated[str, typer.Option(help="See: emend list benchmarks.")],
+    editor: Annotated[list[str], typer.Option("--editor", help="An editor; may be given several times.")],
+    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
+    setting: Annotated[list[str] | None, typer.Option("--setting", help="What the editor is given.")] = None,
+    model: Annotated[str, typer.Option(help="tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME.")] = "tiny",
+    mode: Annotated[
+        str | None, typer.Option(help="Edits that stand at once: single, all, batch:N, sequential; default as usual.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
+    retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "dense",
+    embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
+    out: Out = None,
+    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    concurrency: Concurrency = 4,
+    repeat: Annotated[int, typer.Option(help="Ask everything so many times.")] = 1,
+    wording: Annotated[str | None, typer.Option(help="How facts are put before a prompt.")] = None,
+    fail_on_error: FailOnError = "0.1",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="editor.key=value, or model.key=value.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+) -> None:
+    """Run editors over a benchmark; the same command again finishes what is missing."""
+    from emend.evals.manifest import RunConfig
+
+    config = RunConfig(
+        benchmark=benchmark,
+        data=data,
+        options=dict(_pair(text, "--option") for text in option or ()),
+        settings=tuple(setting or ()),
+        editors=tuple(dict.fromkeys(editor)),
+        model=model,
+        retriever=retriever,
+        embedding=embedding,
+        mode=mode,
+        limit=limit,
+        seed=seed,
+        concurrency=concurrency,
+        repeat=repeat,
+        overrides=_overrides(settings or []),
+        wording=wording,
+        fail_on_error=fail_on_error,
+    )
+    _say_next(_run(config, out or _fresh(benchmark)))
+
+
+@app.command()
+def resume(
+    folder: RunFolder,
+    concurrency: Annotated[int | None, typer.Option(help="Units asked at the same time; default as before.")] = None,
+    data: Annotated[str | None, typer.Option(help="Where the data is now; default as before.")] = None,
+    fail_on_error: Annotated[str | None, typer.Option("--fail-on-error", help="Default as before.")] = None,
+) -> None:
+    """Finish a run that was interrupted, and try its failed units again."""
+    from emend.evals.manifest import Manifest
+
+    changed = {"concurrency": concurrency, "data": data, "fail_on_error": fail_on_error}
+    given = {name: value for name, value in changed.items() if value is not None}
+    config = Manifest.read(folder).config
+    _say_next(_run(type(config).model_validate(config.model_dump() | given), folder))
+
+
+@app.command()
+def report(
+    folder: RunFolder,
+    as_json: Json = False,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the table into this file.")] = None,
+) -> None:
+    """Show the table of a run."""
+    from emend.evals.report.rows import report as report_of
+    from emend.evals.report.table import console_for, show
+
+    found = report_of(folder)
+    if svg is not None:
+        from emend.evals.report.svg import write_svg
+
+        write_svg(found, svg)
+    if as_json:
+        _print_rows([row.model_dump() for row in found.rows])
+    else:
+        show(found, console_for())
+
+
+@app.command()
+def trace(
+    folder: RunFolder,
+    case: Annotated[str, typer.Argument(help="A case: its id, the beginning of it, or its number from 1.")],
+    probe: Annotated[str | None, typer.Option(help="Only this probe, by the beginning of its id.")] = None,
+    editor: Annotated[str | None, typer.Option(help="Only this editor.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only probes of this kind.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to one case: each node, what was retrieved, prompt, reply, scores."""
+    from emend.evals.trace import rows
+    from emend.evals.trace import trace as trace_of
+
+    found = trace_of(folder, case, probe, editor, kind)
+    if as_json:
+        _print_rows(rows(found))
+        return
+    from emend.evals.report.table import console_for
+    from emend.evals.report.tracing import show_trace
+
+    show_trace(found, console_for())
+
+
+@app.command("list")
+def list_parts(
+    kind: Annotated[str, typer.Argument(help="editors, benchmarks, retrievers, judges, models or graphs.")],
+    as_json: Json = False,
+) -> None:
+    """List what can be named on the command line, plug-ins included."""
+    from emend.evals.listing import KINDS, rows, show_rows
+
+    if kind not in KINDS:
+        raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
+    found = rows(kind)
+    _print_rows(found) if as_json else show_rows(kind, found)
+
+
+@app.command()
+def doctor(
+    model: Annotated[str | None, typer.Option(help="Check this model, and print the card of the embedded one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what is installed, which keys, devices and data are seen, and whether the model answers."""
+    from emend.evals.doctor import examine, show_findings
+
+    findings = examine(model)
+    _print_rows([row.model_dump() for row in findings]) if as_json else show_findings(findings)
+    if any(row.status == "broken" for row in findings):
+        raise typer.Exit(1)
+
+
+def _run(config: "RunConfig", folder: Path) -> Path:
+    """Run, show the table, return the folder."""
+    from emend.evals.progress import fitting
+    from emend.evals.report.rows import report as report_of
+    from emend.evals.report.table import console_for, show
+    from emend.evals.run import run as run_it
+
+    with _interruptible(folder):
+        summary = run_it(config, folder, fitting())
+    show(report_of(folder), console_for())
+    if summary.skipped and not summary.finished:
+        typer.echo("Nothing was left to do: every unit is from before.")
+    return folder
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\ninterrupted: finished units are kept. Go on with: emend resume {folder}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _say_next(folder: Path) -> None:
+    typer.echo(f"\nThe run is in {folder}. Next:")
+    typer.echo(f"  emend trace {folder} 1")
+    typer.echo(f"  emend report {folder} --json")
+
+
+def _fresh(name: str) -> Path:
+    """A folder that is not there yet."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
+    stem = f"{plain}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder, count = Path("runs") / stem, 2
+    while folder.exists():
+        folder, count = Path("runs") / f"{stem}-{count}", count + 1
+    return folder
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    typer.echo(json.dumps({"rows": rows}, ensure_ascii=True, indent=1))
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} split=seen.")
+    return key, value
+
+
+def _overrides(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """`ft.steps=10` as {"ft": {"steps": 10}}; a value that is no JSON is a string."""
+    out: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, value = _pair(text, "--set")
+        editor, dot, name = key.rpartition(".")
+        if not dot or not editor:
+            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
+        try:
+            out.setdefault(editor, {})[name] = json.loads(value)
+        except ValueError:
+            out.setdefault(editor, {})[name] = value
+    return out
+
+
+if __name__ == "__main__":
+    main()

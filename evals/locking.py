@@ -1,0 +1,59 @@
+"""Before the first model call: the run folder is ours alone, can be written to, and has room."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from emend.memory.errors import RunRefused
+
+NEEDED_MB = 50
+LOCK = "run.lock"
+
+
+@contextmanager
+def owned_folder(folder: Path, needed_mb: int = NEEDED_MB) -> Iterator[Path]:
+    """The run folder, made if need be and locked against a second process while the `with` stands.
+
+    A killed process leaves no lock behind: the operating system holds it, not the file's existence. A folder that was
+    made for this and stayed empty is taken away again.
+
+    Raises:
+        RunRefused: it cannot be made or written, another process works in it, or `needed_mb` megabytes are not free.
+    """
+    fresh = not folder.exists()
+    _make_writable(folder)
+    free = shutil.disk_usage(folder).free // 2**20
+    if free < needed_mb:
+        raise RunRefused(
+            f"'{folder}' has {free} MB of free space, a run needs {needed_mb} MB: free some, or give another --out."
+        )
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise RunRefused(
+            f"another process is working in '{folder}' (it holds {LOCK}): wait for it, or give another --out."
+        ) from error
+    try:
+        yield folder
+    finally:
+        lock.release()
+        if fresh and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing came of it: a name was wrong
+            (folder / LOCK).unlink()
+            folder.rmdir()
+
+
+def _make_writable(folder: Path) -> None:
+    trial = folder / ".writable"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trial.write_bytes(b"x")
+        trial.unlink()
+    except OSError as error:
+        raise RunRefused(
+            f"cannot write to the run folder '{folder}': {error.strerror or error}. "
+            "Make it writable, or give another --out."
+        ) from error

@@ -1,0 +1,1 @@
+"""Metrics: pure functions from answers to numbers."""

@@ -1,0 +1,124 @@
+"""A mean with its uncertainty: 95 % intervals by bootstrap over cases, as probes of one case are not independent."""
+
+import math
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.edit import Word
+
+LEVEL = 0.95
+RESAMPLES = 2000
+_Z = 1.959963984540054
+_CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not grow with the resamples
+
+Floats = NDArray[np.float64]
+
+
+class Estimate(Word):
+    """A mean over `n` scored records, the records that could not be scored, and the 95 % interval of the mean.
+
+    `mean` is None when nothing was scored; `low` and `high` are None when fewer than two cases were.
+    """
+
+    mean: float | None
+    n: int
+    unscored: int = 0
+    low: float | None = None
+    high: float | None = None
+
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in other units, e.g. 100 for percent."""
+        changed = {
+            name: None if value is None else value * factor
+            for name, value in (("mean", self.mean), ("low", self.low), ("high", self.high))
+        }
+        return self.model_copy(update=changed)
+
+
+def estimate(
+    values: Sequence[float | None],
+    cases: Sequence[Hashable],
+    *,
+    per: str = "record",
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """The mean of the values and its percentile-bootstrap interval.
+
+    Whole cases are drawn with replacement (cluster bootstrap). When all values are 0 or 1 and all cases have the same
+    mean, that gives an interval of width zero whatever the number of cases; then the Wilson interval over the cases is
+    given instead (10 of 10 is [0.72, 1], not [1, 1]), a case being one observation, however many records it has.
+
+    Args:
+        values: one per record; None for a record that could not be scored.
+        cases: the case of each record, same length.
+        per: `record` averages over records (micro), `case` over the means of cases.
+        seed: of the resampling.
+        resamples: number of bootstrap samples.
+
+    Raises:
+        ValueError: lengths differ, `per` is neither, or a value is not a finite number.
+    """
+    if len(values) != len(cases):
+        raise ValueError(f"{len(values)} values but {len(cases)} cases: give one case per value.")
+    if per not in ("record", "case"):
+        raise ValueError(f"per='{per}': choose 'record' or 'case'.")
+    scored = [(value, case) for value, case in zip(values, cases, strict=True) if value is not None]
+    unscored = len(values) - len(scored)
+    if not scored:
+        return Estimate(mean=None, n=0, unscored=unscored)
+    numbers = np.array([value for value, _ in scored], dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("a value is not a finite number: leave it unscored (None) with its reason.")
+    sums, counts = _by_case(numbers, [case for _, case in scored])
+    if per == "case":
+        sums, counts = sums / counts, np.ones_like(counts)
+    low, high = _interval(numbers, sums, counts, seed, resamples)
+    mean = float(sums.sum() / counts.sum())
+    return Estimate(mean=mean, n=len(scored), unscored=unscored, low=low, high=high)
+
+
+def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats]:
+    """Sum and number of the values of each case, in order of first appearance, which decides what a seed draws."""
+    place: dict[Hashable, int] = {}
+    index = np.array([place.setdefault(case, len(place)) for case in cases])
+    counts = np.bincount(index, minlength=len(place)).astype(np.float64)
+    sums = np.bincount(index, weights=numbers, minlength=len(place)).astype(np.float64)
+    return sums, counts
+
+
+def _interval(
+    numbers: Floats, sums: Floats, counts: Floats, seed: int, resamples: int
+) -> tuple[float | None, float | None]:
+    if len(sums) < 2:
+        return None, None
+    shares = sums / counts
+    if bool(np.isin(numbers, (0.0, 1.0)).all()) and bool((shares == shares[0]).all()):
+        return wilson(float(shares[0]) * len(sums), len(sums))
+    means = bootstrap_means(sums, counts, seed, resamples)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> Floats:
+    """The mean in each of `resamples` draws of all cases with replacement; shape (resamples,)."""
+    rng = np.random.default_rng(seed)
+    size = len(sums)
+    rows = max(1, min(resamples, _CHUNK // size))
+    means = np.empty(resamples)
+    for start in range(0, resamples, rows):
+        drawn = rng.integers(0, size, size=(min(rows, resamples - start), size), dtype=np.int32)
+        means[start : start + rows] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    return means
+
+
+def wilson(successes: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a proportion of `successes` in `n` > 0 observations (Wilson 1927)."""
+    share, spread = successes / n, _Z**2 / n
+    centre = (share + spread / 2) / (1 + spread)
+    half = _Z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == n else min(1.0, centre + half)
+    return low, high

@@ -1,0 +1,79 @@
+"""Text answers against gold answers: exact match with aliases, and which of several choices a reply names."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]"
+"""Taken off both ends; inner punctuation stays, because it tells names apart (`C++`, `AC/DC`, `U.S.`)."""
+
+_ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=\S)")
+_NEGATION = re.compile(r"(?:\b(?:not|never|neither|nor|no|without|cannot)|n['’]t)\s+(?:\w+\s+){0,2}$")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
+
+
+def fold(text: str) -> str:
+    """First non-empty line, NFKC, case-folded, white space collapsed, punctuation and quotes off both ends."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", line).casefold())
+    return " ".join(folded.split()).strip(EDGES)
+
+
+@lru_cache(maxsize=65536)
+def normalise(text: str) -> str:
+    """`fold`, and one leading English article off.
+
+    Plainer than SQuAD's rule, which drops all punctuation and every article: that would make `C++` and `C`, or `The A`
+    and nothing, the same.
+    """
+    return _ARTICLE.sub("", fold(text))
+
+
+def exact_match(reply: str, golds: Iterable[str]) -> float:
+    """1.0 when the normalised reply equals one of the gold answers (the right one or an alias), else 0.0."""
+    said = normalise(reply)
+    return float(bool(said) and any(said == normalise(gold) for gold in golds))
+
+
+def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
+    """The one choice that the reply's first line names, as (choice, ""), or (None, why it cannot be told).
+
+    A choice counts when it stands as whole words (inside a longer choice that is also there it does not: `York` in
+    `New York`). Unreadable are a reply that names none or several, and one that negates what it names (`not true`).
+    """
+    if not choices:
+        return None, "the probe has no choices"
+    said = fold(reply)
+    if not said:
+        return None, "empty reply"
+    found: list[str] = []
+    for choice in sorted(choices, key=lambda c: len(fold(c)), reverse=True):
+        pattern = _whole(fold(choice))
+        if pattern is None or not (hits := list(pattern.finditer(said))):
+            continue
+        if any(_NEGATION.search(said[: hit.start()]) for hit in hits):
+            return None, f"reply negates '{choice}'"
+        found.append(choice)
+        said = pattern.sub("\0", said)
+    if len(found) == 1:
+        return found[0], ""
+    if not found:
+        return None, "reply names none of the choices"
+    return None, f"reply names several choices: {', '.join(sorted(found))}"
+
+
+def parse_truth(reply: str) -> tuple[str | None, str]:
+    """As `parse_choice` between "true" and "false", with `yes` and `no` read as these."""
+    said = re.sub(r"\byes\b", "true", re.sub(r"\bno\b", "false", fold(reply)))
+    return parse_choice(said, ("true", "false"))
+
+
+@lru_cache(maxsize=4096)
+def _whole(choice: str) -> re.Pattern[str] | None:
+    # Chinese, Japanese and Korean write no spaces, so a neighbouring letter does not make it another word there.
+    if not choice:
+        return None
+    before = "" if _CJK.match(choice[0]) else r"(?<!\w)"
+    after = "" if _CJK.match(choice[-1]) else r"(?!\w)"
+    return re.compile(f"{before}{re.escape(choice)}{after}")

@@ -1,0 +1,168 @@
+"""Loads what a configuration names, cheap things first, so that a wrong name is told before a model is loaded."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.llm import fingerprint, load_model
+from emend.editors.base import Editor, Materials, MemoryLike
+from emend.editors.registry import EDITORS
+from emend.editors.unedited import Unedited
+from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.case import Benchmark, Case
+from emend.evals.manifest import MODEL, RunConfig
+from emend.evals.units import Pass, without_repeats
+from emend.memory.edit import Edit
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+from emend.memory.retrieval.base import Corpus, Retriever
+from emend.memory.retrieval.registry import RETRIEVERS
+
+MEMORY = "memory"
+
+
+class LazyMemory:
+    """A memory that is opened when it is first used, because most editors never do."""
+
+    def __init__(self, open_memory: Callable[[], Any]) -> None:
+        self._open = open_memory
+        self._lock = threading.Lock()
+        self._memory: Any = None
+
+    def add(self, edits: Sequence[Edit]) -> None:
+        """Store the edits."""
+        self._opened().add(edits)
+
+    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
+        """The entries of these edits alone, or of all."""
+        return self._opened().view(edit_ids)
+
+    def close(self) -> None:
+        """Let go of the memory, if it was ever opened."""
+        with self._lock:
+            if self._memory is not None:
+                self._memory.close()
+            self._memory = None
+
+    def _opened(self) -> MemoryLike:
+        with self._lock:
+            if self._memory is None:
+                self._memory = self._open()
+        return self._memory  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run works with."""
+
+    config: RunConfig
+    benchmark: Benchmark
+    settings: tuple[str, ...]
+    editors: Mapping[str, Callable[[Materials], Editor]]
+    retriever: Callable[[Corpus], Retriever]
+    model: BaseChatModel
+    memory: LazyMemory
+
+    def cases(self, setting: str) -> Iterator[Case]:
+        """The cases of a setting, each once; streamed anew at every call."""
+        stream = self.benchmark.cases(setting, self.config.limit, self.config.seed)
+        return without_repeats(case for case in stream if case.probes)
+
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """One per setting, repeat and editor, in that order."""
+        fingerprint = model_fingerprint(self.config.model, self.model)
+        editors = {(s, name): self.editor(name, s) for s in self.settings for name in self.config.editors}
+        return tuple(
+            Pass(
+                editor=editors[setting, name],
+                name=name,
+                model=self.config.model,
+                model_fingerprint=fingerprint,
+                setting=setting,
+                mode=self.config.mode or self.benchmark.mode,
+                repeat=repeat,
+            )
+            for setting in self.settings
+            for repeat in range(self.config.repeat)
+            for name in self.config.editors
+        )
+
+    def editor(self, name: str, setting: str) -> Editor:
+        """The editor of that name, ready for a setting."""
+        return self.editors[name](
+            self._materials(
+                demonstrations=self.benchmark.demonstrations(setting, self.config.seed),
+                settings=self.config.overrides.get(name, {}),
+            )
+        )
+
+    def unedited(self) -> Editor:
+        """What agreement is measured against: the same model, without any edit."""
+        return Unedited(self._materials())
+
+    def _materials(self, **more: Any) -> Materials:
+        return Materials(
+            model=self.model,
+            memory=self.memory,
+            retriever=self.retriever,
+            wording=self.config.wording or self.benchmark.wording,
+            seed=self.config.seed,
+            **more,
+        )
+
+
+def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = None) -> Parts:
+    """Everything that the configuration names; `model` takes the place of the named one.
+
+    Raises:
+        BadSettings: an unknown name. And whatever loading a benchmark or a model raises.
+    """
+    editors = {name: EDITORS.load(name) for name in config.editors}
+    retriever = RETRIEVERS.load(config.retriever)
+    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), dict(config.options))
+    settings = config.settings or benchmark.settings[:1]
+    for setting in settings:
+        next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
+        if setting not in benchmark.settings:
+            raise BadSettings(
+                f"{config.benchmark} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}"
+            )
+    return Parts(
+        config=config,
+        benchmark=benchmark,
+        settings=settings,
+        editors=editors,
+        retriever=retriever,
+        model=model or load_model(config.model, **config.overrides.get(MODEL, {})),
+        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding)),
+    )
+
+
+def _open_memory(path: Path, embedding: str) -> Any:
+    from emend.memory.chroma import ChromaMemory
+    from emend.memory.embed import load_embedding
+
+    return ChromaMemory(path, load_embedding(embedding))
+
+
+def data_folder(config: RunConfig) -> Path | None:
+    """Where the data is: under `EMEND_DATA` first, then the path as it is given; None lets the benchmark say."""
+    roots = [Path(os.environ["EMEND_DATA"])] if os.environ.get("EMEND_DATA") else []
+    for root in roots:
+        if (root / (config.data or config.benchmark)).exists():
+            return root / (config.data or config.benchmark)
+    return Path(config.data) if config.data else None
+
+
+def model_fingerprint(spec: str, model: BaseChatModel) -> dict[str, Any]:
+    """The model's name, a digest of its weights where they are at hand, and the parameters that it is asked with."""
+    plain = (str, int, float, bool, list, tuple, type(None))
+    asked = {name: value for name, value in model._identifying_params.items() if isinstance(value, plain)}
+    return {"name": spec, "fingerprint": fingerprint(model, spec), "parameters": asked}

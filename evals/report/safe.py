@@ -1,0 +1,21 @@
+"""Text that a model or a document said, made harmless before a terminal or a page shows it."""
+
+import re
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def safe(text: str) -> str:
+    """The text with control characters, escape sequences and direction marks made visible; line ends and tabs stay."""
+    return _CONTROLS.sub(_visible, text)
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """The same in one line, cut to `limit` characters if that is not 0."""
+    line = safe(text.replace("\n", "\\n").replace("\t", "\\t"))
+    return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _visible(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -1,0 +1,178 @@
+"""The report for eyes: tables of editors by metrics, or a list of metrics where the terminal is narrow."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, TextIO
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.case import Metric
+from emend.evals.report.rows import Report, Row
+from emend.evals.report.safe import one_line
+
+NARROW = 100
+EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decimal
+STAR = "*"
+
+
+class Block(NamedTuple):
+    """One table: a setting and mode, one group of metrics, and the rows by (editor, metric)."""
+
+    title: str
+    metrics: list[Metric]
+    editors: list[str]
+    rows: dict[tuple[str, str], Row]
+
+
+def console_for(file: TextIO | None = None) -> Console:
+    """A console for reports: a pipe is as wide as the report, a terminal as wide as it is."""
+    stream = file or sys.stdout
+    if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return Console(file=stream, highlight=False)
+    return Console(file=stream, highlight=False, width=400, soft_wrap=True)
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the report."""
+    console.print(render(report, console))
+
+
+def render(report: Report, console: Console) -> RenderableType:
+    """The whole report, in the layout that fits the console."""
+    plain = console.color_system is None or console.no_color
+    parts: list[RenderableType] = []
+    for block in blocks(report):
+        table = _table(block, plain)
+        fits = console.width >= NARROW and console.measure(table).maximum <= console.width
+        parts += [Text(block.title, style="bold"), table if fits else _stacked(block, plain), Text("")]
+    return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
+
+
+def blocks(report: Report) -> Iterator[Block]:
+    """The tables of a report, in order."""
+    for (setting, mode), found in groupby(report.rows, key=lambda row: (row.setting, row.mode)):
+        rows = {(row.editor, row.metric): row for row in found}
+        editors = list(dict.fromkeys(editor for editor, _ in rows))
+        shown = [metric for metric in report.metrics if any((e, metric.name) in rows for e in editors)]
+        title = one_line(f"{report.benchmark}, {setting}, mode {mode}, model {report.model}")
+        for group in dict.fromkeys(metric.group for metric in shown):
+            members = [metric for metric in shown if metric.group == group]
+            yield Block(f"{title}: {group}" if group else title, members, editors, rows)
+
+
+def _table(block: Block, plain: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
+    table.add_column(Text("editor", style="bold"), no_wrap=True)
+    for metric in block.metrics:
+        heading = Text(one_line(metric.name), style="bold", justify="right")
+        table.add_column(
+            heading.append("\n" + _count(block, metric), style="dim not bold"), justify="right", no_wrap=True
+        )
+    for editor in block.editors:
+        cells = [_cell(block, editor, metric, plain) for metric in block.metrics]
+        table.add_row(Text(one_line(editor)), *cells)
+    return table
+
+
+def _cell(block: Block, editor: str, metric: Metric, plain: bool) -> Text:
+    return Text("\n").join(_parts(block, editor, metric, plain)) if (editor, metric.name) in block.rows else Text("-")
+
+
+def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]:
+    """Value, interval and unscored count, those that there are."""
+    row = block.rows[editor, metric.name]
+    shown = None if row.mean is None else round(row.mean, _decimals(metric)) + 0.0
+    value = Text("-" if shown is None else f"{shown:.{_decimals(metric)}f}")
+    best = _best(block, metric)
+    if editor in best:
+        value.stylize("bold green")
+    if plain:  # a blank keeps the digits of unmarked values in line with the marked one
+        value.append(STAR if editor in best else " ")
+    told = [value]
+    if row.low is not None and row.high is not None:
+        told.append(Text(interval(row.low, row.high, metric), style="dim"))
+    if row.unscored:
+        told.append(Text(f"{row.unscored} unscored", style="yellow"))
+    return told
+
+
+def interval(low: float, high: float, metric: Metric) -> str:
+    """The 95 % interval, in whole percent where that says enough."""
+    decimals = _decimals(metric)
+    if metric.scale == 100 and high - low >= EXACT:
+        decimals = 0
+    low, high = (round(end, decimals) + 0.0 for end in (low, high))  # no -0
+    return f"[{low:.{decimals}f}, {high:.{decimals}f}]"
+
+
+def _decimals(metric: Metric) -> int:
+    return 1 if metric.scale >= 10 else 3
+
+
+def _best(block: Block, metric: Metric) -> list[str]:
+    """The editors with the best mean as it is shown; none when there is nothing to compare."""
+    means = {
+        editor: round(row.mean, _decimals(metric))
+        for editor in block.editors
+        if (row := block.rows.get((editor, metric.name))) and row.mean is not None
+    }
+    if len(set(means.values())) < 2:
+        return []
+    best = (max if metric.higher_is_better else min)(means.values())
+    return [editor for editor, mean in means.items() if mean == best]
+
+
+def _count(block: Block, metric: Metric) -> str:
+    counts = {row.n for editor in block.editors if (row := block.rows.get((editor, metric.name)))}
+    low, high = min(counts), max(counts)
+    return f"n={low}" if low == high else f"n={low}-{high}"
+
+
+def _stacked(block: Block, plain: bool) -> RenderableType:
+    """Metric by metric, one line per editor."""
+    parts: list[RenderableType] = []
+    for metric in block.metrics:
+        heading = Text(one_line(metric.name), style="bold").append(f"  {_count(block, metric)}", style="dim not bold")
+        if metric.summary:
+            heading.append(f"  {one_line(metric.summary)}", style="dim not bold")
+        lines = Table.grid(padding=(0, 2))
+        lines.add_column(no_wrap=True)
+        lines.add_column(justify="right", no_wrap=True)
+        for editor in block.editors:
+            if (editor, metric.name) in block.rows:
+                value, *rest = _parts(block, editor, metric, plain)
+                lines.add_row(Text(one_line(editor)), value, Text("  ").join(rest))
+        parts += [heading, Padding(lines, (0, 0, 0, 2), expand=False)]
+    return Group(*parts)
+
+
+def notes(report: Report, plain: bool = False) -> list[str]:
+    """What must be known to read the numbers rightly."""
+    told = [f"{report.cases} cases, {report.records} records; [95 % intervals, bootstrap over cases]"]
+    if plain and report.rows:
+        told.append(f"{STAR} best of its column")
+    if report.cut:
+        told.append(f"{report.cut} prompts were longer than the model's window and were cut at the front")
+    if report.failed:
+        told.append(
+            f"{report.failed} units failed (errors.jsonl) and are in no number above; resuming tries them again"
+        )
+    if report.missing:
+        told.append(f"{report.missing} units are not done yet: the run is unfinished")
+    told += [
+        f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in list(report.reasons.items())[:5]
+    ]
+    if not report.rows:
+        told.append("no record has a score yet")
+    return told
+
+
+def legend(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
+    """What each column means, in words."""
+    return [(metric.name, metric.summary) for metric in metrics if metric.summary]

@@ -1,0 +1,117 @@
+"""The beginning of a run: counts its cases, writes its manifest, or finds the one that is there to be the same."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from emend.evals.case import Case
+from emend.evals.locking import LOCK
+from emend.evals.manifest import (
+    MANIFEST,
+    CaseList,
+    Manifest,
+    RunConfig,
+    git_state,
+    machine,
+    now,
+    versions,
+)
+from emend.evals.parts import MEMORY, Parts
+from emend.evals.records import CASES
+from emend.graphs.registry import GRAPHS
+from emend.memory.errors import BadData, RunRefused
+
+OURS = {LOCK, MEMORY, CASES, MANIFEST, f"{CASES}.new", f"{MANIFEST}.new"}
+"""What a run that was killed while starting may have left behind."""
+
+
+def check_folder(config: RunConfig, folder: Path) -> None:
+    """Before anything is loaded: the folder is fresh, or holds a run of this configuration.
+
+    Raises:
+        RunRefused: it holds other files, or a different run.
+    """
+    if (folder / MANIFEST).exists():
+        Manifest.read(folder).refuse_change({"config": config.model_dump(mode="json")}, folder)
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS)
+    if others:
+        raise RunRefused(
+            f"'{folder}' holds {len(others)} other files ({', '.join(others[:3])}) and no run: "
+            "give an --out folder that is new or empty."
+        )
+
+
+def begin(parts: Parts, folder: Path) -> Manifest:
+    """The manifest of the run in the folder, written now if it is a new one.
+
+    Raises:
+        RunRefused: the run that is there was started with something else.
+    """
+    fresh = not (folder / MANIFEST).exists()
+    if fresh:
+        manifest = _manifest(parts, _list_cases(parts, folder))
+        manifest.write(folder)
+        return manifest
+    then = Manifest.read(folder)
+    manifest = _manifest(parts, _list_cases(parts, None))
+    then.refuse_change(manifest.model_dump(mode="json"), folder)
+    return then
+
+
+def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:
+    editors: dict[str, dict[str, dict[str, Any]]] = {}
+    for one in parts.passes:
+        editors.setdefault(one.setting, {})[one.name] = one.editor.fingerprint
+    drawable = {told["graph"] for named in editors.values() for told in named.values() if "graph" in told}
+    return Manifest(
+        config=parts.config,
+        cases=cases,
+        model=parts.passes[0].model_fingerprint,
+        editors=editors,
+        benchmark=parts.benchmark.provenance,
+        metrics=tuple(parts.benchmark.metrics()),
+        graphs={name: _drawn(name) for name in sorted(drawable)},
+        versions=versions(),
+        git=git_state(),
+        platform=machine(),
+        started=now(),
+    )
+
+
+def _drawn(name: str) -> dict[str, Any]:
+    graph = GRAPHS.load(name)().get_graph()
+    return {"mermaid": graph.draw_mermaid(), "json": graph.to_json()}
+
+
+def _list_cases(parts: Parts, folder: Path | None) -> dict[str, CaseList]:
+    """Count and digest the cases of every setting; with a folder, write `cases.jsonl` there."""
+    counted: dict[str, CaseList] = {}
+    draft = None if folder is None else (folder / f"{CASES}.new").open("w", encoding="utf-8")
+    try:
+        for setting in parts.settings:
+            digest, probes, number = hashlib.sha256(), 0, 0
+            for number, case in enumerate(parts.cases(setting), 1):
+                digest.update(case.id.encode())
+                probes += len(case.probes)
+                if draft is not None:
+                    draft.write(_case_line(case, setting, number))
+            if not number:
+                raise BadData(
+                    f"{parts.config.benchmark}, setting '{setting}': no case in the data. "
+                    "Check the data folder and the options."
+                )
+            counted[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16])
+    finally:
+        if draft is not None:
+            draft.close()
+    if folder is not None:
+        (folder / f"{CASES}.new").replace(folder / CASES)
+    return counted
+
+
+def _case_line(case: Case, setting: str, number: int) -> str:
+    edits = [edit.model_dump(include={"id", "form", "text", "target_new", "target_true"}) for edit in case.edits]
+    told = {"number": number, "setting": setting, "case": case.id, "edits": edits}
+    return json.dumps(told, ensure_ascii=False) + "\n"

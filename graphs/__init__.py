@@ -1,0 +1,1 @@
+"""How the agents work together: one LangGraph graph a file."""

@@ -1,0 +1,149 @@
+"""In-context knowledge editing (Zheng et al. 2023): solved examples, then the retrieved fact, then the probe.
+
+The examples teach three things in the published ratio: 4 to copy a new fact, 12 to answer a paraphrase of it with the
+new object, 16 to leave other facts alone. The authors' code appends the tested edit itself, with its answer, as a last
+example; here nothing that tells the answer may be an example.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from emend.agents.answer import Solved, build_prompt
+from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
+from emend.graphs.respond import respond
+from emend.memory.embed import Embedding, LexicalEmbedding
+from emend.memory.exact import DECIMALS, best
+from emend.memory.probe import Probe
+
+RATIO = {"copy": 4, "update": 12, "retain": 16}
+
+
+class SolvedKind(Solved, Protocol):
+    """A solved example of a kind; `editors.base.Demonstration` is one."""
+
+    @property
+    def kind(self) -> str:
+        """`copy`, `update` or `retain`."""
+        ...
+
+
+class Example(NamedTuple):
+    """A solved example; the state holds it as JSON."""
+
+    kind: str
+    fact: str
+    prompt: str
+    style: str
+    target: str
+
+
+class Pool:
+    """The examples to choose from; each is embedded once."""
+
+    def __init__(self, solved: Sequence[SolvedKind], embedding: Embedding | None = None) -> None:
+        self.embedding = embedding or LexicalEmbedding()
+        self.examples = [Example(one.kind, one.fact, one.prompt, one.style, one.target) for one in solved]
+        vectors = self.embedding.documents([f"{example.fact} {example.prompt}" for example in self.examples])
+        self.by_feature = np.ascontiguousarray(vectors.T)
+
+    def by_similarity(self, text: str) -> list[Example]:
+        """All examples, the most similar to the text first; equal ones in the order of the pool."""
+        if not self.examples:
+            return []
+        asked = self.embedding.queries([text])[0]
+        said = np.flatnonzero(asked)  # a lexical vector is nearly empty
+        scores = np.einsum("f,fe->e", asked[said], self.by_feature[said])
+        return [self.examples[place] for place in best(np.round(scores, DECIMALS), len(self.examples))]
+
+
+class IkeState(RagState, total=False):
+    """As for rag, with the chosen examples, in the order in which the prompt shows them."""
+
+    demonstrations: list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class IkeContext(RagContext):
+    """As for rag, with the pool, how many examples to show, the seed of their order, and texts they may not tell."""
+
+    pool: Pool = field(default_factory=lambda: Pool(()))
+    demonstrations: int = 6
+    seed: int = 0
+    standing: Collection[str] = frozenset()
+    """The texts of the edits that stand."""
+
+
+def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
+    """The examples nearest to the probe, in the published ratio and a seeded order of kinds, nearest last.
+
+    Without a hit there is nothing to show the use of, and the probe stays as the unedited model gets it.
+    """
+    if not state["hits"]:
+        return {"demonstrations": []}
+    context, probe = runtime.context, Probe.model_validate(state["probe"])
+    ranked = [
+        example for example in context.pool.by_similarity(probe.prompt) if not _tells(example, probe, context.standing)
+    ]
+    chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
+    return {"demonstrations": [example._asdict() for example in chosen]}
+
+
+def _tells(example: Example, probe: Probe, standing: Collection[str]) -> bool:
+    """Whether the example is, or may be, about the tested fact."""
+    if example.fact in standing or example.prompt == probe.prompt:
+        return True
+    return bool(probe.subject) and probe.subject in f"{example.fact} {example.prompt}"
+
+
+def _in_ratio(ranked: Sequence[Example], count: int, seed: str) -> list[Example]:
+    """Fills a shuffled list of kinds from the nearest on and turns it round; a kind that lacks examples gives way."""
+    kinds = list(shares(count).elements())
+    random.Random(seed).shuffle(kinds)
+    left, chosen = list(ranked), []
+    for kind in kinds:
+        if not left:
+            break
+        taken = next((example for example in left if example.kind == kind), left[0])
+        left.remove(taken)
+        chosen.append(taken)
+    return chosen[::-1]
+
+
+def shares(count: int) -> Counter[str]:
+    """How many examples of each kind make up `count`, by largest remainder; 32 gives the published 4, 12 and 16."""
+    whole = sum(RATIO.values())
+    out = Counter({kind: count * share // whole for kind, share in RATIO.items()})
+    by_remainder = sorted(RATIO, key=lambda kind: -(count * RATIO[kind] % whole))
+    out.update(by_remainder[: count - out.total()])
+    return out
+
+
+def compose(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
+    """The exact prompt: examples, facts, probe."""
+    facts = [hit["text"] for hit in state["hits"]]
+    probe = Probe.model_validate(state["probe"])
+    examples = [Example(**told) for told in state["demonstrations"]]
+    return {"prompt": build_prompt(probe, facts, examples, runtime.context.wording)}
+
+
+def build() -> CompiledStateGraph[IkeState, IkeContext, IkeState, IkeState]:
+    """Retrieve -> demonstrate -> compose -> respond."""
+    graph = StateGraph(IkeState, context_schema=IkeContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("demonstrate", demonstrate)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge(START, "retrieve")
+    graph.add_edge("retrieve", "demonstrate")
+    graph.add_edge("demonstrate", "compose")
+    graph.add_edge("compose", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="ike").with_config(recursion_limit=RECURSION_LIMIT)

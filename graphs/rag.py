@@ -1,0 +1,76 @@
+"""Retrieval-augmented editing: find the new facts that bear on the probe, put them before it, respond."""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from emend.agents.answer import build_prompt
+from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Hit, Retriever
+
+RECURSION_LIMIT = 8
+"""The graph takes three steps; langgraph's own limit is in the thousands."""
+
+
+class HitState(TypedDict):
+    """A retrieved entry as JSON."""
+
+    entry_id: str
+    edit_id: str
+    text: str
+    score: float
+
+
+class RagState(RespondState, total=False):
+    """`probe` (and `targets`) go in; `hits` and `prompt` are added before the response."""
+
+    probe: dict[str, Any]
+    hits: list[HitState]
+
+
+@dataclass(frozen=True)
+class RagContext(RespondContext):
+    """The model, the retriever over what is in scope, how many entries it may return, and the prompt's wording."""
+
+    retriever: Retriever
+    k: int = 1
+    wording: str = "new_fact"
+
+
+C = TypeVar("C", bound=RagContext)
+
+
+def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
+    """The k entries that the retriever finds for the probe, best first; none is no error."""
+    asked = Probe.model_validate(state["probe"]).asked
+    return {"hits": [_hit(hit) for hit in runtime.context.retriever.search(asked, runtime.context.k)]}
+
+
+def _hit(hit: Hit) -> HitState:
+    entry = hit.entry
+    return {"entry_id": entry.id, "edit_id": entry.edit_id, "text": entry.text, "score": hit.score}
+
+
+def compose(state: RagState, runtime: Runtime[C]) -> RagState:
+    """The exact prompt; without hits it is the probe alone, as the unedited model gets it."""
+    facts = [hit["text"] for hit in state["hits"]]
+    probe = Probe.model_validate(state["probe"])
+    return {"prompt": build_prompt(probe, facts, (), runtime.context.wording)}
+
+
+def build() -> CompiledStateGraph[RagState, RagContext, RagState, RagState]:
+    """Retrieve -> compose -> respond."""
+    graph = StateGraph(RagState, context_schema=RagContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge(START, "retrieve")
+    graph.add_edge("retrieve", "compose")
+    graph.add_edge("compose", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="rag").with_config(recursion_limit=RECURSION_LIMIT)

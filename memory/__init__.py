@@ -1,0 +1,1 @@
+"""What is known now: edits, stores and retrieval."""

@@ -1,0 +1,1 @@
+"""Retrieval strategies over a memory of edits."""

@@ -1,0 +1,51 @@
+"""The seam that users plug: a retrieval strategy over what the memory holds."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.edit import Word
+
+
+class Entry(Word):
+    """One text in the memory: a document, an event or one triplet of an edit, and the edit that it came from."""
+
+    id: str
+    edit_id: str
+    text: str
+    kind: str = "document"
+    time: str | None = None
+
+
+class Hit(Word):
+    """An entry that was found, with the strategy's own score (higher is better; scales differ between strategies)."""
+
+    entry: Entry
+    score: float
+
+
+class Corpus(Protocol):
+    """What a strategy may see of the memory: the entries in scope, and a vector search over them."""
+
+    def entries(self) -> Sequence[Entry]:
+        """All entries in scope, in a stable order."""
+        ...
+
+    def embed(self, queries: Sequence[str]) -> NDArray[np.float32]:
+        """Query vectors, shape (len(queries), dimensions)."""
+        ...
+
+    def nearest(self, query: str, k: int) -> list[Hit]:
+        """The k entries nearest in embedding (cosine), best first."""
+        ...
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """One strategy, bound to a corpus; what is registered is its factory, `(corpus: Corpus) -> Retriever`."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most k hits, best first; empty when nothing is in scope."""
+        ...

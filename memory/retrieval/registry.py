@@ -1,0 +1,21 @@
+"""The retrieval strategies by name."""
+
+from collections.abc import Callable
+
+from emend.memory.registry import Registry
+from emend.memory.retrieval.base import Corpus, Retriever
+
+RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
+    "retriever",
+    "emend.retrievers",
+    {
+        "dense": (
+            "emend.memory.retrieval.dense:Dense",
+            "Nearest in embedding (cosine).",
+        ),
+        "bm25": (
+            "emend.memory.retrieval.bm25:BM25",
+            "Shared words, weighted by their rarity.",
+        ),
+    },
+)

@@ -1,0 +1,94 @@
+from dataclasses import dataclass
+
+import pytest
+
+from emend.agents import answer
+from emend.agents.answer import WORDINGS, build_prompt, clean_answer, prompt_id
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Probe
+
+
+@dataclass
+class Example:
+    fact: str
+    prompt: str
+    style: str
+    target: str
+
+
+def probe(style, prompt="Where is {X}"):
+    return Probe(kind="efficacy", prompt=prompt, style=style, gold=("Y",))
+
+
+@pytest.mark.parametrize(
+    ("wording", "style", "expected"),
+    [
+        ("new_fact", "cloze", "New Fact: F one.\nNew Fact: F {two}.\nPrompt: Where is {X}"),
+        ("new_fact", "question", "New Fact: F one.\nNew Fact: F {two}.\nQ: Where is {X}\nA:"),
+        ("new_fact", "raw", "New Fact: F one.\nNew Fact: F {two}.\nWhere is {X}"),
+        (
+            "based_on_facts",
+            "cloze",
+            "Here are some new facts: F one. F {two}. Based on the facts above, Where is {X}",
+        ),
+        (
+            "based_on_facts",
+            "question",
+            "Here are some new facts: F one. F {two}. Based on the facts above, Where is {X}\nA:",
+        ),
+    ],
+)
+def test_facts_stand_before_what_is_asked(wording, style, expected):
+    assert build_prompt(probe(style), ["F one.", "F {two}.\n"], (), wording) == expected
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+@pytest.mark.parametrize(
+    ("style", "expected"), [("cloze", "Where is {X}"), ("question", "Q: Where is {X}\nA:"), ("raw", "Where is {X}")]
+)
+def test_without_facts_the_wording_does_not_matter(wording, style, expected):
+    assert build_prompt(probe(style), wording=wording) == expected
+
+
+def test_demonstrations_come_first_solved_and_apart():
+    shown = [Example("A is B.", "A is", "cloze", "B"), Example("", "What is C?", "question", "D")]
+    assert build_prompt(probe("question"), ["E is F."], shown) == (
+        "New Fact: A is B.\nPrompt: A is B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQ: Where is {X}\nA:"
+    )
+
+
+def test_unknown_wording_names_the_nearest():
+    with pytest.raises(BadSettings, match="unknown wording 'new_facts': did you mean 'new_fact'"):
+        build_prompt(probe("cloze"), wording="new_facts")
+
+
+def test_unknown_style_of_a_demonstration_is_refused():
+    with pytest.raises(BadSettings, match="did you mean 'cloze'"):
+        build_prompt(probe("cloze"), ["E is F."], [Example("A is B.", "A is", "close", "B")])
+
+
+def test_prompt_id_changes_with_the_template_only(monkeypatch):
+    from dataclasses import replace
+
+    ids = {name: prompt_id(name) for name in WORDINGS}
+    assert len(set(ids.values())) == len(WORDINGS) and all(len(one) == 8 for one in ids.values())
+    plain = WORDINGS["new_fact"]
+    monkeypatch.setitem(answer.WORDINGS, "new_fact", replace(plain, summary="told otherwise"))
+    assert prompt_id("new_fact") == ids["new_fact"]
+    monkeypatch.setitem(answer.WORDINGS, "new_fact", replace(plain, cloze="Complete: {prompt}"))
+    assert prompt_id("new_fact") != ids["new_fact"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "cleaned"),
+    [
+        (" Paris.\nQ: And?", "Paris"),
+        ("\n\n Paris . ", "Paris"),
+        ("Paris", "Paris"),
+        ("", ""),
+        ("\n", ""),
+        ("St. Louis", "St. Louis"),
+    ],
+)
+def test_answer_is_the_first_line_without_its_full_stop(reply, cleaned):
+    assert clean_answer(reply) == cleaned

@@ -1,0 +1,123 @@
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from emend.agents import llm
+from emend.agents.llm import MODELS, fingerprint
+from emend.agents.scoring import ScoringModel
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
+
+load_model: Any = llm.load_model  # what it returns has more than a chat model's attributes
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_nothing_heavy_is_imported_with_the_module():
+    code = (
+        "import sys, emend.agents.llm, emend.agents.answer, emend.agents.scoring;"
+        "print([m for m in ('torch', 'transformers', 'langchain', 'openai', 'anthropic') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_listing_has_name_and_summary():
+    rows = {row["name"]: row["summary"] for row in MODELS.rows()}
+    assert {"tiny", "hf", "openai", "anthropic"} <= set(rows)
+    assert all(rows.values())
+
+
+@pytest.mark.parametrize(("spec", "near"), [("opnai:gpt", "openai"), ("tinny", "tiny"), ("antropic:x", "anthropic")])
+def test_unknown_provider_names_the_nearest(spec, near):
+    with pytest.raises(BadSettings, match=f"did you mean '{near}'"):
+        load_model(spec)
+
+
+def test_folder_is_loaded_as_a_scoring_model(folders):
+    model = load_model(f"hf:{folders()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99)
+    assert (model.max_new_tokens, model.stop_at, model.gather, model.lm.batch_tokens) == (3, (".",), 2, 99)
+    assert fingerprint(model, "spec") == model.lm.fingerprint
+    assert isinstance(model, ScoringModel)
+
+
+def test_unknown_setting_names_the_nearest(folders):
+    with pytest.raises(BadSettings, match="unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"):
+        load_model(f"hf:{folders()}", max_tokens=3)
+
+
+@pytest.mark.parametrize("spec", ["hf:", "openai:", "anthropic:", "tiny:large"])
+def test_spec_without_a_usable_name(spec):
+    with pytest.raises(BadSettings, match=f"model '{spec}"):
+        load_model(spec)
+
+
+def test_missing_folder(tmp_path):
+    with pytest.raises(ModelError, match="nowhere is not a folder"):
+        load_model(f"hf:{tmp_path / 'nowhere'}")
+
+
+def test_hub_id_without_network(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    def offline(name, **settings):
+        raise ConnectionError(name)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(ModelError, match="neither a folder nor to be had from the Hugging Face hub"):
+        load_model("hf:nobody/no-such-model")
+
+
+def test_hub_id_is_loaded_through_the_same_path(monkeypatch, folders):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(folders()))
+    assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_missing_key_is_named(provider):
+    with pytest.raises(BadSettings, match=f"{provider.upper()}_API_KEY is not set"):
+        load_model(f"{provider}:some-model")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_missing_package_names_the_extra(provider, monkeypatch):
+    import importlib.util
+
+    plain = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == f"langchain_{provider}" else plain(name, *more)
+    )
+    with pytest.raises(MissingExtra, match=rf"pip install 'emend\[{provider}\]'"):
+        load_model(f"{provider}:some-model")
+
+
+def test_api_model_is_deterministic_and_does_not_retry_by_itself(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    model = load_model("openai:gpt-4.1-mini")
+    assert (model.model_name, model.temperature, model.max_retries) == ("gpt-4.1-mini", 0, 0)
+    assert fingerprint(model, "openai:gpt-4.1-mini") == "openai:gpt-4.1-mini"
+    assert load_model("openai:gpt-4.1-mini", temperature=None).temperature is None
+
+
+def test_anthropic_replies_are_bounded(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
+    model = load_model("anthropic:claude-sonnet-4-5")
+    assert (model.max_tokens, model.temperature, model.max_retries) == (4096, 0, 0)
+
+
+def test_compatible_server_needs_no_key():
+    model = load_model("openai:meta/llama@http://127.0.0.1:8000/v1")
+    assert (model.model_name, model.openai_api_base) == ("meta/llama", "http://127.0.0.1:8000/v1")
+
+
+def test_refused_settings_do_not_show_the_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    with pytest.raises(BadSettings, match="refuses its settings") as caught:
+        load_model("openai:gpt-4.1-mini", temperature="hot", api_key="k-secret")
+    assert "k-secret" not in str(caught.value)

@@ -1,0 +1,169 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from emend.agents.local import LocalChatModel
+from emend.agents.scoring import ScoringModel
+from emend.memory.errors import BadData, BadSettings, ModelError
+
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture
+def model(lms):
+    made = LocalChatModel(lm=lms(), model_name="random", max_new_tokens=6)
+    yield made
+    made.close()
+
+
+def test_it_is_a_scoring_model(model):
+    assert isinstance(model, ScoringModel)
+
+
+def test_reply_is_the_greedy_continuation_of_a_lone_message(model):
+    message = model.invoke("The capital of France is")
+    told = model.lm.generate(["The capital of France is"], 6, ("\n",))[0]
+    assert message.text == told.text
+    assert message.usage_metadata["input_tokens"] == len(model.lm.encode("The capital of France is"))
+    assert message.usage_metadata["output_tokens"] == told.output_tokens
+    assert message.response_metadata["model_name"] == "random"
+
+
+def test_usage_is_seen_by_langchain(model):
+    with get_usage_metadata_callback() as seen:
+        model.invoke("The capital")
+    assert seen.usage_metadata["random"]["input_tokens"] > 0
+
+
+def test_cut_tokens_are_reported(model):
+    long = "Karo Benn wrote The Silent River. " * 20
+    cut = len(model.lm.encode(long)) - (model.lm.window - 6)
+    assert model.invoke(long).response_metadata["cut_tokens"] == cut
+    assert model.score(long, ["Paris"]).cut_tokens > 0
+    assert model.invoke("The").response_metadata["cut_tokens"] == 0
+
+
+def test_scores_are_those_of_the_model_and_count_the_prompt_once(model):
+    scores = model.score("The capital of France is", ["Paris", "Rome"])
+    told = model.lm.log_probs([("The capital of France is", target) for target in ("Paris", "Rome")])
+    assert scores.log_probs == pytest.approx([one.log_prob for one in told], abs=1e-5)
+    assert scores.usage.calls == 1
+    assert scores.usage.input_tokens == told[0].prompt_tokens + sum(one.target_tokens for one in told)
+
+
+def test_blank_target_is_refused(model):
+    with pytest.raises(BadData, match="no tokens"):
+        model.score("The capital is", ["Paris", ""])
+
+
+def test_one_bad_call_among_many_fails_alone(model):
+    """One target is longer than the window; the calls that share its batch are answered."""
+
+    def ask(number):
+        return model.score(f"The capital {number} is", ["Paris " * 80 if number == 7 else "Paris"]).log_probs[0]
+
+    with ThreadPoolExecutor(12) as pool:
+        futures = [pool.submit(ask, number) for number in range(12)]
+    failed = [number for number, future in enumerate(futures) if future.exception()]
+    assert failed == [7]
+    assert isinstance(futures[7].exception(), ModelError)
+
+
+def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypatch):
+    prompts = [f"The capital of {name} is" for name in ("France", "Italy", "China", "The Silent River")] * 4
+    alone = [(model.invoke(p).text, model.score(p, ["Paris", "Rome"]).log_probs) for p in prompts]
+    sizes = []
+    for name in ("generate", "log_probs"):
+        plain = getattr(model.lm, name)
+
+        def counted(asked, *more, plain=plain):
+            sizes.append(len(asked))
+            time.sleep(0.01)
+            return plain(asked, *more)
+
+        monkeypatch.setattr(model.lm, name, counted)
+    with ThreadPoolExecutor(16) as pool:
+        both = list(pool.map(lambda p: (model.invoke(p).text, model.score(p, ["Paris", "Rome"]).log_probs), prompts))
+    assert [text for text, _ in both] == [text for text, _ in alone]
+    for (_, one), (_, other) in zip(both, alone, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    assert len(sizes) < 2 * len(prompts)
+
+
+def test_without_gathering_concurrent_scores_are_the_same_to_the_last_bit(lms):
+    model = LocalChatModel(lm=lms(), gather=1)
+    prompts = [f"{'Rome ' * length}is" for length in range(20)]
+    alone = [model.score(p, ["Paris", "Karo Benn"]) for p in prompts]
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(lambda p: model.score(p, ["Paris", "Karo Benn"]), prompts)) == alone
+    model.close()
+
+
+def test_stop_and_limit_of_a_call_are_obeyed(model):
+    free = model.invoke("The capital of Italy is", stop=[], max_new_tokens=12).text
+    stopped = model.invoke("The capital of Italy is", stop=[free[2]], max_new_tokens=12).text
+    assert stopped == free[: free.index(free[2])]
+    assert model.invoke("The capital", max_tokens=2).usage_metadata["output_tokens"] <= 2
+
+
+def test_what_a_local_model_does_not_have_is_refused(model):
+    with pytest.raises(BadSettings, match="temperature"):
+        model.invoke("The capital", temperature=1.0)
+
+
+@pytest.fixture
+def sent(model, monkeypatch):
+    """The prompts that reach the weights."""
+    seen = []
+    plain = model.lm.generate
+
+    def seeing(asked, *more):
+        seen.extend(asked)
+        return plain(asked, *more)
+
+    monkeypatch.setattr(model.lm, "generate", seeing)
+    return seen
+
+
+def test_chat_goes_through_the_template_and_a_lone_message_does_not(model, sent, monkeypatch):
+    monkeypatch.setattr(model.lm.tokenizer, "chat_template", TEMPLATE)
+    model.invoke([SystemMessage("Be short."), HumanMessage("Where?"), AIMessage("Here."), HumanMessage("Why?")])
+    model.invoke("Where?")
+    assert sent == ["<s><system>Be short.\n<user>Where?\n<assistant>Here.\n<user>Why?\n<assistant>", "Where?"]
+    assert model.lm.encode(sent[0]).count(model.lm.tokenizer.bos_token_id) == 1
+
+
+def test_chat_without_a_template_is_joined_by_blank_lines(model, sent):
+    model.invoke([SystemMessage("Be short."), HumanMessage("Where?")])
+    assert sent == ["Be short.\n\nWhere?"]
+
+
+def test_weights_are_not_used_while_an_editor_holds_the_lock(model):
+    with ThreadPoolExecutor(1) as pool, model.lm.lock:
+        call = pool.submit(model.score, "The capital is", ["Paris"])
+        time.sleep(0.05)
+        assert not call.done()
+        model.lm.lock.release()
+        assert call.result(timeout=10).log_probs
+        model.lm.lock.acquire()
+
+
+def test_closed_model_has_no_thread_and_refuses(lms):
+    model = LocalChatModel(lm=lms())
+    model.invoke("The capital")
+    model.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("emend-batch")]
+    with pytest.raises(ModelError, match="closed"):
+        model.invoke("The capital")
+
+
+def test_fingerprint_is_that_of_the_weights(model):
+    assert model.fingerprint == model.lm.fingerprint
+    assert model.fingerprint.endswith("/float32")

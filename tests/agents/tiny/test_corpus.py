@@ -1,0 +1,122 @@
+"""The training documents: what is withheld stays withheld, and the answers that they teach are right."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from emend.agents.tiny.corpus import Document, Facts, Writer
+from emend.agents.tiny.negatives import Negatives
+from emend.agents.tiny.reasoning import Corpus, Reasoning
+from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode, train_tokenizer
+from emend.agents.tiny.world import Fact, World, relations
+
+WORLD = World()
+
+
+def text(document: Document) -> str:
+    return "".join(span.text for span in document)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    corpus = Corpus(WORLD, 5, Negatives(WORLD))
+    return [corpus.document() for _ in range(4000)]
+
+
+def test_the_same_seed_gives_the_same_documents() -> None:
+    one, other = Corpus(WORLD, 1), Corpus(WORLD, 1)
+    assert [one.document() for _ in range(50)] == [other.document() for _ in range(50)]
+
+
+def test_held_subjects_are_not_edited_in_a_context(documents: list[Document]) -> None:
+    """Except where a coined name happens to be one of them, less than once in a thousand contexts."""
+    forms = [
+        (form, subject)
+        for relation in relations().values()
+        for form in relation.statements + relation.events
+        for subject in WORLD.held & set(WORLD.names[relation.subject])
+    ]
+    told = {form.format(subject) for form, subject in forms}
+    contexts = [line for d in documents for line in text(d).split("\n") if line.startswith(("New Fact:", "Fact:"))]
+    assert len(contexts) > 1000
+    leaked = [line for line in contexts for sentence in told if f": {sentence} " in line]
+    assert len(leaked) < len(contexts) / 1000
+
+
+def test_unseen_templates_never_occur(documents: list[Document]) -> None:
+    everything = "\n".join(map(text, documents))
+    for relation in relations().values():
+        for template in relation.unseen_questions:
+            pattern = re.escape(template).replace(r"\{\}", r"[A-Z][\w ]+?")
+            assert not re.search(pattern, everything), template
+
+
+def test_plain_statements_tell_the_truth_about_the_world() -> None:
+    corpus = Corpus(WORLD, 9)
+    statement = next(make for make, _ in corpus.mix if make.__name__ == "statement")
+    truths = {
+        f"{form.format(fact.subject)} {fact.object}"
+        for fact in WORLD.facts
+        for form in relations()[fact.relation].statements
+    }
+    for _ in range(300):
+        for sentence in re.split(r"\.\s?", text(statement())):
+            assert not sentence or sentence in truths
+
+
+def test_chains_end_with_the_last_intermediate_answer(documents: list[Document]) -> None:
+    chains = [text(d) for d in documents if "intermediate answer" in text(d) and "Final answer:" in text(d)]
+    assert len(chains) > 100
+    for chain in chains:
+        last = re.findall(r"intermediate answer is: (.+)", chain)[-1]
+        assert chain.endswith(f"Final answer: {last}")
+
+
+def test_every_kind_comes_up_in_about_its_share() -> None:
+    corpus = Corpus(WORLD, 2)
+    counted = Counter(make.__name__ for make, _ in corpus.rng.choices(corpus.mix, [w for _, w in corpus.mix], k=20_000))
+    for make, share in corpus.mix:
+        assert counted[make.__name__] / 20_000 == pytest.approx(share, abs=0.015)
+
+
+def test_negatives_are_other_facts_that_share_words_with_the_question() -> None:
+    negatives = Negatives(WORLD)
+    facts = Facts(WORLD, Corpus(WORLD, 3).rng, negatives)
+    asked = facts.known_fact()
+    drawn = [negatives.draw(facts.rng, asked.subject, asked.relation) for _ in range(200)]
+    assert all(fact and (fact.subject, fact.relation) != (asked.subject, asked.relation) for fact in drawn)
+    near = sum(fact.subject == asked.subject or fact.relation == asked.relation for fact in drawn if fact)
+    assert near > 100
+    assert negatives.draw(facts.rng, "Nobody Known", asked.relation) is None
+
+
+def test_spans_encode_as_their_joined_text_does(documents: list[Document]) -> None:
+    tokenizer = train_tokenizer(WORLD, seed=7)
+    assert len(tokenizer) == VOCABULARY
+    for document, row in zip(documents[:800], encode(tokenizer.backend_tokenizer, documents[:800]), strict=True):
+        assert row.ids == [*tokenizer(text(document))["input_ids"], EOS]
+        assert row.ids[0] == BOS
+        assert len(row.weights) == len(row.ids)
+
+
+def test_a_document_edit_keeps_its_news_among_the_sentences() -> None:
+    facts = Facts(WORLD, Corpus(WORLD, 4).rng, None)
+    writer = Writer(facts)
+    for _ in range(200):
+        fact = facts.altered(facts.known_fact())
+        assert fact.object in writer.news(fact)
+
+
+class Breaking(Facts):
+    """Every distractor changes the first hop of a chain to something that cannot carry the second."""
+
+    def distractor(self, subject: str, relation: str) -> Fact:
+        chain = next(c for c in self.world.chains if c.second.subject == subject or c.first.subject == subject)
+        return Fact(chain.first.subject, chain.first.relation, "Nowhere")
+
+
+def test_thoughts_never_follow_a_first_hop_that_leads_nowhere() -> None:
+    reasoning = Reasoning(Writer(Breaking(WORLD, Corpus(WORLD, 6).rng, None)))
+    for _ in range(500):
+        assert text(reasoning.thoughts()).count("Subquestion:") == 2

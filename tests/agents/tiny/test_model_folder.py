@@ -1,0 +1,41 @@
+import hashlib
+
+import pytest
+
+from emend.agents.tiny import SUMS, model_folder
+from emend.memory.errors import ModelError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "config.json").write_bytes(b"{}")
+    sums = [
+        f"{hashlib.sha256((tmp_path / n).read_bytes()).hexdigest()}  {n}\n"
+        for n in ("config.json", "model.safetensors")
+    ]
+    (tmp_path / SUMS).write_text("".join(sums))
+    return tmp_path
+
+
+def test_complete_folder_is_returned(folder):
+    assert model_folder(folder) == folder
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", SUMS])
+def test_missing_file_is_named_with_the_remedy(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"{name} is missing; install Emend again"):
+        model_folder(folder)
+
+
+def test_other_weights_are_refused(folder):
+    (folder / "model.safetensors").write_bytes(b"Weights")
+    with pytest.raises(ModelError, match="is not the one that was shipped.*model.safetensors has sha256"):
+        model_folder(folder)
+
+
+def test_emptied_list_of_sums_is_refused(folder):
+    (folder / SUMS).write_text("")
+    with pytest.raises(ModelError, match="names no weights"):
+        model_folder(folder)

@@ -1,0 +1,38 @@
+"""The training script: interrupted and resumed, it ends where an undisturbed run ends."""
+
+from pathlib import Path
+
+import torch
+
+from emend.agents.tiny.train import Schedule, Trainer
+
+PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2)
+
+
+def trained(out: Path, stop_after: int | None = None) -> Trainer:
+    out.mkdir(exist_ok=True)
+    trainer = Trainer(out, PLAN)
+    trainer.resume()
+    if stop_after is not None:
+        trainer.run_to(stop_after)
+        return trainer
+    trainer.run()
+    return trainer
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole")
+    trained(tmp_path / "parts", stop_after=2)
+    parts = trained(tmp_path / "parts")
+    assert parts.step == whole.step == 4
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(weight, parts.model.state_dict()[name]), name
+    assert (tmp_path / "parts" / "model.safetensors").exists()
+
+
+def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
+    plan = Schedule(steps=1000, warm_up=100, decay_share=0.4)
+    assert plan.rate(0) == 0.01
+    assert plan.rate(300) == 1.0
+    assert plan.rate(800) < plan.rate(700) < 1.0
+    assert plan.rate(1000) == 0.0

@@ -1,0 +1,60 @@
+import pytest
+
+from emend.editors.architectures import DOWN_PROJECTIONS, down_projection, input_first, linear_paths
+from emend.memory.errors import BadSettings
+
+
+@pytest.mark.parametrize("kind", sorted(set(DOWN_PROJECTIONS) - {"gemma3"}))
+def test_the_table_leads_to_the_matrix_that_ends_the_mlp(kind):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind))
+    text = model.config.get_text_config()
+    module = model.get_submodule(down_projection(model, -1))
+    inputs, outputs = module.weight.shape if input_first(module) else module.weight.shape[::-1]
+    assert (outputs, inputs > outputs) == (text.hidden_size, True)
+    assert input_first(module) == (kind == "gpt2")
+    assert f".{text.num_hidden_layers - 1}." in down_projection(model, -1)
+
+
+def test_a_gemma3_with_eyes_keeps_its_text_layers_further_down():
+    import torch
+    from transformers import AutoModelForCausalLM, Gemma3Config
+
+    small = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    config = Gemma3Config(text_config=small | {"num_key_value_heads": 2, "vocab_size": 300}, vision_config=small)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert model.get_submodule(down_projection(model, 0)).out_features == 32
+
+
+def test_layers_count_from_either_end(random_model):
+    model = random_model().lm.model
+    assert down_projection(model, -1) == down_projection(model, 1) == "model.layers.1.mlp.down_proj"
+
+
+@pytest.mark.parametrize("layer", [2, -3])
+def test_a_layer_that_is_not_there_is_refused_with_those_that_are(random_model, layer):
+    with pytest.raises(BadSettings, match=f"layer {layer} is not in a model of 2 layers: choose -2 to 1"):
+        down_projection(random_model().lm.model, layer)
+
+
+def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random_model, monkeypatch):
+    model = random_model("gpt2").lm.model
+    monkeypatch.setattr(model.config, "model_type", "unheard_of")
+    with pytest.raises(BadSettings, match="'unheard_of'.*'down_projection'.*transformer.h.{}.mlp.c_proj"):
+        down_projection(model, 0)
+    assert down_projection(model, 1, "transformer.h.{}.mlp.c_proj") == "transformer.h.1.mlp.c_proj"
+
+
+@pytest.mark.parametrize("path", ["model.layers.{}.mlp.down", "model.layers.1.mlp.down_proj"])
+def test_a_path_that_leads_nowhere_is_refused_with_those_that_lead_somewhere(random_model, path):
+    with pytest.raises(BadSettings, match="model.layers.{}.mlp.down_proj"):
+        down_projection(random_model().lm.model, 0, path)
+
+
+def test_linear_paths_name_each_kind_of_matrix_once(random_model):
+    paths = linear_paths(random_model("gpt2").lm.model)
+    assert "transformer.h.{}.mlp.c_proj" in paths and len(paths) == len(set(paths))

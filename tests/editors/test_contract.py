@@ -1,0 +1,149 @@
+"""Every registered editor runs through the contract that plug-in authors subclass."""
+
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from emend.editors.base import Materials
+from emend.editors.conformance import EXAMPLES, EditorContract
+from emend.editors.conformance_toys import PlainMemory
+from emend.editors.registry import EDITORS
+from emend.editors.unedited import Unedited
+from emend.memory.chroma import ChromaMemory
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.retrieval.registry import RETRIEVERS
+
+METHODS: dict[str, Any] = {name: EDITORS.load(name) for name in EDITORS.names()}
+WEIGHTS = [name for name, method in METHODS.items() if method.needs_weights]
+PROMPTS = [name for name in METHODS if name not in WEIGHTS and name != "unedited"]
+
+
+class TestUnedited(EditorContract):
+    takes = False
+
+    def factory(self):
+        return METHODS["unedited"]
+
+
+class TestEveryEditorByPrompt(EditorContract):
+    @pytest.fixture(autouse=True, params=PROMPTS)
+    def _named(self, request):
+        self.name = request.param
+
+    def factory(self):
+        return METHODS[self.name]
+
+
+class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
+    @pytest.fixture(autouse=True)
+    def _memory(self):
+        self.memory = ChromaMemory(None, LexicalEmbedding())
+        yield
+        self.memory.close()
+
+    def materials(self):
+        given = super().materials()
+        return Materials(given.model, self.memory, RETRIEVERS.load("dense"), given.demonstrations)
+
+
+class TestEveryEditorOfWeights(EditorContract):
+    @pytest.fixture(autouse=True, params=WEIGHTS)
+    def _named(self, request, random_model):
+        self.name, self.model = request.param, random_model()
+
+    def factory(self):
+        return METHODS[self.name]
+
+    def materials(self):
+        return Materials(model=self.model)
+
+
+class TestEveryEditorByPromptOnATrainedModel(EditorContract):
+    @pytest.fixture(autouse=True, params=PROMPTS)
+    def _named(self, request, stand_in):
+        self.name, self.model = request.param, stand_in
+
+    def factory(self):
+        return METHODS[self.name]
+
+    def materials(self):
+        return Materials(self.model, PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
+
+
+class Broken(Unedited):
+    takes = False
+
+
+class Deaf(Broken):
+    takes = True
+
+
+class Leaking(Broken):
+    def weight(self) -> Any:
+        model: Any = self.materials.model
+        return next(model.lm.model.parameters()).data
+
+    @contextmanager
+    def edit(self, edits):
+        weight = self.weight()
+        with super().edit(edits) as answerer:
+            yield answerer
+        weight += 1e-6
+
+
+class LeakingOnError(Leaking):
+    @contextmanager
+    def edit(self, edits):
+        weight = self.weight()
+        kept = weight.clone()
+        weight += 1e-3 * len(edits)
+        with super(Leaking, self).edit(edits) as answerer:
+            yield answerer
+        weight.copy_(kept)
+
+
+class Swallowing(Broken):
+    @contextmanager
+    def edit(self, edits):
+        with super().edit(edits) as answerer:
+            try:
+                yield answerer
+            except Exception:
+                pass
+
+
+class Forgetful(Broken):
+    @property
+    def fingerprint(self):
+        return {"editor": self.name, "object": repr(self)}
+
+
+BROKEN = [
+    (Deaf, "test_an_edit_takes"),
+    (Leaking, "test_leaving_restores_the_model_bit_for_bit"),
+    (LeakingOnError, "test_an_exception_comes_out_and_the_model_is_restored"),
+    (Swallowing, "test_an_exception_comes_out_and_the_model_is_restored"),
+    (Forgetful, "test_the_fingerprint_is_json_and_does_not_change"),
+]
+
+
+@pytest.mark.parametrize(("editor", "test"), BROKEN)
+def test_the_contract_catches_what_is_broken(editor, test, random_model):
+    lm = random_model().lm
+    kept = {name: value.clone() for name, value in lm.model.state_dict().items()}
+
+    class Contract(EditorContract):
+        takes = editor.takes
+
+        def factory(self):
+            return editor
+
+        def materials(self):
+            return Materials(model=random_model())
+
+    try:
+        with pytest.raises(AssertionError):
+            getattr(Contract(), test)()
+    finally:
+        lm.model.load_state_dict(kept)

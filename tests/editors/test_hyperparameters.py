@@ -1,0 +1,76 @@
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+
+from emend.editors.finetune import FineTuningSettings
+from emend.editors.hyperparameters import SHIPPED, build_settings, family_values, read_settings
+from emend.memory.errors import BadSettings, MissingData
+
+
+@dataclass(frozen=True)
+class Some:
+    layers: tuple[int, ...]
+    rate: Annotated[float, Field(gt=0)] = 0.5
+    steps: int = 3
+
+
+def test_lists_become_tuples_and_whole_numbers_fractions():
+    made = build_settings(Some, {"layers": [1, 2], "rate": 1}, "toy")
+    assert made == Some((1, 2), 1.0) and isinstance(made.rate, float)
+
+
+def test_text_from_a_command_line_is_read_as_the_field_says():
+    assert build_settings(Some, {"layers": (0,), "rate": "1e-3", "steps": "7"}, "toy") == Some((0,), 1e-3, 7)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest():
+    with pytest.raises(BadSettings, match="unknown setting 'step' of editor 'toy': did you mean 'steps'"):
+        build_settings(Some, {"layers": [1], "step": 3}, "toy")
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({}, "'layers' of editor 'toy': Field required"),
+        ({"layers": [1], "rate": 0}, "'rate'.*greater than 0.*seen: 0"),
+        ({"layers": [1], "steps": "many"}, "'steps'.*seen: 'many'"),
+        ({"layers": [1], "steps": 2.5}, "'steps'.*seen: 2.5"),
+        ({"layers": "last"}, "'layers'"),
+    ],
+)
+def test_a_missing_or_impossible_value_is_refused_by_name(values, told):
+    with pytest.raises(BadSettings, match=told):
+        build_settings(Some, values, "toy")
+
+
+def test_the_most_specific_table_overlays_the_default():
+    default = family_values("ft", ["nobody-has-this"])
+    tiny = family_values("ft", ["llama-160", "llama"])
+    assert tiny["learning_rate"] != default["learning_rate"]
+    assert tiny["batch_tokens"] == default["batch_tokens"]
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_shipped_table_gives_valid_settings(path):
+    schemas = {"ft": FineTuningSettings}
+    for family in read_settings(path):
+        build_settings(schemas[path.stem], family_values(path.stem, [family]), path.stem)
+
+
+def test_the_default_table_names_every_setting_that_has_no_default():
+    optional = {"down_projection"}
+    named = read_settings(SHIPPED / "ft.toml")["default"].keys()
+    assert named == {field.name for field in fields(FineTuningSettings)} - optional
+
+
+def test_a_file_of_ones_own_is_read_and_a_bad_one_named(tmp_path):
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text("layers = [3]\nrate = 5e-1\n", encoding="utf-8")
+    bad.write_text("layers = [3\n", encoding="utf-8")
+    assert read_settings(good) == {"layers": [3], "rate": 0.5}
+    with pytest.raises(BadSettings, match=r"bad\.toml' is not TOML"):
+        read_settings(bad)
+    with pytest.raises(MissingData, match=r"none\.toml"):
+        read_settings(tmp_path / "none.toml")

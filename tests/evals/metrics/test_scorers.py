@@ -1,0 +1,142 @@
+"""From an answer to values, or to the reason why there are none."""
+
+import math
+
+import pytest
+
+from emend.evals.metrics.scorers import SCORERS, ask_of, score
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Answer, Probe
+
+
+def probe(*scorers, **more):
+    told = {"kind": "efficacy", "prompt": "Rome lies in", "gold": ("Italy",), "rival": "Spain", "scorers": scorers}
+    return Probe(**told | more)
+
+
+YES = {"kind": "reasoning", "gold": ("true",), "rival": "false"}
+
+
+def test_exact_match_takes_aliases():
+    asked = probe("exact_match", gold=("Italy", "Italia"))
+    assert score(asked, Answer(text="italia.")).values == {"em": 1.0}
+    assert score(asked, Answer(text="Spain")).values == {"em": 0.0}
+
+
+def test_choice_compares_the_named_choice_with_the_gold_one():
+    asked = probe("choice", choices=("Italy", "Spain"))
+    assert score(asked, Answer(text="In Italy.")).values == {"choice": 1.0}
+    assert score(asked, Answer(text="In Spain.")).values == {"choice": 0.0}
+
+
+def test_likelihood_compares_gold_with_rival():
+    found = score(probe("likelihood"), Answer(log_probs=(-1.0, -4.0)))
+    assert found.values == {"success": 1.0, "magnitude": 0.75}
+    assert found.unscored == {}
+
+
+def test_certainty_that_rounding_left_above_one_is_certainty():
+    assert score(probe("likelihood"), Answer(log_probs=(1e-9, -4.0))).values["magnitude"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "agrees"),
+    [
+        (Answer(text="Italy."), Answer(text="italy"), 1.0),
+        (Answer(text="Italy"), Answer(text="Spain"), 0.0),
+        (Answer(log_probs=(-1, -2)), Answer(log_probs=(-5, -9)), 1.0),
+        (Answer(log_probs=(-1, -2)), Answer(log_probs=(-9, -5)), 0.0),
+        (Answer(text="Italy", log_probs=(-2, -1)), Answer(log_probs=(-3, -1)), 1.0),
+    ],
+)
+def test_agreement_is_with_the_unedited_model(now, before, agrees):
+    assert score(probe("agreement"), now, before).values == {"agreement": agrees}
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "gold", "right"),
+    [
+        ((-1.0, -2.0), "true", 1.0),
+        ((-2.0, -1.0), "true", 0.0),
+        ((-2.0, -2.0), "true", 0.0),
+        ((-1.0, -2.0), "false", 1.0),
+    ],
+)
+def test_reasoning_takes_the_likelier_word_and_no_tie(log_probs, gold, right):
+    asked = probe("reasoning", **YES | {"gold": (gold,), "rival": "false" if gold == "true" else "true"})
+    assert score(asked, Answer(log_probs=log_probs)).values == {"acc": right}
+
+
+@pytest.mark.parametrize(("text", "right"), [("True.", 1.0), ("Yes", 1.0), ("No", 0.0)])
+def test_reasoning_reads_the_text_of_a_model_without_probabilities(text, right):
+    assert score(probe("reasoning", **YES), Answer(text=text)).values == {"acc": right}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "before", "why"),
+    [
+        (probe("exact_match"), Answer(log_probs=(-1, -2)), None, {"em": "not asked for text"}),
+        (probe("choice", choices=("Italy", "Spain")), Answer(text="well"), None, {"choice": "none of the choices"}),
+        (probe("choice", choices=("Italy", "Spain")), Answer(), None, {"choice": "not asked for text"}),
+        (probe("choice", choices=("Peru", "Spain")), Answer(text="Peru"), None, {"choice": "gold 'Italy' is none"}),
+        (probe("likelihood"), Answer(text="Italy"), None, dict.fromkeys(("success", "magnitude"), "no probabilities")),
+        (probe("likelihood", rival=None), Answer(), None, dict.fromkeys(("success", "magnitude"), "no rival")),
+        (probe("likelihood"), Answer(log_probs=(-1,)), None, dict.fromkeys(("success", "magnitude"), "two log-prob")),
+        (
+            probe("likelihood"),
+            Answer(log_probs=(-1, math.nan)),
+            None,
+            dict.fromkeys(("success", "magnitude"), "not a number"),
+        ),
+        (probe("agreement"), Answer(text="Italy"), None, {"agreement": "unedited model was not asked"}),
+        (probe("agreement"), Answer(log_probs=(-1, -2)), Answer(text="Italy"), {"agreement": "unedited model: "}),
+        (probe("reasoning", **YES), Answer(text="Who knows"), None, {"acc": "none of the choices"}),
+        (probe("reasoning", **YES), Answer(), None, {"acc": "no probabilities"}),
+    ],
+)
+def test_what_cannot_be_scored_says_why_and_is_not_zero(asked, answer, before, why):
+    found = score(asked, answer, before)
+    assert found.values == {}
+    assert found.unscored.keys() == why.keys()
+    for output, reason in why.items():
+        assert reason in found.unscored[output]
+
+
+def test_several_scorers_add_up():
+    found = score(probe("exact_match", "likelihood"), Answer(text="Italy", log_probs=(-1.0, -2.0)))
+    assert found.values == {"em": 1.0, "success": 1.0, "magnitude": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("scorers", "scorable", "text", "targets"),
+    [
+        (("exact_match",), True, True, ()),
+        (("likelihood",), True, False, ("Italy", "Spain")),
+        (("likelihood",), False, False, ()),
+        (("exact_match", "likelihood"), True, True, ("Italy", "Spain")),
+        (("exact_match", "likelihood"), False, True, ()),
+        (("reasoning",), True, False, ("Italy", "Spain")),
+        (("reasoning",), False, True, ()),
+        (("agreement",), True, True, ()),
+        (("likelihood", "agreement"), True, False, ("Italy", "Spain")),
+    ],
+)
+def test_a_model_is_asked_for_what_the_scorers_need_and_no_more(scorers, scorable, text, targets):
+    assert ask_of(probe(*scorers), scorable) == (text, targets)
+
+
+@pytest.mark.parametrize("name", sorted(SCORERS))
+@pytest.mark.parametrize("scorable", [True, False])
+def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
+    asked = probe(name, choices=("true", "false"), gold=("true",), rival="false")
+    wanted = ask_of(asked, scorable)
+    answer = Answer(text="true" if wanted.text else None, log_probs=(-1.0, -2.0) if wanted.targets else ())
+    found = score(asked, answer, answer)
+    assert bool(found.values) != (name == "likelihood" and not scorable)
+
+
+def test_an_unknown_scorer_is_refused_with_the_nearest_name():
+    with pytest.raises(BadSettings, match="'exact_match'"):
+        score(probe("exact_macht"), Answer(text="Italy"))
+    with pytest.raises(BadSettings, match="'likelihood'"):
+        ask_of(probe("likelyhood"), True)

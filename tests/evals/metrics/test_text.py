@@ -1,0 +1,99 @@
+"""Replies against gold answers and choices."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold"),
+    [
+        ("Paris", "Paris"),
+        (" paris. ", "Paris"),
+        ("the United States!", "United States"),
+        ("“Le Monde”", "Le Monde"),
+        ("\n\nParis\nPrompt: the next one", "Paris"),
+        ("New   York", "New York"),
+        ("ＮＨＫ。", "NHK"),
+        ("STRASSE", "Straße"),
+        ("e\u0301clair", "\u00e9clair"),
+        ("北京。", "北京"),
+    ],
+)
+def test_spelling_of_the_same_answer_does_not_matter(reply, gold):
+    assert exact_match(reply, [gold]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold"),
+    [
+        ("C", "C++"),
+        ("ACDC", "AC/DC"),
+        ("Paris, France", "Paris"),
+        ("", "Paris"),
+        ("...", "Paris"),
+        ("", ""),
+        ("A", "B"),
+    ],
+)
+def test_another_answer_is_no_match(reply, gold):
+    assert exact_match(reply, [gold]) == 0.0
+
+
+def test_an_alias_is_as_good_as_the_answer():
+    assert exact_match("NYC", ["New York City", "NYC"]) == 1.0
+
+
+def test_an_article_alone_is_kept():
+    assert normalise("A") == "a"
+    assert normalise("The Who") == "who"
+    assert normalise("Theatre") == "theatre"
+
+
+@given(st.text(max_size=40))
+def test_an_answer_matches_itself_unless_it_is_only_punctuation(text):
+    assert exact_match(text, [text]) == float(bool(normalise(text)))
+
+
+@pytest.mark.parametrize(
+    ("reply", "choices", "named"),
+    [
+        ("Yes.", ("yes", "no"), "yes"),
+        ("It is Rome, I think.", ("Rome", "Romeo"), "Rome"),
+        ("New York", ("York", "New York"), "New York"),
+        ("The answer is (B)", ("A", "B"), "B"),
+        ("答案是北京市", ("北京", "上海"), "北京"),
+        ("no\nyes", ("yes", "no"), "no"),
+        ("There is not much doubt left about it all: true", ("true", "false"), "true"),
+    ],
+)
+def test_the_one_choice_that_a_reply_names_is_found(reply, choices, named):
+    assert parse_choice(reply, choices) == (named, "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "choices", "why"),
+    [
+        ("perhaps", ("yes", "no"), "none"),
+        ("Yes and no", ("yes", "no"), "several"),
+        ("New York or York", ("York", "New York"), "several"),
+        ("It is not true.", ("true", "false"), "negates"),
+        ("It isn't true", ("true", "false"), "negates"),
+        ("", ("yes", "no"), "empty"),
+        ("Yesterday", ("yes", "no"), "none"),
+        ("yes", (), "no choices"),
+    ],
+)
+def test_a_reply_that_names_no_single_choice_is_not_guessed_at(reply, choices, why):
+    named, reason = parse_choice(reply, choices)
+    assert named is None
+    assert why in reason
+
+
+def test_yes_and_no_are_read_as_true_and_false():
+    assert parse_truth("Yes, that is true.") == ("true", "")
+    assert parse_truth("No.") == ("false", "")
+    assert parse_truth("FALSE") == ("false", "")
+    assert parse_truth("No, or is it true?")[0] is None

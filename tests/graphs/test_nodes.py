@@ -1,0 +1,220 @@
+"""Every node alone, with a dict."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from emend.editors.base import Demonstration
+from emend.graphs import ike, rag
+from emend.graphs.ike import IkeContext, IkeState, Pool
+from emend.graphs.rag import RagContext, RagState
+from emend.graphs.respond import RespondContext, RespondState, respond, speak
+from emend.memory.errors import BadSettings, ModelError
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Entry, Hit
+from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+
+CAPITAL = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",), subject="Veldania")
+FACT = "The capital of Veldania is Ostrim."
+
+
+class Fixed:
+    """A retriever that finds what it is told to, and keeps what it was asked."""
+
+    def __init__(self, *texts):
+        self.texts, self.asked = texts, []
+
+    def search(self, query, k):
+        self.asked.append((query, k))
+        entries = [Entry(id=f"e{i}", edit_id=f"edit{i}", text=text) for i, text in enumerate(self.texts)]
+        return [Hit(entry=entry, score=1.0 - i) for i, entry in enumerate(entries)][:k]
+
+
+def runtime(context) -> Any:
+    return SimpleNamespace(context=context)
+
+
+def state(probe=CAPITAL, **more) -> Any:
+    return {"probe": probe.model_dump(mode="json"), **more}
+
+
+def scripted(reply="Ostrim."):
+    return ScriptedChatModel(reply=lambda prompt: reply)
+
+
+def scoring():
+    return ScriptedScoringModel(reply=lambda prompt: "Ostrim", log_prob=lambda prompt, target: -float(len(target)))
+
+
+def check(update, schema):
+    """Unknown keys would be dropped silently, and other values than JSON cannot be kept."""
+    assert update.keys() <= schema.__annotations__.keys()
+    assert json.loads(json.dumps(update)) == update
+    return update
+
+
+def demonstration(kind, place, subject=None, prompt=None):
+    fact = f"The {['river', 'anthem', 'capital'][place % 3]} of {subject or f'Land{place}'} is Thing{place}"
+    return Demonstration(kind=kind, fact=f"{fact}.", prompt=prompt or fact.rpartition(" ")[0], target=f"Thing{place}")
+
+
+POOL = [demonstration(kind, place) for place in range(40) for kind in ("copy", "update", "retain")]
+
+
+def ike_context(**more):
+    given: dict[str, Any] = {"pool": Pool(POOL), "demonstrations": 6} | more
+    return IkeContext(scripted(), Fixed(FACT), **given)
+
+
+def demonstrate(probe=CAPITAL, hits=({"text": FACT},), **more):
+    return check(ike.demonstrate(state(probe, hits=list(hits)), runtime(ike_context(**more))), IkeState)[
+        "demonstrations"
+    ]
+
+
+def test_retrieve_asks_for_k_entries_by_what_the_probe_asks():
+    retriever = Fixed(FACT, "other", "third")
+    probe = CAPITAL.model_copy(update={"query": "capital Veldania"})
+    update = rag.retrieve(state(probe), runtime(RagContext(scripted(), retriever, k=2)))
+    assert retriever.asked == [("capital Veldania", 2)]
+    assert check(update, RagState)["hits"] == [
+        {"entry_id": "e0", "edit_id": "edit0", "text": FACT, "score": 1.0},
+        {"entry_id": "e1", "edit_id": "edit1", "text": "other", "score": 0.0},
+    ]
+
+
+def test_retrieve_may_find_nothing():
+    assert rag.retrieve(state(), runtime(RagContext(scripted(), Fixed()))) == {"hits": []}
+
+
+@pytest.mark.parametrize(
+    ("wording", "prompt"),
+    [
+        ("new_fact", f"New Fact: {FACT}\nNew Fact: Two.\nPrompt: The capital of Veldania is"),
+        (
+            "based_on_facts",
+            f"Here are some new facts: {FACT} Two. Based on the facts above, The capital of Veldania is",
+        ),
+    ],
+)
+def test_compose_writes_the_exact_prompt(wording, prompt):
+    told = state(hits=[{"text": FACT}, {"text": "Two."}])
+    update = rag.compose(told, runtime(RagContext(scripted(), Fixed(), wording=wording)))
+    assert check(update, RagState) == {"prompt": prompt}
+
+
+def test_compose_without_hits_is_the_probe_alone():
+    assert rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed()))) == {"prompt": CAPITAL.prompt}
+
+
+def test_compose_refuses_an_unknown_wording():
+    with pytest.raises(BadSettings, match="did you mean 'new_fact'"):
+        rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed(), wording="new_fakt")))
+
+
+def test_respond_generates_without_targets():
+    model = scripted("Ostrim. And so on")
+    update = check(respond({"prompt": "Where?"}, runtime(RespondContext(model))), RespondState)
+    assert model.calls == ["Where?"]
+    assert update == {
+        "reply": "Ostrim. And so on",
+        "usage": {"input_tokens": 1, "output_tokens": 4, "calls": 1},
+        "cut_tokens": 0,
+    }
+
+
+def test_respond_scores_targets_under_the_same_prompt():
+    model = scoring()
+    update = respond({"prompt": "Where?", "targets": ["Ostrim", "Rome"]}, runtime(RespondContext(model)))
+    assert model.scored == [("Where?", ("Ostrim", "Rome"))] and not model.calls
+    assert check(update, RespondState)["log_probs"] == [-6.0, -4.0]
+    assert "reply" not in update and update["usage"]["calls"] == 1
+
+
+def test_respond_does_not_lie_about_probabilities_that_a_model_does_not_give():
+    with pytest.raises(ModelError, match="ScriptedChatModel gives no probabilities, and 1 targets"):
+        speak(scripted(), "Where?", ["Ostrim"])
+
+
+def test_respond_counts_a_call_whose_usage_was_not_told():
+    class Silent(ScriptedChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            result = super()._generate(messages)
+            message: Any = result.generations[0].message
+            message.usage_metadata, message.response_metadata = None, {"cut_tokens": 7}
+            return result
+
+    update = speak(Silent(reply=lambda prompt: "x"), "Where?")
+    assert update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1} and update["cut_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("count", "shares"),
+    [(0, (0, 0, 0)), (1, (0, 0, 1)), (3, (0, 1, 2)), (6, (1, 2, 3)), (8, (1, 3, 4)), (32, (4, 12, 16))],
+)
+def test_the_published_ratio_is_scaled_to_any_count(count, shares):
+    made = ike.shares(count)
+    assert (made["copy"], made["update"], made["retain"]) == shares and made.total() == count
+
+
+def test_demonstrations_come_in_the_published_ratio():
+    kinds = [shown["kind"] for shown in demonstrate(demonstrations=32)]
+    assert [kinds.count(kind) for kind in ("copy", "update", "retain")] == [4, 12, 16]
+
+
+def test_each_kinds_nearest_comes_last_and_all_are_about_what_is_asked():
+    shown = demonstrate(demonstrations=6)
+    assert all("capital" in one["fact"] for one in shown)
+    near = Pool([*POOL, demonstration("retain", 2, subject="Veldaniaz")])
+    assert demonstrate(pool=near, demonstrations=1)[-1]["fact"].startswith("The capital of Veldaniaz") is False
+    probe = CAPITAL.model_copy(update={"subject": ""})
+    last = [one for one in demonstrate(probe, pool=near, demonstrations=6) if one["kind"] == "retain"][-1]
+    assert last["fact"].startswith("The capital of Veldaniaz")
+
+
+def test_the_order_depends_on_seed_and_probe_alone():
+    def order(**more):
+        return [one["kind"] for one in demonstrate(**more)]
+
+    assert order(demonstrations=32) == order(demonstrations=32)
+    assert order(demonstrations=32) != order(demonstrations=32, seed=1)
+    assert order(demonstrations=32) != order(demonstrations=32, probe=CAPITAL.model_copy(update={"id": "another"}))
+
+
+def test_nothing_that_tells_the_answer_is_shown():
+    leaks = [
+        Demonstration(kind="copy", fact=FACT, prompt="Another prompt", target="Ostrim"),
+        Demonstration(kind="retain", fact="A fact", prompt=CAPITAL.prompt, target="Ostrim"),
+        Demonstration(kind="update", fact="A note on Veldania.", prompt="Its capital is", target="Ostrim"),
+        Demonstration(kind="update", fact="A fact", prompt="The seat of Veldania is", target="Ostrim"),
+        Demonstration(kind="copy", fact="The capital city here is Ostrim.", prompt="The capital is", target="Ostrim"),
+    ]
+    standing = frozenset([FACT, "The capital city here is Ostrim."])
+    shown = demonstrate(pool=Pool([*POOL, *leaks]), demonstrations=125, standing=standing)
+    assert len(shown) == len(POOL) and all(one["target"] != "Ostrim" for one in shown)
+
+
+def test_a_kind_without_examples_gives_way_to_the_others():
+    only = Pool([one for one in POOL if one.kind == "copy"])
+    shown = demonstrate(pool=only, demonstrations=6)
+    assert len(shown) == 6 and {one["kind"] for one in shown} == {"copy"}
+
+
+def test_no_pool_and_no_hits_mean_no_demonstrations():
+    assert demonstrate(pool=Pool(())) == []
+    assert demonstrate(hits=()) == []
+
+
+def test_ike_shows_examples_before_fact_and_probe():
+    shown = [
+        {"kind": "copy", "fact": "F1.", "prompt": "P1", "style": "cloze", "target": "T1"},
+        {"kind": "retain", "fact": "F2.", "prompt": "P2?", "style": "question", "target": "T2"},
+    ]
+    told = state(hits=[{"text": FACT}], demonstrations=shown)
+    update = check(ike.compose(told, runtime(ike_context())), IkeState)
+    assert update["prompt"] == (
+        "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
+        f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
+    )

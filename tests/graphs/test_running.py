@@ -1,0 +1,119 @@
+import time
+from dataclasses import dataclass
+from typing import TypedDict
+
+import pytest
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+
+from emend.graphs.rag import RagContext
+from emend.graphs.rag import build as build_rag
+from emend.graphs.running import run_graph, steps_of
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.exact import ExactCorpus
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Entry
+from emend.memory.retrieval.dense import Dense
+from tests.fakes import InstantChatModel
+
+
+class Counting(TypedDict, total=False):
+    count: int
+    told: str
+
+
+@dataclass(frozen=True)
+class Upto:
+    limit: int
+
+
+def add(state: Counting, runtime: Runtime[Upto]) -> Counting:
+    return {"count": state["count"] + 1}
+
+
+def wait(state: Counting) -> Counting:
+    time.sleep(0.1)
+    return {}
+
+
+def fail(state: Counting) -> Counting:
+    time.sleep(0.02)
+    raise ValueError("the node broke")
+
+
+def again(state: Counting, runtime: Runtime[Upto]) -> str:
+    return "add" if state["count"] < runtime.context.limit else END
+
+
+def chain(*nodes):
+    graph = StateGraph(Counting, context_schema=Upto)
+    for place, node in enumerate(nodes):
+        graph.add_node(f"{node.__name__}{place}", node)
+    names = [START, *graph.nodes, END]
+    for one, other in zip(names, names[1:], strict=False):
+        graph.add_edge(one, other)
+    return graph.compile()
+
+
+def loop():
+    graph = StateGraph(Counting, context_schema=Upto)
+    graph.add_node("add", add)
+    graph.add_edge(START, "add")
+    graph.add_conditional_edges("add", again)
+    return graph.compile()
+
+
+def test_each_node_is_a_step_with_what_it_changed_and_how_long_it_took():
+    final, steps = run_graph(chain(add, wait, add), {"count": 1, "told": "x"}, Upto(0))
+    assert final == {"count": 3, "told": "x"}
+    assert [(step.node, step.update, step.error) for step in steps] == [
+        ("add0", {"count": 2}, None),
+        ("wait1", {}, None),
+        ("add2", {"count": 3}, None),
+    ]
+    assert steps[0].ms < steps[1].ms >= 100 and steps[2].ms < steps[1].ms
+
+
+def test_a_loop_gives_a_step_a_round():
+    final, steps = run_graph(loop(), {"count": 0}, Upto(5))
+    assert final["count"] == 5 and [step.update["count"] for step in steps] == [1, 2, 3, 4, 5]
+
+
+def test_the_state_that_is_handed_in_stays_as_it_is():
+    state = {"count": 0}
+    run_graph(loop(), state, Upto(2))
+    assert state == {"count": 0}
+
+
+def test_a_nodes_error_comes_out_as_it_is_with_the_steps_so_far():
+    with pytest.raises(ValueError, match="the node broke") as caught:
+        run_graph(chain(add, fail, add), {"count": 1}, Upto(0))
+    first, last = steps_of(caught.value)
+    assert (first.node, first.update, first.error) == ("add0", {"count": 2}, None)
+    assert (last.node, last.update, last.error) == ("fail1", {}, "ValueError: the node broke")
+    assert last.ms >= 20
+
+
+def test_other_errors_have_no_steps():
+    assert steps_of(ValueError("elsewhere")) == ()
+
+
+def test_a_graph_that_never_ends_is_stopped_by_its_own_limit():
+    with pytest.raises(GraphRecursionError) as caught:
+        run_graph(loop().with_config(recursion_limit=4), {"count": 0}, Upto(10**9))
+    assert len(steps_of(caught.value)) == 4
+
+
+def test_a_rag_probe_costs_under_three_milliseconds_with_an_instant_model():
+    entries = [Entry(id=f"{i}", edit_id=f"{i}", text=f"The capital of Land{i} is City{i}.") for i in range(50)]
+    retriever = Dense(ExactCorpus.of(entries, LexicalEmbedding()))
+    app, context = build_rag(), RagContext(InstantChatModel(), retriever)
+    probes = [Probe(kind="efficacy", prompt=f"The capital of Land{i} is", gold=("x",)) for i in range(100)]
+    best = float("inf")
+    for _ in range(5):
+        began = time.process_time()
+        for probe in probes:
+            run_graph(app, {"probe": probe.model_dump(mode="json")}, context)
+        best = min(best, (time.process_time() - began) / len(probes))
+    assert best < 0.003, f"{best * 1000:.2f} ms of processor time"

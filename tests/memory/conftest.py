@@ -1,0 +1,83 @@
+"""The places where a memory can lie, each empty at the start of a test."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import emend.memory.chroma as chroma
+from emend.memory.chroma import ChromaMemory
+from emend.memory.embed import LexicalEmbedding
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The address of a `chroma run` server, or why there is none; started once."""
+    command = Path(sys.executable).with_name("chroma")
+    if not command.exists():
+        pytest.skip(f"no chroma command beside {sys.executable}")
+    folder, port = tmp_path_factory.mktemp("server"), _free_port()
+    started = subprocess.Popen(
+        [command, "run", "--path", folder, "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
+    )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/api/v2/heartbeat", started)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        started.terminate()
+        started.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(url: str, process: subprocess.Popen) -> None:
+    for _ in range(100):
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    pytest.skip(f"`chroma run` did not answer within 10 s (exit code {process.poll()})")
+
+
+def _place(kind: str, request):
+    """What `ChromaMemory` is opened with; nothing is stored there yet."""
+    if kind != "server":
+        return None if kind == "in-process" else request.getfixturevalue("tmp_path") / "memory"
+    url = request.getfixturevalue("server")
+    client = chroma._client(url)
+    for store in client.list_collections():
+        client.delete_collection(store.name)
+    chroma._close(client)
+    return url
+
+
+@pytest.fixture(params=["in-process", "folder", "server"])
+def where(request):
+    return _place(request.param, request)
+
+
+@pytest.fixture
+def memory(where):
+    with ChromaMemory(where, LexicalEmbedding(256)) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["folder", "server"])
+def kept(request):
+    """A place that outlives the object."""
+    return _place(request.param, request)

@@ -1,0 +1,65 @@
+import math
+
+import pytest
+
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.exact import ExactCorpus
+from emend.memory.retrieval.bm25 import BM25, words
+from emend.memory.retrieval.conformance import entries
+
+TEXTS = ["the cat sat on the mat", "the dog sat", "a cat and a dog and a cow met", "rain"]
+
+
+def corpus(texts=TEXTS):
+    return ExactCorpus.of(entries(texts), LexicalEmbedding(64))
+
+
+def by_hand(query: str, texts: list[str], k1: float = 1.5, b: float = 0.75) -> list[float]:
+    """Lucene's BM25, written out."""
+    split = [text.split() for text in texts]
+    mean = sum(map(len, split)) / len(split)
+    scores = []
+    for text in split:
+        score = 0.0
+        for word in query.split():
+            having = sum(word in other for other in split)
+            rarity = math.log(1 + (len(split) - having + 0.5) / (having + 0.5))
+            count = text.count(word)
+            score += rarity * count / (count + k1 * (1 - b + b * len(text) / mean))
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize("query", ["cat", "the cat", "dog sat sat", "cow rain unknown"])
+def test_scores_are_bm25_as_written_out(query):
+    expected = {i: score for i, score in enumerate(by_hand(query, TEXTS)) if score > 0}
+    found = {int(hit.entry.id): hit.score for hit in BM25(corpus()).search(query, 10)}
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_entry_that_shares_no_word_is_not_found():
+    assert [hit.entry.text for hit in BM25(corpus()).search("rain", 10)] == ["rain"]
+    assert BM25(corpus()).search("snow", 10) == []
+
+
+def test_stop_words_count_for_nothing():
+    assert BM25(corpus(), stop_words=["the"]).search("the", 10) == []
+    assert len(BM25(corpus()).search("the", 10)) == 2
+
+
+def test_words_are_lower_cased_and_freed_of_punctuation():
+    assert words("Danielle Darrieux's «Été» (1931), B2B!") == ["danielle", "darrieux", "s", "été", "1931", "b2b"]
+    assert words("The cat", ["the"]) == ["cat"]
+
+
+def test_chinese_is_taken_character_by_character():
+    assert words("平壤的姐妹城市是BBC吗") == [*"平壤的姐妹城市是", "bbc", "吗"]
+    found = BM25(corpus(["平壤的姐妹城市是莫斯科", "里昂生产丝绸"])).search("平壤是的姐妹城市是", 1)
+    assert [hit.entry.id for hit in found] == ["000"]
+
+
+def test_equal_entries_come_in_the_order_of_the_corpus():
+    texts = [f"filler {i}" for i in range(60)]
+    for place in (3, 31, 59):
+        texts[place] = "the twin city of Lyon"
+    assert [hit.entry.id for hit in BM25(corpus(texts)).search("twin city", 5)] == ["003", "031", "059"]

@@ -1,0 +1,96 @@
+"""Every registered retriever runs through the contract that plug-in authors subclass."""
+
+import pytest
+
+from emend.memory.chroma import ChromaMemory
+from emend.memory.edit import Edit
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.retrieval.conformance import TEXTS, RetrieverContract
+from emend.memory.retrieval.registry import RETRIEVERS
+
+
+class TestEveryRetriever(RetrieverContract):
+    @pytest.fixture(autouse=True, params=RETRIEVERS.names())
+    def _named(self, request):
+        self.name = request.param
+
+    def factory(self):
+        return RETRIEVERS.load(self.name)
+
+
+class TestEveryRetrieverOverChroma(TestEveryRetriever):
+    @pytest.fixture(autouse=True)
+    def _memory(self):
+        self.memories: list[ChromaMemory] = []
+        yield
+        for memory in self.memories:
+            memory.close()
+
+    def corpus(self, found):
+        memory = ChromaMemory(None, LexicalEmbedding())
+        self.memories.append(memory)
+        memory.add([Edit(id=entry.edit_id, form="document", text=entry.text) for entry in found])
+        return memory.view()
+
+
+def _hits(found) -> list[Hit]:
+    return [Hit(entry=entry, score=1.0) for entry in found]
+
+
+class Broken:
+    def __init__(self, corpus):
+        self.corpus, self.calls = corpus, 0
+
+
+class AllOfThem(Broken):
+    def search(self, query, k):
+        return _hits(self.corpus.entries())
+
+
+class WorstFirst(Broken):
+    def search(self, query, k):
+        return self.corpus.nearest(query, k)[::-1]
+
+
+class MadeUp(Broken):
+    def search(self, query, k):
+        return _hits([Entry(id="x", edit_id="x", text=query)])[:k]
+
+
+class Twice(Broken):
+    def search(self, query, k):
+        return [hit for hit in self.corpus.nearest(query, k) for _ in range(2)][:k]
+
+
+class Forgetful(Broken):
+    def search(self, query, k):
+        self.calls += 1
+        return self.corpus.nearest(query, k) if self.calls == 1 else []
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (AllOfThem, "test_hits_come_best_first_and_at_most_k"),
+        (AllOfThem, "test_an_entry_asked_for_in_its_own_words_comes_first"),
+        (WorstFirst, "test_hits_come_best_first_and_at_most_k"),
+        (MadeUp, "test_hits_are_entries_of_the_corpus_and_none_comes_twice"),
+        (MadeUp, "test_nothing_is_found_when_nothing_is_in_scope"),
+        (Twice, "test_hits_are_entries_of_the_corpus_and_none_comes_twice"),
+        (Forgetful, "test_a_search_does_not_change_the_next"),
+        (Forgetful, "test_threads_find_what_one_thread_finds"),
+        (Broken, "test_it_is_a_retriever"),
+    ],
+)
+def test_the_contract_notices_a_broken_retriever(broken, test):
+    class Contract(RetrieverContract):
+        def factory(self):
+            return broken
+
+    with pytest.raises(AssertionError):
+        getattr(Contract(), test)()
+
+
+def test_the_texts_of_the_contract_differ():
+    assert len(set(TEXTS)) == len(TEXTS)

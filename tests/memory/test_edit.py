@@ -1,0 +1,93 @@
+import pytest
+from pydantic import ValidationError
+
+from emend.memory.edit import Edit, Triplet, content_id
+from emend.memory.probe import Answer, Probe, Step, Usage
+
+TRIPLET = Triplet(subject="Lyon", relation="twin city", object="Ostrim", subject_id="Q456")
+WORDS = (
+    TRIPLET,
+    Edit(form="document", text="Ostrim — «новый» 双子 city.", triplets=(TRIPLET,), time="2026-01-01"),
+    Edit.from_triplet(TRIPLET, "The twin city of {} is", question="Which city is the twin of Lyon?"),
+    Probe(kind="efficacy", prompt="The twin city of Lyon is", gold=("Ostrim", "O."), rival="Milan", tags={"hops": 2}),
+    Answer(text="Ostrim", log_probs=(-0.1234567890123, float("-inf")), usage=Usage(input_tokens=3, calls=1)),
+    Step(node="retrieve", update={"hits": [{"score": 0.5, "text": "x"}], "none": None}, ms=1.25, error="no"),
+)
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: type(word).__name__)
+def test_a_word_comes_back_from_json_equal_and_unchangeable(word):
+    again = type(word).model_validate_json(word.model_dump_json())
+    assert again == word
+    assert again.model_dump_json() == word.model_dump_json()
+    with pytest.raises(ValidationError):
+        setattr(word, next(iter(type(word).model_fields)), "other")
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: type(word).__name__)
+def test_an_unknown_field_is_refused_by_name(word):
+    with pytest.raises(ValidationError, match="typo_field"):
+        type(word)(**word.model_dump(), typo_field=1)
+
+
+def test_a_missing_field_and_an_unknown_form_are_refused_by_name():
+    with pytest.raises(ValidationError, match="text"):
+        Edit.model_validate({"form": "document"})
+    with pytest.raises(ValidationError, match="form"):
+        Edit.model_validate({"form": "poem", "text": "x"})
+
+
+def test_content_ids_are_the_same_in_every_process_and_version():
+    assert content_id("edit", {"a": 1, "b": ["x", "é"]}) == "d3a4c3f731688a10"
+    assert Edit(form="document", text="The twin city of Lyon is Ostrim.").id == "7b5f11169129670e"
+
+
+def test_content_ids_do_not_depend_on_the_order_of_fields():
+    assert content_id({"a": 1, "b": 2}) == content_id({"b": 2, "a": 1})
+    assert Edit(text="x", form="event", subject="y").id == Edit(subject="y", form="event", text="x").id
+    assert Probe(kind="k", prompt="p", gold=("g",)).id == Probe(gold=("g",), prompt="p", kind="k").id
+
+
+def test_content_ids_are_the_same_from_objects_and_from_their_json():
+    edit = Edit(form="triplets", text="x", triplets=(TRIPLET,))
+    told = {"form": "triplets", "text": "x", "triplets": [TRIPLET.model_dump()]}
+    assert Edit.model_validate(told).id == edit.id
+    assert Edit.model_validate_json(edit.model_dump_json()).id == edit.id
+
+
+def test_content_ids_tell_different_contents_apart():
+    edits = [
+        Edit(form="document", text="x"),
+        Edit(form="event", text="x"),
+        Edit(form="document", text="x "),
+        Edit(form="document", text="x", time="2026"),
+        Edit(form="document", text="x", triplets=(TRIPLET,)),
+    ]
+    assert len({edit.id for edit in edits}) == len(edits)
+
+
+def test_a_given_id_is_kept():
+    assert Edit(id="case-7", form="document", text="x").id == "case-7"
+
+
+def test_an_edit_from_a_triplet_states_the_fact_and_asks_for_its_object():
+    edit = Edit.from_triplet(TRIPLET, "The twin city of {} is")
+    assert edit.text == "The twin city of Lyon is Ostrim."
+    assert edit.cloze == "The twin city of Lyon is"
+    assert (edit.form, edit.target_new, edit.triplets) == ("triplet", "Ostrim", (TRIPLET,))
+
+
+def test_a_cloze_keeps_braces_that_belong_to_the_subject():
+    assert Edit(form="triplet", text="x", subject="{}", prompt="{} or {} is").cloze == "{} or {} is"
+
+
+def test_a_probe_asks_the_retriever_its_query_where_it_has_one():
+    probe = Probe(kind="k", prompt="p", gold=("g",))
+    assert probe.asked == "p"
+    assert probe.model_copy(update={"query": "q"}).asked == "q"
+
+
+def test_usage_adds_up():
+    assert Usage(input_tokens=1, output_tokens=2, calls=1).plus(Usage(input_tokens=4, calls=1)) == Usage(
+        input_tokens=5, output_tokens=2, calls=2
+    )

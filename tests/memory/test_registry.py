@@ -1,0 +1,86 @@
+import sys
+
+import pytest
+
+from emend.memory.errors import BadSettings
+from emend.memory.registry import Registry, nearest
+
+PLUGIN = '''
+class Shout:
+    """Answers in capitals.
+
+    More about it."""
+    class Inner: ...
+'''
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(
+        "codec", "emend.test_codecs", {"json": ("json:dumps", "JSON text."), "repr": ("builtins:repr", "R.")}
+    )
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A plug-in package as pip would install it: a module, and metadata with entry points."""
+    module = f"emend_plugin_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(PLUGIN, "utf-8")
+    info = tmp_path / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", "utf-8")
+    points = f"shout = {module}:Shout\nbroken = {module}:Missing\njson = {module}:Shout\n"
+    (info / "entry_points.txt").write_text(f"[emend.test_codecs]\n{points}", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield module
+    sys.modules.pop(module, None)
+
+
+def test_a_built_in_part_is_found_by_name(registry):
+    assert registry.load("json")([1]) == "[1]"
+    assert registry.names() == ["json", "repr"]
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one(registry):
+    with pytest.raises(BadSettings, match=r"unknown codec 'jsn': did you mean 'json'\?"):
+        registry.load("jsn")
+
+
+def test_a_name_like_no_other_is_refused_with_all_names(registry):
+    with pytest.raises(BadSettings, match="unknown codec 'zzzzzz': known: json, repr"):
+        registry.load("zzzzzz")
+    assert nearest("zzzzzz", ["b", "a"]) == "known: a, b."
+
+
+def test_a_part_is_found_by_module_and_attribute(registry, installed):
+    assert registry.load(f"{installed}:Shout").__name__ == "Shout"
+    assert registry.load(f"{installed}:Shout.Inner").__name__ == "Inner"
+
+
+@pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
+def test_a_module_and_attribute_that_is_not_there_is_refused(registry, path):
+    with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
+        registry.load(path)
+
+
+def test_a_plugin_is_found_by_its_entry_point(registry, installed):
+    assert registry.load("shout").__name__ == "Shout"
+    assert registry.names() == ["json", "repr", "shout", "broken"]
+
+
+def test_a_plugin_cannot_take_a_built_in_name(registry, installed):
+    assert registry.load("json").__name__ == "dumps"
+
+
+def test_a_broken_plugin_is_refused_when_asked_for_and_listed_as_broken(registry, installed):
+    with pytest.raises(BadSettings, match="codec 'broken' cannot be loaded"):
+        registry.load("broken")
+    rows = {row["name"]: row["summary"] for row in registry.rows()}
+    assert rows["shout"] == "Answers in capitals."
+    assert rows["json"] == "JSON text."
+    assert rows["broken"].startswith("broken: ")
+
+
+def test_listing_built_in_parts_imports_none_of_them():
+    registry: Registry[object] = Registry("part", "emend.test_nothing", {"a": ("no_such_module_x:a", "A part.")})
+    assert list(registry.rows()) == [{"name": "a", "summary": "A part."}]
