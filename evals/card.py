@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emend.agents.answer import build_prompt
 from emend.agents.causal_lm import CausalLM
-from emend.agents.tiny import model_folder
+from emend.agents.tiny import model_folder, seal
 from emend.agents.tiny.reasoning import two_hop_question
 from emend.agents.tiny.world import Fact, World, coin, relations
 from emend.evals.benchmarks.tinyworld import TinyWorld
@@ -29,10 +29,11 @@ CARD_FILE = "card.json"
 class Questions:
     """Draws the items of each measure; held subjects only, where the measure is of a skill and not of memory."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, size: int | None = None) -> None:
         self.world, self.rng = world, random.Random(seed)
         held = [fact for fact in world.facts if fact.subject in world.held]
-        self.held = self.rng.sample(held, min(SIZE, len(held)))
+        self.held = self.rng.sample(held, min(size or SIZE, len(held)))
+        self.facts = self.rng.sample(world.facts, size or len(world.facts))
 
     def _ask(self, fact: Fact, unseen: bool = False) -> str:
         relation = relations()[fact.relation]
@@ -54,7 +55,7 @@ class Questions:
 
     def recall(self, unseen: bool, style: str) -> Iterator[Item]:
         """Every fact of the world, from memory; unseen templates all, seen ones one each."""
-        for fact in self.world.facts:
+        for fact in self.facts:
             relation = relations()[fact.relation]
             seen = relation.statements if style == "cloze" else relation.questions
             new = relation.unseen_statements if style == "cloze" else relation.unseen_questions
@@ -110,9 +111,27 @@ class Questions:
 
     def two_hops(self) -> Iterator[Item]:
         """Two hops asked at once, without any edit."""
-        for chain in self.rng.sample(self.world.chains, SIZE):
+        for chain in self.rng.sample(self.world.chains, len(self.held)):
             asked = two_hop_question(chain.first.subject, chain.first.relation, chain.second.relation)
             yield self._prompt(asked), chain.second.object
+
+    def measures(self) -> dict[str, Callable[[], Iterator[Item]]]:
+        """The items of each measure that one generation per item decides, by the measure's name."""
+        return {
+            "recall, cloze": lambda: self.recall(unseen=False, style="cloze"),
+            "recall, question": lambda: self.recall(unseen=False, style="question"),
+            "recall, unseen question templates": lambda: self.recall(unseen=True, style="question"),
+            "recall, unseen cloze templates": lambda: self.recall(unseen=True, style="cloze"),
+            "override, held subjects": lambda: self.override(unseen=False),
+            "override, held subjects, unseen templates": lambda: self.override(unseen=True),
+            "retain, random fact": lambda: self.retain(hard=False),
+            "retain, hard fact": lambda: self.retain(hard=True),
+            "copy, invented names": self.invented,
+            "IKE, 3 demonstrations": lambda: self.demonstrated(3),
+            "IKE, 6 demonstrations": lambda: self.demonstrated(6),
+            "yes/no, closed book": self.yes_no,
+            "two hops, asked directly": self.two_hops,
+        }
 
 
 def accuracy(lm: CausalLM, items: Iterator[Item]) -> Estimate:
@@ -126,23 +145,7 @@ def accuracy(lm: CausalLM, items: Iterator[Item]) -> Estimate:
 def measure(lm: CausalLM, seed: int = 17) -> dict[str, Estimate]:
     """All figures of the card, by name."""
     world = World()
-    draw = Questions(world, seed)
-    plain: dict[str, Callable[[], Iterator[Item]]] = {
-        "recall, cloze": lambda: draw.recall(unseen=False, style="cloze"),
-        "recall, question": lambda: draw.recall(unseen=False, style="question"),
-        "recall, unseen question templates": lambda: draw.recall(unseen=True, style="question"),
-        "recall, unseen cloze templates": lambda: draw.recall(unseen=True, style="cloze"),
-        "override, held subjects": lambda: draw.override(unseen=False),
-        "override, held subjects, unseen templates": lambda: draw.override(unseen=True),
-        "retain, random fact": lambda: draw.retain(hard=False),
-        "retain, hard fact": lambda: draw.retain(hard=True),
-        "copy, invented names": draw.invented,
-        "IKE, 3 demonstrations": lambda: draw.demonstrated(3),
-        "IKE, 6 demonstrations": lambda: draw.demonstrated(6),
-        "yes/no, closed book": draw.yes_no,
-        "two hops, asked directly": draw.two_hops,
-    }
-    card = {name: accuracy(lm, items()) for name, items in plain.items()}
+    card = {name: accuracy(lm, items()) for name, items in Questions(world, seed).measures().items()}
     chains = chain_items(world, seed)
     for name, retriever in (("shipped retriever", "dense"), ("right facts", None)):
         right = run_chains(lm, chains, retriever)
@@ -157,7 +160,9 @@ def main() -> None:
     """Measure, print, and with --write store the card."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=None, help="model folder; default: the embedded one")
-    parser.add_argument("--write", action="store_true", help=f"write {CARD_FILE} into the folder")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write {CARD_FILE} and the files' sums into the folder"
+    )
     chosen = parser.parse_args()
     folder = chosen.model or model_folder()
     card = measure(CausalLM(folder))
@@ -166,6 +171,7 @@ def main() -> None:
         print(f"{row['measure']:44s} {row['mean']:.3f}  [{row['low']:.3f}, {row['high']:.3f}]  n={row['n']}")
     if chosen.write:
         (folder / CARD_FILE).write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+        seal(folder)
 
 
 if __name__ == "__main__":

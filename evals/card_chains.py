@@ -37,10 +37,12 @@ def chain_items(world: World, seed: int) -> Chains:
     rng.shuffle(pool)
     changed: dict[tuple[str, str], str] = {}
     chosen: list[Chain] = []
+    used: set[tuple[str, str]] = set()
     for chain in pool:
         touched = (chain.first.subject, chain.first.relation), (chain.second.subject, chain.second.relation)
-        if len(chosen) == CHAINS or any(pair in changed for pair in touched):
+        if len(chosen) == CHAINS or used & set(touched):
             continue
+        used |= set(touched)  # else a later edit could lead an earlier question nowhere
         edit = _edit_for(world, rng, chain, len(chosen) % 4)
         if edit is not None:
             changed[edit.subject, edit.relation] = edit.object

@@ -32,3 +32,10 @@ def model_folder(folder: Path = FOLDER) -> Path:
                 f"not {told}; {remedy}"
             )
     return folder
+
+
+def seal(folder: Path) -> None:
+    """Writes the sha256 sums of a model folder's files, as `sha256sum` does."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors"))
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")

@@ -35,8 +35,9 @@ from emend.memory.registry import nearest
 SUCCESS, LOCALITY, REASONING = "edit_success_eval.json", "locality_eval.json", "reasoning_eval.json"
 DOCUMENTS, FACTS = "en_doc.json", "gold_facts.json"
 REMEDY = (
-    "The files are in folder data/ of github.com/H-shw/DocTER-Data-and-Code (gold_facts.json is the join of their ids "
-    "with CounterFact's records); name their folder with --data DIR, or put it at $EMEND_DATA/docter."
+    "Get them with: git clone https://github.com/H-shw/DocTER-Data-and-Code, then give --data "
+    "DocTER-Data-and-Code/data, or put that folder at $EMEND_DATA/docter (gold_facts.json, which the setting 'gold' "
+    "needs, is the join of their ids with CounterFact's records)."
 )
 ENGLISH = ("edit_success", "locality", "reasoning")
 DIRECTIONS = {

@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--probes", type=int, default=50_000)
     parser.add_argument("--edits", type=int, default=500)
-    parser.add_argument("--mode", default="batch:20", help="batch:N, single or all")
+    parser.add_argument("--mode", default="all", help="batch:N, single or all")
     parser.add_argument("--concurrency", type=int, default=2)
     chosen = parser.parse_args()
     per_edit = max(1, chosen.probes // chosen.edits)

@@ -18,7 +18,7 @@ from emend.evals.records import EVENTS, RECORDS, read_lines, read_records
 from emend.evals.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, ScriptedModel
 
-KILLS = int(os.environ.get("EMEND_KILLS", "4"))
+KILLS = int(os.environ.get("EMEND_KILLS", "3"))
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["emend.evals.run", "emend.editors.remembering", "tests.evals.toys"])
 

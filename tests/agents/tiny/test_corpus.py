@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from emend.agents.tiny.corpus import Document, Facts, Writer
 from emend.agents.tiny.negatives import Negatives
 from emend.agents.tiny.reasoning import Corpus, Reasoning
-from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode, train_tokenizer
+from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode
 from emend.agents.tiny.world import Fact, World, relations
 
 WORLD = World()
@@ -91,8 +93,8 @@ def test_negatives_are_other_facts_that_share_words_with_the_question() -> None:
     assert negatives.draw(facts.rng, "Nobody Known", asked.relation) is None
 
 
-def test_spans_encode_as_their_joined_text_does(documents: list[Document]) -> None:
-    tokenizer = train_tokenizer(WORLD, seed=7)
+def test_spans_encode_as_their_joined_text_does(documents: list[Document], tokenizer_folder: Path) -> None:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer_folder)
     assert len(tokenizer) == VOCABULARY
     for document, row in zip(documents[:800], encode(tokenizer.backend_tokenizer, documents[:800]), strict=True):
         assert row.ids == [*tokenizer(text(document))["input_ids"], EOS]

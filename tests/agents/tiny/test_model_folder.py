@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from emend.agents.tiny import SUMS, model_folder
+from emend.agents.tiny import SUMS, model_folder, seal
 from emend.memory.errors import ModelError
 
 
@@ -39,3 +39,11 @@ def test_emptied_list_of_sums_is_refused(folder):
     (folder / SUMS).write_text("")
     with pytest.raises(ModelError, match="names no weights"):
         model_folder(folder)
+
+
+def test_a_sealed_folder_is_complete_whatever_it_held_before(folder):
+    (folder / "tokenizer.json").write_bytes(b"[]")
+    (folder / "checkpoint.pt").write_bytes(b"not shipped")
+    seal(folder)
+    assert model_folder(folder) == folder
+    assert "checkpoint" not in (folder / SUMS).read_text()

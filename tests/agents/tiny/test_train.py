@@ -1,5 +1,6 @@
 """The training script: interrupted and resumed, it ends where an undisturbed run ends."""
 
+import shutil
 from pathlib import Path
 
 import torch
@@ -9,8 +10,8 @@ from emend.agents.tiny.train import Schedule, Trainer
 PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2)
 
 
-def trained(out: Path, stop_after: int | None = None) -> Trainer:
-    out.mkdir(exist_ok=True)
+def trained(out: Path, tokenizer: Path, stop_after: int | None = None) -> Trainer:
+    shutil.copytree(tokenizer, out, dirs_exist_ok=True)
     trainer = Trainer(out, PLAN)
     trainer.resume()
     if stop_after is not None:
@@ -20,10 +21,10 @@ def trained(out: Path, stop_after: int | None = None) -> Trainer:
     return trainer
 
 
-def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole")
-    trained(tmp_path / "parts", stop_after=2)
-    parts = trained(tmp_path / "parts")
+def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path, tokenizer_folder: Path) -> None:
+    whole = trained(tmp_path / "whole", tokenizer_folder)
+    trained(tmp_path / "parts", tokenizer_folder, stop_after=2)
+    parts = trained(tmp_path / "parts", tokenizer_folder)
     assert parts.step == whole.step == 4
     for name, weight in whole.model.state_dict().items():
         assert torch.equal(weight, parts.model.state_dict()[name]), name

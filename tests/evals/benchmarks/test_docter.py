@@ -231,7 +231,7 @@ def test_the_registry_knows_it():
 def test_a_missing_folder_says_what_is_needed_and_where_it_comes_from(tmp_path):
     with pytest.raises(MissingData) as told:
         DocTER(tmp_path / "nowhere")
-    for part in ("nowhere", "edit_success_eval.json", "reasoning_eval.json", "H-shw/DocTER-Data-and-Code", "--data"):
+    for part in ("nowhere", "edit_success_eval.json", "reasoning_eval.json", "git clone https", "--data"):
         assert part in str(told.value)
 
 

@@ -1,0 +1,15 @@
+"""The embedded model's tokenizer, trained once for all tests here."""
+
+from pathlib import Path
+
+import pytest
+
+from emend.agents.tiny.tokens import train_tokenizer
+from emend.agents.tiny.world import World
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(World(), seed=7).save_pretrained(folder)
+    return folder
