@@ -90,23 +90,16 @@ def run(
     """Run editors over a benchmark; the same command again finishes what is missing."""
     from emend.evals.manifest import RunConfig
 
+    asked: dict[str, Any] = dict(benchmark=benchmark, data=data, model=model, mode=mode, limit=limit, seed=seed)
+    asked |= dict(retriever=retriever, embedding=embedding, wording=wording, repeat=repeat)
     config = RunConfig(
-        benchmark=benchmark,
-        data=data,
-        options=dict(_pair(text, "--option") for text in option or ()),
-        settings=tuple(setting or ()),
         editors=tuple(dict.fromkeys(editor)),
-        model=model,
-        retriever=retriever,
-        embedding=embedding,
-        mode=mode,
-        limit=limit,
-        seed=seed,
-        concurrency=concurrency,
-        repeat=repeat,
+        settings=tuple(setting or ()),
+        options=dict(_pair(text, "--option") for text in option or ()),
         overrides=_overrides(settings or []),
-        wording=wording,
+        concurrency=concurrency,
         fail_on_error=fail_on_error,
+        **asked,
     )
     _say_next(_run(config, out or _fresh(benchmark)))
 
