@@ -160,9 +160,7 @@ def main() -> None:
     """Measure, print, and with --write store the card."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=None, help="model folder; default: the embedded one")
-    parser.add_argument(
-        "--write", action="store_true", help=f"write {CARD_FILE} and the files' sums into the folder"
-    )
+    parser.add_argument("--write", action="store_true", help=f"write {CARD_FILE} and the files' sums into the folder")
     chosen = parser.parse_args()
     folder = chosen.model or model_folder()
     card = measure(CausalLM(folder))

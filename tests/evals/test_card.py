@@ -11,8 +11,11 @@ from emend.evals.card import CARD_FILE, Questions, accuracy
 from emend.evals.card_chains import chain_items, run_chains
 
 SIZE = 80
-TOLERANCE = 0.07
-"""Two standard errors of a share of .9 over 80 items, which is how far a fresh sample may fall."""
+
+
+def tolerance(share: float) -> float:
+    """How far a fresh sample may fall: three standard errors, and a little for other processors' rounding."""
+    return 0.025 + 3 * (share * (1 - share) / SIZE) ** 0.5
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +32,16 @@ def card() -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("name", list(Questions(World(), 0, size=1).measures()))
 def test_a_fresh_sample_agrees_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]], name: str) -> None:
     found = accuracy(lm, Questions(World(), seed=5, size=SIZE).measures()[name]())
-    assert found.mean == pytest.approx(card[name]["mean"], abs=TOLERANCE)
+    share = card[name]["mean"]
+    assert found.mean == pytest.approx(share, abs=tolerance(share))
 
 
 def test_chains_with_the_right_facts_agree_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]]) -> None:
     chains = chain_items(World(), seed=5)
     some = chains._replace(asked=chains.asked[:SIZE])
     right = run_chains(lm, some, None)
-    assert sum(right) / SIZE == pytest.approx(card["two-hop chain, right facts"]["mean"], abs=TOLERANCE)
+    share = card["two-hop chain, right facts"]["mean"]
+    assert sum(right) / SIZE == pytest.approx(share, abs=tolerance(share))
 
 
 def test_every_figure_has_its_n_and_an_interval_around_it(card: dict[str, dict[str, float]]) -> None:
