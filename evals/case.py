@@ -75,7 +75,8 @@ class Metric(Word):
     kinds: tuple[str, ...]
     scale: float = 1.0
     per: str = "record"
-    """`record` averages over records (micro), `case` over case means first."""
+    """`record` averages over records (micro), `case` over the means of cases; with `any` a case counts with its best
+    record, with `all` with its worst."""
     summary: str = ""
     group: str = ""
     """Metrics of one group stand in one table; the first group is the one that a reader sees first."""

@@ -1,7 +1,7 @@
 """A mean with its uncertainty: 95 % intervals by bootstrap over cases, as probes of one case are not independent."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from emend.memory.edit import Word
 
 LEVEL = 0.95
 RESAMPLES = 2000
+EXTREMES: dict[str, Callable[[float, float], float]] = {"any": max, "all": min}
 _Z = 1.959963984540054
 _CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not grow with the resamples
 
@@ -54,7 +55,8 @@ def estimate(
     Args:
         values: one per record; None for a record that could not be scored.
         cases: the case of each record, same length.
-        per: `record` averages over records (micro), `case` over the means of cases.
+        per: `record` averages over records (micro), `case` over the means of cases, `any` over their best values and
+            `all` over their worst (a case is right if any, or all, of its records are).
         seed: of the resampling.
         resamples: number of bootstrap samples.
 
@@ -63,8 +65,8 @@ def estimate(
     """
     if len(values) != len(cases):
         raise ValueError(f"{len(values)} values but {len(cases)} cases: give one case per value.")
-    if per not in ("record", "case"):
-        raise ValueError(f"per='{per}': choose 'record' or 'case'.")
+    if per not in ("record", "case", *EXTREMES):
+        raise ValueError(f"per='{per}': choose 'record', 'case', 'any' or 'all'.")
     scored = [(value, case) for value, case in zip(values, cases, strict=True) if value is not None]
     unscored = len(values) - len(scored)
     if not scored:
@@ -72,12 +74,23 @@ def estimate(
     numbers = np.array([value for value, _ in scored], dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("a value is not a finite number: leave it unscored (None) with its reason.")
-    sums, counts = _by_case(numbers, [case for _, case in scored])
+    owners = [case for _, case in scored]
+    if per in EXTREMES:
+        numbers, owners = _extremes(numbers, owners, per)
+    sums, counts = _by_case(numbers, owners)
     if per == "case":
         sums, counts = sums / counts, np.ones_like(counts)
     low, high = _interval(numbers, sums, counts, seed, resamples)
     mean = float(sums.sum() / counts.sum())
-    return Estimate(mean=mean, n=len(scored), unscored=unscored, low=low, high=high)
+    return Estimate(mean=mean, n=len(numbers), unscored=unscored, low=low, high=high)
+
+
+def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats, list[Hashable]]:
+    """One value per case: its best or its worst."""
+    kept: dict[Hashable, float] = {}
+    for value, case in zip(numbers.tolist(), cases, strict=True):
+        kept[case] = EXTREMES[per](kept[case], value) if case in kept else value
+    return np.array(list(kept.values())), list(kept)
 
 
 def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats]:

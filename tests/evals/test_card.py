@@ -1,6 +1,7 @@
 """The evaluation card: the shipped model does what its card says."""
 
 import json
+import math
 
 import pytest
 
@@ -15,7 +16,7 @@ SIZE = 80
 
 def tolerance(share: float) -> float:
     """How far a fresh sample may fall: three standard errors, and a little for other processors' rounding."""
-    return 0.025 + 3 * (share * (1 - share) / SIZE) ** 0.5
+    return 0.025 + 3 * math.sqrt(share * (1 - share) / SIZE)
 
 
 @pytest.fixture(scope="module")

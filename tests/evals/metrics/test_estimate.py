@@ -94,3 +94,10 @@ def test_cases_that_all_have_one_right_and_one_wrong_do_not_give_an_interval_of_
     assert found.mean == 0.5
     assert found.low == pytest.approx(0.2366, abs=1e-3)
     assert found.high == pytest.approx(0.7634, abs=1e-3)
+
+
+def test_a_case_can_count_with_its_best_or_its_worst_record():
+    values, cases = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0], ["a", "a", "b", "b", "c", "c"]
+    best, worst = estimate(values, cases, per="any"), estimate(values, cases, per="all")
+    assert (best.mean, best.n) == (pytest.approx(2 / 3), 3)
+    assert (worst.mean, worst.n) == (pytest.approx(1 / 3), 3)
