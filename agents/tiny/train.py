@@ -128,11 +128,13 @@ def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.G
 class Trainer:
     """Muon for the matrices, Adam for embeddings and norms, bfloat16 activations over float32 weights."""
 
-    def __init__(self, out: Path, plan: Schedule) -> None:
+    def __init__(self, out: Path, plan: Schedule, device: str = "cpu") -> None:
         self.out, self.plan, self.step = out, plan, 0
+        self.device = torch.device(device)
         self.world = World()
         self.negatives = Negatives(self.world)
         self.model = build_model(plan.seed)
+        torch.nn.Module.to(self.model, self.device)
         named = list(self.model.named_parameters())
         matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
@@ -152,7 +154,7 @@ class Trainer:
         """Go on from the last checkpoint, if there is one."""
         path = self.out / "checkpoint.pt"
         if path.exists():
-            saved = torch.load(path, weights_only=True)
+            saved = torch.load(path, weights_only=True, map_location=self.device)
             self.model.load_state_dict(saved["model"])
             for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
                 optimizer.load_state_dict(state)
@@ -191,7 +193,8 @@ class Trainer:
         for optimizer, base in zip(self.optimizers, (self.plan.muon_rate, self.plan.adam_rate), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = base * rate
-        with torch.autocast("cpu", torch.bfloat16):
+        batch = Batch(*(part.to(self.device) for part in batch))
+        with torch.autocast(self.device.type, torch.bfloat16):
             hidden = self.model.model(input_ids=batch.inputs, use_cache=False).last_hidden_state
             logits = self.model.lm_head(hidden.flatten(0, 1)[batch.places])
         losses = cross_entropy(logits.float(), batch.targets, reduction="none")
@@ -220,10 +223,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--steps", type=int, default=defaults.steps)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu", help="cpu (the shipped model's) or cuda")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps))
+    trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps), chosen.device)
     trainer.resume()
     trainer.run()
 
