@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from emend.editors.base import Answerer, Editor, Scorable
 from emend.evals.case import Case, Record
 from emend.evals.failures import hide_keys
-from emend.evals.metrics.scorers import Ask, Scores, ask_of, score
+from emend.evals.metrics.scorers import COMPARED, Ask, Scores, ask_of, score
 from emend.evals.units import Pass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe
@@ -42,16 +42,15 @@ class Baseline:
         """Ask what will be needed of these cases, if it must be asked early."""
         if self._eager:
             probes = (probe for case in cases for probe in case.probes if needs_baseline(probe))
-            for probe in probes:
-                self._kept[probe.id] = self._ask(probe)
+            self._kept = {probe.id: self._ask(probe) for probe in probes}
 
     def take(self, probe: Probe) -> Answer:
-        """The unedited model's answer; kept ones are handed out once.
+        """The unedited model's answer; two cases may share a probe, so kept ones stay until the next `prepare`.
 
         Raises:
             ModelReplyError: the unedited model's reply could not be used.
         """
-        said = self._kept.pop(probe.id, None) or self._ask(probe)
+        said = self._kept.get(probe.id) or self._ask(probe)
         if isinstance(said, Exception):
             raise said
         return said
@@ -66,7 +65,7 @@ class Baseline:
 
 def needs_baseline(probe: Probe) -> bool:
     """Whether the probe is compared with what the unedited model says."""
-    return "agreement" in probe.scorers
+    return not COMPARED.isdisjoint(probe.scorers)
 
 
 def ask(answerer: Answerer, probe: Probe, wanted: Ask) -> Answer:

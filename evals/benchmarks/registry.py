@@ -27,5 +27,25 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
             "emend.evals.benchmarks.docter:DocTER",
             "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual",
         ),
+        "akew": (
+            "emend.evals.benchmarks.akew:Akew",
+            "new facts as sentence, paragraph or extracted triplets: editing and multi-hop accuracy",
+        ),
+        "elken": (
+            "emend.evals.benchmarks.elken:ELKEN",
+            "events: what they make true or unknown (facts) and what they make likelier (tendencies)",
+        ),
+        "recoe": (
+            "emend.evals.benchmarks.recoe:ReCoE",
+            "questions to reason out whose supporting facts are edited: six schemes, correct_flip",
+        ),
+        "mquake": (
+            "emend.evals.benchmarks.mquake:MQuAKE",
+            "multi-hop questions about chains of edited facts: edit-wise, instance-wise and multi-hop accuracy",
+        ),
+        "counterfact": (
+            "emend.evals.benchmarks.counterfact:CounterFact",
+            "counterfactual facts with paraphrases and neighbours: success and difference by likelihood",
+        ),
     },
 )

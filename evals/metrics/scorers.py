@@ -4,7 +4,11 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from emend.evals.metrics import elken
 from emend.evals.metrics.likelihood import magnitude, success
+from emend.evals.metrics.probability import difference
+from emend.evals.metrics.recoe import correct_flip
+from emend.evals.metrics.strict import strict_match
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
@@ -39,6 +43,13 @@ def score_exact_match(probe: Probe, answer: Answer, before: Answer | None) -> Sc
     return Scores({"em": exact_match(answer.text, probe.gold)}, {})
 
 
+def score_strict_match(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`strict`: 1.0 when the text equals the gold answer or an alias letter for letter."""
+    if answer.text is None:
+        return Scores({}, {"strict": NO_TEXT})
+    return Scores({"strict": strict_match(answer.text, probe.gold)}, {})
+
+
 def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
     """`choice`: 1.0 when the one choice that the text names is the gold one; unscored when it names none or several."""
     if answer.text is None:
@@ -58,6 +69,12 @@ def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> Sco
     if why:
         return Scores({}, {"success": why, "magnitude": why})
     return Scores({"success": success(gold, rival), "magnitude": magnitude(gold, rival)}, {})
+
+
+def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`difference`: probability of the gold answer less that of the rival."""
+    gold, rival, why = _pair(probe, answer)
+    return Scores({}, {"difference": why}) if why else Scores({"difference": difference(gold, rival)}, {})
 
 
 def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
@@ -91,16 +108,29 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scor
     return Scores({}, {"acc": why}) if why else Scores({"acc": success(gold, rival)}, {})
 
 
+def score_correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`pre_edit`: the unedited model was right; `correct_flip`: where it was, the edited model gives the new answer."""
+    return Scores(*correct_flip(probe, answer, before))
+
+
 SCORERS: dict[str, Scorer] = {
     "exact_match": score_exact_match,
+    "strict_match": score_strict_match,
     "choice": score_choice,
     "likelihood": score_likelihood,
+    "difference": score_difference,
     "agreement": score_agreement,
     "reasoning": score_reasoning,
+    "elken_fact": elken.score_fact,
+    "elken_fact_same": elken.score_fact_same,
+    "elken_option": elken.score_option,
+    "elken_option_same": elken.score_option_same,
+    "correct_flip": score_correct_flip,
 }
 
-_TEXT = {"exact_match", "choice"}
-_PROBABILITIES = {"likelihood", "reasoning"}
+COMPARED = frozenset({"agreement", "correct_flip", "elken_fact_same", "elken_option_same"})
+"""Scorers that look at what the unedited model says to the same probe."""
+_PROBABILITIES = {"likelihood", "difference", "reasoning"}
 
 
 def ask_of(probe: Probe, scorable: bool) -> Ask:
@@ -118,8 +148,8 @@ def ask_of(probe: Probe, scorable: bool) -> Ask:
         _known(name)
     names = set(probe.scorers)
     if scorable and probe.rival is not None and names & _PROBABILITIES:
-        return Ask(bool(names & _TEXT), (probe.gold[0], probe.rival))
-    return Ask(bool(names - {"likelihood"}), ())
+        return Ask(bool(names - _PROBABILITIES - {"agreement"}), (probe.gold[0], probe.rival))
+    return Ask(bool(names - {"likelihood", "difference"}), ())
 
 
 def score(probe: Probe, answer: Answer, before: Answer | None = None) -> Scores:

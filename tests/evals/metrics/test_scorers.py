@@ -132,7 +132,7 @@ def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     wanted = ask_of(asked, scorable)
     answer = Answer(text="true" if wanted.text else None, log_probs=(-1.0, -2.0) if wanted.targets else ())
     found = score(asked, answer, answer)
-    assert bool(found.values) != (name == "likelihood" and not scorable)
+    assert bool(found.values) != (name in ("likelihood", "difference") and not scorable)
 
 
 def test_an_unknown_scorer_is_refused_with_the_nearest_name():

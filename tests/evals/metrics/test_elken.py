@@ -1,0 +1,190 @@
+"""ELKEN's scoring rules, against what its own code gave on synthetic outputs and on replies of our own."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from emend.evals.benchmarks.elken_rows import EventRow, event_case
+from emend.evals.metrics.elken import (
+    edit_level,
+    fact_right,
+    normalise_answer,
+    normalise_locality,
+    parse_option,
+    parse_option_leniently,
+)
+from emend.evals.metrics.estimate import estimate
+from emend.evals.metrics.scorers import score
+from emend.memory.probe import Answer
+
+SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
+PARITY = SHARED / "parity" / "elken_metrics.json"
+CASES = json.loads(PARITY.read_text()) if PARITY.is_file() else {}
+parity = pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")
+BACKGROUND = "background_knowledge_needed(type=1, gold not unknown)"
+RATES = {
+    "overall": ("fact_direct", "fact_background", "fact_unknown", "fact_unknown_background"),
+    "unknown": ("fact_unknown", "fact_unknown_background"),
+    "known": ("fact_direct", "fact_background"),
+    BACKGROUND: ("fact_background",),
+    "no_background_knowledge(type=0)": ("fact_direct", "fact_unknown"),
+}
+
+
+def probe_of(item, block):
+    """The probe that the loader makes of one item of the parity file, as part of its event."""
+    question = {"subject": {"name": "x"}, "type": item.get("question_type", 0)} | item
+    part = "fact" if block == "fact" else "tendency"
+    empty = {"qas": [], "local_qas": []}
+    asked = empty | {"local_qas" if item["local"] else "qas": [question]}
+    row = {"event": item["event"], "event_type": "x", "fact": empty, "tendency": empty} | {part: asked}
+    return event_case(EventRow.model_validate(row), (block,)).probes[0]
+
+
+def said_of(item, block):
+    probe = probe_of(item, block)
+    before = Answer(text=item["before"]) if "before" in item else None
+    return probe.kind, score(probe, Answer(text=item["after"]), before)
+
+
+def rate(chosen):
+    return sum(chosen) / len(chosen)
+
+
+@parity
+@pytest.mark.parametrize("case", CASES.get("normalise_answer", []), ids=repr)
+def test_answers_are_normalised_as_by_the_code(case):
+    assert normalise_answer(case["text"]) == case["expected"]
+
+
+@parity
+@pytest.mark.parametrize("case", CASES.get("parse_option", []), ids=repr)
+def test_options_are_parsed_as_by_the_code(case):
+    assert parse_option(case["text"]) == case["expected"]
+
+
+@parity
+@pytest.mark.parametrize("case", CASES.get("normalise_locality", []), ids=repr)
+def test_locality_is_normalised_as_by_the_code(case):
+    assert normalise_locality(case["text"], case["alias"] or ()) == case["expected"]
+
+
+@parity
+@pytest.mark.parametrize("case", CASES.get("factual", []), ids=lambda case: case["name"])
+def test_fact_questions_score_as_by_the_code(case):
+    items, expected = case["items"], case["expected"]
+    scored = [said_of(item, "fact") for item in items]
+    for (_, scores), told in zip(scored, expected["per_item"], strict=True):
+        value = told.get("correct", told.get("same"))
+        assert scores.values["right" if "correct" in told else "same"] == float(value)
+    same = [scores.values["same"] for kind, scores in scored if kind == "fact_local"]
+    assert rate(same) == pytest.approx(expected["locality"]["rate"], rel=1e-9)
+    for name, kinds in RATES.items():
+        chosen = [scores.values["right"] for kind, scores in scored if kind in kinds]
+        assert len(chosen) == expected["question_level"][name]["total"]
+        assert rate(chosen) == pytest.approx(expected["question_level"][name]["rate"], rel=1e-9)
+
+
+@parity
+@pytest.mark.parametrize(
+    ("case", "block", "value"),
+    [*((c, "fact", "right") for c in CASES.get("factual", [])), (*CASES.get("tendency_m", []), "tendency_m", "option")]
+    if CASES
+    else [],
+)
+def test_the_edit_level_is_as_by_the_paper_and_as_by_the_code(case, block, value):
+    items = [item for item in case["items"] if not item["local"]]
+    right = [bool(said_of(item, block)[1].values[value]) for item in items]
+    events = [item["event"] for item in items]
+    grouped = case["expected"]["edit_level_grouped_by_event"]["rate"]
+    assert edit_level(right, events) == pytest.approx(grouped, rel=1e-9)
+    assert estimate([float(r) for r in right], events, per="all").mean == pytest.approx(grouped, rel=1e-9)
+    original = edit_level(right, events, original=True)
+    assert original == pytest.approx(case["expected"]["edit_level"]["rate"], rel=1e-9)
+
+
+@parity
+@pytest.mark.parametrize("case", CASES.get("tendency_m", []), ids=lambda case: case["name"])
+def test_multiple_choice_scores_as_by_the_code(case):
+    scored = [said_of(item, "tendency_m")[1] for item in case["items"]]
+    for item, scores, told in zip(case["items"], scored, case["expected"]["per_item"], strict=True):
+        if "parsed_after" in told:
+            assert parse_option(item["after"]) == told["parsed_after"]
+        value = told.get("correct", told.get("same"))
+        assert scores.values["option" if "correct" in told else "same"] == float(value)
+
+
+@parity
+def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
+    items = CASES["overall_edit_level"]["fact_items"]
+    assert [said_of(i, "fact")[1].values.get("right") for i in items if not i["local"]] == [1.0, 1.0, 0.0, 1.0]
+    answer = {"id": "Q30", "name": "United States of America", "alias": ["USA"]}
+    fact = {"question": "Where?", "subject": {"name": "x"}, "answer": answer, "type": 0}
+    tendency = {"question": "How?", "candidate": "(A) Up (B) Down (C) Same", "answer": "A"}
+    row = {"event": "e", "event_type": "x", "fact": {"qas": [fact]}, "tendency": {"qas": [tendency]}}
+    probe = event_case(EventRow.model_validate(row)).probes[0]
+    assert score(probe, Answer(text="United States")).values == {"right": 1.0, "overall": 0.0}
+    assert score(probe, Answer(text="USA")).values == {"right": 1.0, "overall": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("reply", "golds", "right"),
+    [
+        ("ANN LEE.", ("Ann Lee",), True),
+        ("Lee", ("Ann Lee", "Lee"), True),
+        ("the Lee", ("Ann Lee", "Lee"), False),
+        ("It is unknown to me", ("unknown", "unknown"), True),
+        ("unknown", ("Ann Lee",), False),
+        ("", ("Ann Lee",), False),
+    ],
+)
+def test_a_fact_is_right_when_it_equals_a_label_or_admits_what_is_unknown(reply, golds, right):
+    assert fact_right(reply, golds) is right
+
+
+@pytest.mark.parametrize(
+    ("reply", "option"),
+    [
+        ("A", "A"),
+        ("b", "B"),
+        ("(c)", "C"),
+        ("A) Rise", "A"),
+        ("B: Fall", "B"),
+        ("Option C", "C"),
+        ("Answer: A", "A"),
+        ("The answer is (B).", "B"),
+        ("\nA", "A"),
+        ("Rise", "A"),
+        ("It will fall", "B"),
+        ("A doctor may tell", None),
+        ("(A) or (B)", None),
+        ("rise or fall", None),
+        ("D", None),
+        ("", None),
+    ],
+)
+def test_options_are_read_leniently_by_letter_in_any_dress_or_by_text(reply, option):
+    assert parse_option_leniently(reply, ("Rise", "Fall", "No change")) == option
+
+
+def test_whatever_the_code_reads_as_an_option_the_lenient_rule_reads_too():
+    for reply in ("A", "B.", "(C)", "A. Rise", "(A) Rise", "The answer is (B).", "C ", "B\nbecause", "A. It is not B."):
+        assert parse_option_leniently(reply, ("Rise", "Fall", "No change")) == parse_option(reply)
+
+
+def test_the_same_option_in_another_dress_is_another_text_and_the_same_option():
+    tendency = {"question": "How?", "candidate": "(A) Up (B) Down (C) Same", "answer": "C", "local": True, "event": "e"}
+    kind, scores = said_of(tendency | {"before": "C", "after": "(C)"}, "tendency_m")
+    assert kind == "tendency_m_local"
+    assert (scores.values["same"], scores.values["same_option"]) == (0.0, 1.0)
+    _, scores = said_of(tendency | {"before": "C", "after": "who knows"}, "tendency_m")
+    assert "same_option" not in scores.values
+    assert "edited model's reply" in scores.unscored["same_option"]
+    _, scores = said_of(tendency | {"before": "no idea", "after": "C"}, "tendency_m")
+    assert "unedited model's reply" in scores.unscored["same_option"]
+
+
+def test_the_edit_level_of_no_questions_is_none():
+    assert edit_level([], []) is None

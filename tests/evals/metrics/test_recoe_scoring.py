@@ -1,0 +1,140 @@
+"""ReCoE's scoring: what counts as the same answer, and when an edit turned one answer into another."""
+
+from pathlib import Path
+
+import pytest
+
+from emend.evals.asking import needs_baseline
+from emend.evals.benchmarks.recoe import ReCoE
+from emend.evals.manifest import RunConfig
+from emend.evals.metrics.recoe import matches, number
+from emend.evals.metrics.scorers import ask_of, score
+from emend.evals.records import read_records
+from emend.evals.run import run
+from emend.memory.probe import Answer, Probe
+from tests.fakes import ScriptedChatModel
+
+FIXTURE = Path(__file__).resolve().parents[2] / "data" / "recoe"
+
+
+def probes(scheme: str) -> list[Probe]:
+    return [case.probes[0] for case in ReCoE(FIXTURE, {"schemes": scheme}).cases("atomic")]
+
+
+def flip(probe, before: str | None, after: str | None):
+    return score(probe, Answer(text=after), Answer(text=before))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-2", -2),
+        ("\u22122", -2),
+        ("minus two", -2),
+        ("Negative ten", -10),
+        ("one hundred and ninety-five", 195),
+        ("one hundred ninety five", 195),
+        ("six hundred and fifty", 650),
+        ("1,204", 1204),
+        ("0", 0),
+        ("zero", 0),
+        ("2 moons", None),
+        ("one two", None),
+        ("twenty-twelve", None),
+        ("1,2", None),
+        ("", None),
+        ("minus", None),
+    ],
+)
+def test_whole_numbers_are_read_in_digits_and_words(text, value):
+    assert number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold", "right"),
+    [
+        ("yes", "Yes.", True),
+        ("No", "Yes.", False),
+        ("Yes, it is deeper", "Yes.", False),
+        ("Three.", "3", True),
+        ("3", "-3", False),
+        ("minus three", "-3", True),
+        ("The Alps, Ural and Jura", "Alps, Ural, Jura", True),
+        ("Ural, Alps, Jura", "Alps, Ural, Jura", False),
+        ("Trinidad and Tobago", "Trinidad and Tobago", True),
+        ("Alps,Ural; Jura", "Alps, Ural, Jura", True),
+        ("", "", False),
+    ],
+)
+def test_replies_match_whatever_the_writing_but_never_another_order_or_sign(reply, gold, right):
+    assert matches(reply, [gold]) is right
+
+
+def test_a_flip_is_from_the_original_answer_to_the_new_one():
+    probe = probes("counting")[0]
+    assert flip(probe, "five", "Four.") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
+    assert flip(probe, "5", "5") == ({"pre_edit": 1.0, "correct_flip": 0.0}, {})
+    assert flip(probe, "5", "6").values["correct_flip"] == 0.0
+
+
+def test_what_the_unedited_model_got_wrong_is_outside_the_rate_not_zero():
+    probe = probes("counting")[0]
+    values, unscored = flip(probe, "6", "4")
+    assert values == {"pre_edit": 0.0}
+    assert unscored == {"correct_flip": "the unedited model did not give the original answer"}
+
+
+def test_an_alias_may_lack_the_sign_but_not_be_another_number():
+    fewer = probes("subtraction")[0]
+    assert flip(fewer, "three", "two").values == {"pre_edit": 1.0, "correct_flip": 1.0}
+    assert flip(fewer, "thirty", "two").values == {"pre_edit": 0.0}
+
+
+def test_aliases_count_on_both_sides():
+    probe = probes("comparative")[1]
+    assert flip(probe, "The novel Salt", "the novel rye").values == {"pre_edit": 1.0, "correct_flip": 1.0}
+
+
+def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():
+    _, turned, equal, _ = probes("subtraction")
+    for probe, said in ((turned, "3"), (equal, "7")):
+        values, unscored = flip(probe, said, said)
+        assert values == {"pre_edit": 1.0}
+        assert f"'{said}' stands for both" in unscored["correct_flip"]
+        assert probe.tags["shared_form"] == said
+
+
+def test_without_answers_both_outputs_are_unscored():
+    probe = probes("counting")[0]
+    assert set(score(probe, Answer(text="4")).unscored) == {"pre_edit", "correct_flip"}
+    assert set(score(probe, Answer(text="4"), Answer()).unscored) == {"pre_edit", "correct_flip"}
+    assert flip(probe, "5", None) == ({"pre_edit": 1.0}, {"correct_flip": "the model was not asked for text"})
+
+
+def test_the_unedited_model_is_asked_and_for_text_alone():
+    probe = probes("counting")[0]
+    assert needs_baseline(probe)
+    assert ask_of(probe, scorable=True) == (True, ())
+
+
+def test_a_run_flips_what_the_model_knew_and_leaves_the_rest_out_of_the_rate(tmp_path):
+    def reply(prompt: str) -> str:
+        if "lighthouses" in prompt:
+            return "4" if "Kelp Light stands on the isle of Marn." in prompt else "5"
+        return "Torvay, Marn, Elsk" if "Sort" in prompt else "unsure"
+
+    editors = ("unedited", "in_context")
+    options = {"schemes": "counting,sorting,aggregation"}
+    config = RunConfig(benchmark="recoe", data=str(FIXTURE), options=options, editors=editors, model="scripted")
+    run(config, tmp_path / "run", model=ScriptedChatModel(reply=reply))
+    found = {(r.editor, r.kind): r for r in read_records(tmp_path / "run")}
+    flips = {key: r.values.get("correct_flip") for key, r in found.items()}
+    assert flips == {
+        ("unedited", "counting"): 0.0,
+        ("unedited", "sorting"): 0.0,
+        ("unedited", "aggregation"): None,
+        ("in_context", "counting"): 1.0,
+        ("in_context", "sorting"): 0.0,
+        ("in_context", "aggregation"): None,
+    }
+    assert {r.values["pre_edit"] for r in found.values() if r.kind == "aggregation"} == {0.0}
