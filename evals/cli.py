@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emend.evals.cli_options import Json, pair, print_rows
+from emend.evals.cli_retrieval import retrieval
 from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import nearest
 
@@ -25,7 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Json = Annotated[bool, typer.Option("--json", help='One JSON object {"rows": [...]} and nothing else.')]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Editors = Annotated[list[str] | None, typer.Option("--editor", help="An editor by name; may be given several times.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder; default runs/BENCHMARK-DATE-TIME.")]
@@ -95,7 +96,7 @@ def run(
     config = RunConfig(
         editors=tuple(dict.fromkeys(editor)),
         settings=tuple(setting or ()),
-        options=dict(_pair(text, "--option") for text in option or ()),
+        options=dict(pair(text, "--option") for text in option or ()),
         overrides=_overrides(settings or []),
         concurrency=concurrency,
         fail_on_error=fail_on_error,
@@ -136,7 +137,7 @@ def report(
 
         write_svg(found, svg)
     if as_json:
-        _print_rows([row.model_dump() for row in found.rows])
+        print_rows([row.model_dump() for row in found.rows])
     else:
         show(found, console_for())
 
@@ -156,7 +157,7 @@ def trace(
 
     found = trace_of(folder, case, probe, editor, kind)
     if as_json:
-        _print_rows(rows(found))
+        print_rows(rows(found))
         return
     from emend.evals.report.table import console_for
     from emend.evals.report.tracing import show_trace
@@ -175,7 +176,10 @@ def list_parts(
     if kind not in KINDS:
         raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
     found = rows(kind)
-    _print_rows(found) if as_json else show_rows(kind, found)
+    print_rows(found) if as_json else show_rows(kind, found)
+
+
+app.command()(retrieval)
 
 
 @app.command()
@@ -187,7 +191,7 @@ def doctor(
     from emend.evals.doctor import examine, show_findings
 
     findings = examine(model)
-    _print_rows([row.model_dump() for row in findings]) if as_json else show_findings(findings)
+    print_rows([row.model_dump() for row in findings]) if as_json else show_findings(findings)
     if any(row.status == "broken" for row in findings):
         raise typer.Exit(1)
 
@@ -232,22 +236,11 @@ def _fresh(name: str) -> Path:
     return folder
 
 
-def _print_rows(rows: list[dict[str, Any]]) -> None:
-    typer.echo(json.dumps({"rows": rows}, ensure_ascii=True, indent=1))
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} split=seen.")
-    return key, value
-
-
 def _overrides(texts: list[str]) -> dict[str, dict[str, Any]]:
     """`ft.steps=10` as {"ft": {"steps": 10}}; a value that is no JSON is a string."""
     out: dict[str, dict[str, Any]] = {}
     for text in texts:
-        key, value = _pair(text, "--set")
+        key, value = pair(text, "--set")
         editor, dot, name = key.rpartition(".")
         if not dot or not editor:
             raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")

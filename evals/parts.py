@@ -22,7 +22,7 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Retriever
-from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.retrieval.compose import load_retriever
 
 MEMORY = "memory"
 
@@ -125,15 +125,8 @@ def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = No
         BadSettings: an unknown name. And whatever loading a benchmark or a model raises.
     """
     editors = {name: EDITORS.load(name) for name in config.editors}
-    retriever = RETRIEVERS.load(config.retriever)
-    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), dict(config.options))
-    settings = config.settings or benchmark.settings[:1]
-    for setting in settings:
-        next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
-        if setting not in benchmark.settings:
-            raise BadSettings(
-                f"{config.benchmark} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}"
-            )
+    retriever = load_retriever(config.retriever)
+    benchmark, settings = load_benchmark(config)
     return Parts(
         config=config,
         benchmark=benchmark,
@@ -143,6 +136,23 @@ def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = No
         model=model or load_model(config.model, **config.overrides.get(MODEL, {})),
         memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding)),
     )
+
+
+def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
+    """The benchmark that the configuration names, and the settings to run: its first one where none is named.
+
+    Raises:
+        BadSettings: an unknown name. And whatever loading a benchmark raises.
+    """
+    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), dict(config.options))
+    settings = config.settings or benchmark.settings[:1]
+    for setting in settings:
+        next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
+        if setting not in benchmark.settings:
+            raise BadSettings(
+                f"{config.benchmark} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}"
+            )
+    return benchmark, settings
 
 
 def _open_memory(path: Path, embedding: str) -> Any:

@@ -96,9 +96,15 @@ class ExactCorpus:
         """The k entries nearest in embedding (cosine in -1..1), best first; equal ones in the order of `entries`."""
         if not self._entries or k <= 0:
             return []
-        cosines = self._cosines(self._queries([query])[0])
-        scores = np.round(cosines.astype(np.float64), DECIMALS)
+        scores = self.cosines(query)
         return [Hit(entry=self._entries[i], score=float(scores[i])) for i in best(scores, k)]
+
+    def cosines(self, query: str) -> NDArray[np.float64]:
+        """The score of every entry, shape (len(entries),): what `nearest` ranks by, for strategies that need all."""
+        if not self._entries:
+            return np.zeros(0)
+        cosines = self._cosines(self._queries([query])[0])
+        return cosines.astype(np.float64).round(DECIMALS)
 
     def _cosines(self, vector: Vectors) -> Vectors:
         used = np.flatnonzero(vector)

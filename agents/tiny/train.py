@@ -1,7 +1,7 @@
 """Train the embedded model from scratch: `python -m emend.agents.tiny.train --out DIR`.
 
 The schedule counts steps, never seconds, and every block of steps draws from its own seeded corpus, so an interrupted
-run goes on exactly where its last checkpoint was written. On two free cores 8,000 steps take about 70 minutes.
+run goes on exactly where its last checkpoint was written. On two free cores 8,000 steps take about 80 minutes.
 """
 
 import argparse

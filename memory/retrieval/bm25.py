@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import bm25s
 import numpy as np
+from numpy.typing import NDArray
 
 from emend.memory.exact import best
 from emend.memory.retrieval.base import Corpus, Hit
@@ -42,9 +43,13 @@ class BM25:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; equal ones in the order of the corpus, none without a shared word."""
-        asked = words(query, self._stop_words)
-        if self._index is None or not asked:
-            return []
-        scores = np.asarray(self._index.get_scores(asked))
+        scores = self.scores(query)
         found = [i for i in best(scores, k) if scores[i] > 0]
         return [Hit(entry=self._entries[i], score=float(scores[i])) for i in found]
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of every entry in the order of the corpus, 0 without a shared word; shape (len(entries),)."""
+        asked = words(query, self._stop_words)
+        if self._index is None or not asked:
+            return np.zeros(len(self._entries), np.float32)
+        return np.asarray(self._index.get_scores(asked), np.float32)

@@ -17,5 +17,17 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "emend.memory.retrieval.bm25:BM25",
             "Shared words, weighted by their rarity.",
         ),
+        "hybrid": (
+            "emend.memory.retrieval.hybrid:Hybrid",
+            "Dense and bm25 together: the sum of their standardised scores.",
+        ),
+        "focus": (
+            "emend.memory.retrieval.focus:Focus",
+            "The last sentence of the query alone, by hybrid or by what follows: focus>bm25.",
+        ),
+        "none": (
+            "emend.memory.retrieval.nothing:Nothing",
+            "Finds nothing.",
+        ),
     },
 )

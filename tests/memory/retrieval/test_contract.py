@@ -6,17 +6,21 @@ from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract
 from emend.memory.retrieval.registry import RETRIEVERS
 
+FINDING = [name for name in RETRIEVERS.names() if name != "none"]
+CHAINS = ["focus>dense", "focus>focus>bm25"]
+
 
 class TestEveryRetriever(RetrieverContract):
-    @pytest.fixture(autouse=True, params=RETRIEVERS.names())
+    @pytest.fixture(autouse=True, params=[*FINDING, *CHAINS])
     def _named(self, request):
         self.name = request.param
 
     def factory(self):
-        return RETRIEVERS.load(self.name)
+        return load_retriever(self.name)
 
 
 class TestEveryRetrieverOverChroma(TestEveryRetriever):
@@ -32,6 +36,17 @@ class TestEveryRetrieverOverChroma(TestEveryRetriever):
         self.memories.append(memory)
         memory.add([Edit(id=entry.edit_id, form="document", text=entry.text) for entry in found])
         return memory.view()
+
+
+def test_none_is_a_retriever_that_finds_nothing_in_a_full_memory():
+    class Contract(RetrieverContract):
+        def factory(self):
+            return RETRIEVERS.load("none")
+
+    contract = Contract()
+    contract.test_it_is_a_retriever()
+    contract.test_odd_queries_and_entries_do_no_harm()
+    assert contract.retriever().search(TEXTS[0], 5) == []
 
 
 def _hits(found) -> list[Hit]:

@@ -32,7 +32,10 @@ def docter():
     return ExactCorpus.of(found, LexicalEmbedding()), asked
 
 
-@pytest.mark.parametrize(("name", "plain", "paraphrased"), [("bm25", 0.98, 0.94), ("dense", 0.97, 0.82)])
+@pytest.mark.parametrize(
+    ("name", "plain", "paraphrased"),
+    [("bm25", 0.98, 0.94), ("dense", 0.97, 0.82), ("hybrid", 0.98, 0.95), ("focus", 0.98, 0.98)],
+)
 def test_the_document_of_a_query_comes_first_as_often_as_measured(docter, name, plain, paraphrased):
     corpus, asked = docter
     retriever = RETRIEVERS.load(name)(corpus)

@@ -1,0 +1,68 @@
+"""The table of `emend retrieval`: strategies under each kind of probe."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.report.safe import one_line
+from emend.evals.retrieval import DEFAULT, DEPTH, RetrievalReport, RetrievalRow
+
+COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
+
+
+def show_retrieval(report: RetrievalReport, console: Console) -> None:
+    """Print the table and its notes."""
+    console.print(render_retrieval(report))
+
+
+def render_retrieval(report: RetrievalReport) -> RenderableType:
+    """The table in percent (MRR in 0..1), and what must be known to read it."""
+    title = one_line(f"{report.benchmark}, {report.setting}: {report.edits} edits, {report.entries} entries")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    for place, name in enumerate(COLUMNS):
+        table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
+    for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.false_hits is None)):
+        for place, row in enumerate(rows):
+            table.add_row("" if place else Text(one_line(kind[0])), *_cells(row))
+    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in retrieval_notes(report)))
+
+
+def retrieval_notes(report: RetrievalReport) -> list[str]:
+    """What must be known to read the numbers rightly."""
+    told = [
+        f"embedding {one_line(report.embedding)}; [95 % intervals, bootstrap over cases]; MRR over {DEPTH} entries",
+        "ms: mean time of a search, without the time that the embedding took",
+    ]
+    if any(row.strategy == DEFAULT for row in report.rows):
+        told.append(f"{DEFAULT} is {report.default}")
+    told += [f"{name} returned something for every probe that is out of scope" for name in _unbounded(report)]
+    if report.skipped:
+        told.append(f"{report.skipped} probes do not say which edit bears on them, and are in no number")
+    return told
+
+
+def _unbounded(report: RetrievalReport) -> Iterator[str]:
+    """Strategies that answered every probe that is out of scope."""
+    for name in dict.fromkeys(row.strategy for row in report.rows):
+        rates = [row.false_hits for row in report.rows if row.strategy == name and row.false_hits is not None]
+        if rates and min(rates) == 1:
+            yield one_line(name)
+
+
+def _cells(row: RetrievalRow) -> Iterator[Text]:
+    yield Text(one_line(row.strategy))
+    yield Text(str(row.n))
+    yield Text(_percent(row.hit_at_1))
+    yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
+    yield Text(_percent(row.hit_at_5))
+    yield Text("-" if row.mrr is None else f"{row.mrr:.3f}")
+    yield Text(_percent(row.false_hits))
+    yield Text(f"{row.ms:.2f}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"

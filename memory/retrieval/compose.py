@@ -1,0 +1,77 @@
+"""Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the part of the query that asks."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from emend.memory.errors import BadSettings
+from emend.memory.retrieval.base import Corpus, Retriever
+from emend.memory.retrieval.registry import RETRIEVERS
+
+Factory = Callable[[Corpus], Retriever]
+
+INNER = "inner"
+"""A strategy that wraps another takes that one's factory as an argument of this name."""
+
+
+def load_retriever(spec: str) -> Factory:
+    """The factory of one strategy, or of a chain of them joined by `>`; a name may be `module:attr`.
+
+    A query passes the chain from left to right. One strategy searches; those before it wrap it, the first outermost,
+    and those after it work on what it found: `a>search>b` is a around b around search. A chain in which none
+    searches ends in the last one's own default.
+
+    Raises:
+        BadSettings: an unknown or empty name, a part that cannot be imported or called, two that search.
+    """
+    names = [name.strip() for name in spec.split(">")]
+    if not all(names):
+        raise BadSettings(f"retriever '{spec}' has an empty place in its chain: write for example focus>hybrid.")
+    loaded = [(name, _factory(name)) for name in names]
+    searching = [place for place, (_, factory) in enumerate(loaded) if not _wraps(factory)]
+    if len(searching) > 1:
+        first, second = (names[place] for place in searching[:2])
+        raise BadSettings(
+            f"retriever '{spec}': both '{first}' and '{second}' search by themselves, and neither wraps another. "
+            "Keep one of them."
+        )
+    at = searching[0] if searching else len(loaded) - 1
+    chain = loaded[at][1]
+    for _, wrapper in [*loaded[at + 1 :], *reversed(loaded[:at])]:
+        chain = partial(wrapper, **{INNER: chain})
+    return _named(chain, spec) if len(loaded) > 1 else chain
+
+
+def _factory(name: str) -> Any:
+    found: Any = RETRIEVERS.load(name)
+    # Who has made a LangChain retriever has imported LangChain; everybody else is spared it.
+    if "langchain_core.retrievers" in sys.modules:
+        from emend.memory.retrieval.langchain import adapted
+
+        found = adapted(found)
+    if not callable(found):
+        raise BadSettings(
+            f"retriever '{name}' is a {type(found).__name__}, no factory: name a class or function that takes a "
+            "corpus and returns something with search(query, k), or a LangChain retriever."
+        )
+    return found
+
+
+def _wraps(factory: Any) -> bool:
+    try:
+        return INNER in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # written in C, or no signature
+        return False
+
+
+def _named(chain: Factory, spec: str) -> Factory:
+    """The same, known by its spec: what a run's records say of it."""
+
+    def bind(corpus: Corpus) -> Retriever:
+        return chain(corpus)
+
+    bind.__name__ = bind.__qualname__ = spec
+    bind.__doc__ = f"The chain {spec}."
+    return bind

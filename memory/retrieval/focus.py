@@ -1,0 +1,66 @@
+"""The part of a query that asks: what stands in front of the last sentence is put aside."""
+
+import re
+from collections.abc import Callable
+
+from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.hybrid import Hybrid
+
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s++|[。！？]++[”’」』]*+\s*+|\n\s*+")
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+\Z")
+_INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")
+_BEFORE_NAMES = frozenset(
+    "capt col dr e.g feat fr ft gen gov hon i.e lt mr mrs ms mt prof rep rev sen sgt st vs mme mlle".split()
+)
+_BEFORE_NUMBERS = frozenset("ca ch ed fig no nos op p pp pt vol".split())
+_ENDS_NAMES = frozenset({"a.d", "a.f.c", "a.m", "b.c", "d.c", "f.c", "i", "p.m"})
+_POINTS_BACK = re.compile(
+    r"\W*+(?:(?:he|she|it|they|his|her|its|their|this|that|these|those)\b|[他她它这這那]|\Z)", re.I
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and fragments of a text; abbreviations, initials and `No. 5` end none."""
+    found, start = [], 0
+    for end in _END.finditer(text):
+        if _ends(text[start : end.start()], end.group(), text[end.end() : end.end() + 1]):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    return [sentence for sentence in [*found, text[start:].strip()] if sentence]
+
+
+def _ends(before: str, mark: str, after: str) -> bool:
+    if not mark.startswith(".") or mark.startswith(".."):
+        return not mark.startswith(("!", "?", ".", "…")) or not after.islower()
+    last = _LAST_WORD.search(before)
+    word = last.group().lower() if last else ""
+    if after.islower() or word in _BEFORE_NAMES or (word in _BEFORE_NUMBERS and after.isdigit()):
+        return False
+    return word in _ENDS_NAMES or not _INITIALS.fullmatch(word)
+
+
+def focused(query: str) -> str:
+    """The last sentence or fragment, with those before it as long as it opens with a pronoun; one alone stays as is."""
+    parts = sentences(query)
+    if len(parts) < 2:
+        return query
+    at = len(parts) - 1
+    while at > 0 and _POINTS_BACK.match(parts[at]):
+        at -= 1
+    return " ".join(parts[at:])
+
+
+class Focus:
+    """Another strategy, asked with the part of the query that asks.
+
+    Args:
+        corpus: what may be found.
+        inner: the factory of the strategy that searches.
+    """
+
+    def __init__(self, corpus: Corpus, inner: Callable[[Corpus], Retriever] = Hybrid) -> None:
+        self._inner = inner(corpus)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """What the inner strategy finds for the last sentence of the query."""
+        return self._inner.search(focused(query), k)

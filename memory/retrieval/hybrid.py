@@ -1,0 +1,95 @@
+"""Several strategies that vote: sums of their scores, or of their reciprocal ranks (Cormack et al., 2009)."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.errors import BadSettings
+from emend.memory.exact import DECIMALS, ExactCorpus, best
+from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.bm25 import BM25
+from emend.memory.retrieval.dense import Dense
+
+Floats = NDArray[np.float64]
+
+RANK_CONSTANT = 60
+"""How little a first place counts for more than a second; the constant of the paper."""
+
+DEPTH = 5000
+"""How many hits a part is asked for; in a larger memory those further down share the last one's score."""
+
+
+class Hybrid:
+    """Entries by the joint verdict of several strategies.
+
+    Args:
+        corpus: what may be found.
+        fusion: `scores` adds, per query, each part's scores as standard deviations from its mean over the entries;
+            `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over the parts that found the entry.
+        parts: the factories of the strategies.
+        depth: hits that each part is asked for.
+
+    Raises:
+        BadSettings: an unknown fusion, or no parts.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        fusion: Literal["scores", "ranks"] = "scores",
+        parts: Sequence[Callable[[Corpus], Retriever]] = (Dense, BM25),
+        depth: int = DEPTH,
+    ) -> None:
+        if fusion not in ("scores", "ranks"):
+            raise BadSettings(f"hybrid knows no fusion '{fusion}': choose 'scores' or 'ranks'.")
+        if not parts:
+            raise BadSettings("hybrid was given no parts: name at least one strategy, for example Dense.")
+        self._corpus = corpus
+        self._entries = corpus.entries()
+        self._places = {entry.id: place for place, entry in enumerate(self._entries)}
+        self._parts = [part(corpus) for part in parts]
+        self._votes = _deviations if fusion == "scores" else _reciprocal_ranks
+        self._depth = depth
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most k hits, best first; equal ones in the order of the corpus, none that no part found."""
+        if not self._entries or k <= 0:
+            return []
+        total, found = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
+        for part in self._parts:
+            scores, seen = self._scores(part, query, k)
+            total += self._votes(scores, seen)
+            found |= seen
+        total = np.where(found, np.round(total, DECIMALS), -np.inf)
+        return [Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if found[i]]
+
+    def _scores(self, part: Retriever, query: str, k: int) -> tuple[Floats, NDArray[np.bool_]]:
+        """Each entry's score by one part, and whether the part found it; shapes (len(entries),)."""
+        # Two shortcuts spare the making of a hit for every entry; not for subclasses, which may search otherwise.
+        if type(part) is BM25:
+            scores = part.scores(query).astype(np.float64)
+            return scores, scores > 0
+        if type(part) is Dense and isinstance(self._corpus, ExactCorpus):
+            return self._corpus.cosines(query), np.ones(len(self._entries), bool)
+        scores, seen = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
+        hits = part.search(query, max(self._depth, k))
+        places = np.array([self._places[hit.entry.id] for hit in hits], np.intp)
+        if len(hits) >= self._depth:  # not found for want of room, and so no better than the last one
+            scores[:] = hits[-1].score
+        scores[places] = [hit.score for hit in hits]
+        seen[places] = True
+        return scores, seen
+
+
+def _deviations(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
+    """Standard deviations from the mean over all entries; all 0 when a part tells none apart."""
+    spread = scores.std()
+    return np.zeros(len(scores)) if spread < 10.0**-DECIMALS else (scores - scores.mean()) / spread
+
+
+def _reciprocal_ranks(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
+    """1 / (60 + rank), ranks from 1 and equal for equal scores; 0 for what was not found."""
+    better = np.searchsorted(np.sort(-scores[seen]), -scores, side="left")
+    return np.where(seen, 1.0 / (RANK_CONSTANT + 1 + better), 0.0)

@@ -1,0 +1,225 @@
+"""Retrieval is measured on every probe that says what is right, with the edits of all cases in one memory."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emend.evals import cli
+from emend.evals.case import Case
+from emend.evals.report.retrieval import retrieval_notes
+from emend.evals.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Corpus, Hit
+from tests.evals.toys import BENCHMARK, ToyBenchmark
+
+HERE = "tests.evals.test_retrieval"
+RIGHT = f"{HERE}:Right"
+THIRD = f"{HERE}:Third"
+SILENT = f"{HERE}:Silent"
+
+
+class Right:
+    """The entry whose country the query names first, the others after it, whatever is asked."""
+
+    shift = 0
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.found = corpus.entries()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        country = query.split(" of ")[1].split()[0].strip(",")
+        right = [entry for entry in self.found if f" {country} " in entry.text]
+        others = [entry for entry in self.found if entry not in right]
+        ranked = others[: self.shift] + right + others[self.shift :]
+        return [Hit(entry=entry, score=-float(rank)) for rank, entry in enumerate(ranked[:k])]
+
+
+class Third(Right):
+    """The right entry at rank 3."""
+
+    shift = 2
+
+
+class Silent(Right):
+    """Nothing, unless a capital is asked for."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        return super().search(query, k) if "capital" in query else []
+
+
+class Unsaid(ToyBenchmark):
+    """Probes in scope that do not say which edit bears on them; with option `some` every second one does."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for place, case in enumerate(super().cases(setting, limit, seed)):
+            told = self.options.get("some") and place % 2
+            probe = Probe(kind="asked", prompt="The capital of Land0 is", gold=("x",),
+                          edit_ids=case.probes[0].edit_ids if told else ())  # fmt: skip
+            yield Case(edits=case.edits, probes=(probe,))
+
+
+def measured(*strategies: str, **more) -> RetrievalReport:
+    return measure_retrieval(BENCHMARK, strategies, embedding="lexical", **more)
+
+
+def row(report: RetrievalReport, strategy: str, kind: str) -> RetrievalRow:
+    (found,) = [row for row in report.rows if (row.strategy, row.kind) == (strategy, kind)]
+    return found
+
+
+def test_rank_decides_hits_and_reciprocal_rank():
+    report = measured(RIGHT, THIRD)
+    first, third = row(report, RIGHT, "efficacy"), row(report, THIRD, "efficacy")
+    assert (first.n, first.hit_at_1, first.hit_at_5, first.mrr) == (6, 1.0, 1.0, 1.0)
+    assert (third.hit_at_1, third.hit_at_5) == (0.0, 1.0)
+    assert third.mrr == pytest.approx(1 / 3)
+    assert first.low is not None and 0 < first.low < 1 and first.high == 1.0  # Wilson: six of six is no certainty
+    assert third.low == 0.0 and third.high is not None and third.high > 0
+
+
+def test_the_edits_of_all_cases_lie_in_one_memory():
+    assert (measured(RIGHT).edits, measured(RIGHT).entries) == (6, 6)
+    assert measured(RIGHT, limit=2).entries == 2
+    crowded = measured(f"{HERE}:Last", options={"cases": "40"})
+    assert row(crowded, f"{HERE}:Last", "efficacy").hit_at_5 == 0.0
+
+
+class Last(Right):
+    """The right entry one place deeper than is looked."""
+
+    shift = DEPTH
+
+
+def test_what_lies_deeper_than_is_looked_counts_nothing():
+    found = row(measured(f"{HERE}:Last", options={"cases": "40"}), f"{HERE}:Last", "efficacy")
+    assert found.mrr == 0.0
+
+
+def test_false_hits_are_counted_out_of_scope_only():
+    report = measured(RIGHT, SILENT, options={"probes": "2"})
+    always, silent = row(report, RIGHT, "neighborhood"), row(report, SILENT, "neighborhood")
+    assert (always.n, always.false_hits, always.hit_at_1, always.mrr) == (12, 1.0, None, None)
+    assert silent.false_hits == 0.0 and silent.high is not None and 0 < silent.high < 1
+    assert row(report, SILENT, "efficacy").false_hits is None
+    assert row(report, SILENT, "efficacy").hit_at_1 == 1.0
+    told = " ".join(retrieval_notes(report))
+    assert f"{RIGHT} returned something for every probe" in told and f"{SILENT} returned" not in told
+
+
+def test_default_is_the_strategy_that_a_run_uses():
+    report = measured("default", "dense")
+    assert report.default == "dense"
+    both = [row(report, name, "efficacy").model_dump(exclude={"strategy", "ms"}) for name in ("default", "dense")]
+    assert both[0] == both[1]
+    assert "default is dense" in retrieval_notes(report)
+
+
+def test_probes_that_name_no_edit_are_counted_not_scored():
+    report = measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical", options={"some": "1"})
+    assert report.skipped == 3 and row(report, RIGHT, "asked").n == 3
+    assert any("3 probes" in note for note in retrieval_notes(report))
+    with pytest.raises(BadData, match="none of 6 probes"):
+        measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical")
+
+
+def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
+    report = measured("none", "dense")
+    assert row(report, "none", "efficacy").hit_at_1 == row(report, "none", "efficacy").mrr == 0.0
+    assert row(report, "none", "neighborhood").false_hits == 0.0
+    assert row(report, "dense", "neighborhood").false_hits == 1.0
+
+
+def test_a_chain_is_measured_under_its_own_name():
+    found = row(measured("focus>bm25"), "focus>bm25", "efficacy")
+    assert (found.n, found.hit_at_1) == (6, 1.0)
+
+
+def test_a_case_given_twice_counts_once():
+    assert row(measured(RIGHT, options={"twice": "1"}), RIGHT, "efficacy").n == 6
+
+
+def test_time_is_positive_and_the_embedding_apart():
+    encoder = TimedEmbedding(LexicalEmbedding())
+    assert encoder.seconds == 0.0
+    encoder.documents(["a"])
+    assert encoder.seconds == 0.0
+    encoder.queries(["The capital of Land1 is"] * 50)
+    assert encoder.seconds > 0.0
+    assert all(math.isfinite(row.ms) and row.ms > 0 for row in measured("dense").rows)
+
+
+@pytest.mark.parametrize(
+    ("strategies", "more", "told"),
+    [
+        (["dens"], {}, "did you mean 'dense'"),
+        (["dense"], {"setting": "plane"}, "did you mean 'plain'"),
+        (["dense"], {"limit": 0}, "limit is 0"),
+    ],
+)
+def test_what_is_impossible_is_told_with_the_remedy(strategies, more, told):
+    with pytest.raises(BadSettings, match=told):
+        measured(*strategies, **more)
+
+
+@pytest.fixture
+def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Calls the command line in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMEND_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["emend", "retrieval", "--embedding", "lexical", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+            sys.exit(0)
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+def test_json_has_a_row_per_strategy_and_kind(emend):
+    code, out, _ = emend("--benchmark", BENCHMARK, "--strategy", "dense", "--strategy", "bm25", "--json")
+    rows = json.loads(out)["rows"]
+    assert code == 0
+    assert [(row["kind"], row["strategy"]) for row in rows] == [
+        ("efficacy", "dense"), ("efficacy", "bm25"), ("neighborhood", "dense"), ("neighborhood", "bm25"),
+    ]  # fmt: skip
+    assert {"strategy", "kind", "n", "hit@1", "hit@5", "mrr", "low", "high", "ms"} <= set(rows[0])
+    assert rows[0]["hit@1"] == 1.0 and rows[2]["hit@1"] is None and rows[2]["false_hits"] == 1.0
+
+
+def test_the_table_says_what_the_rows_say(emend):
+    code, out, _ = emend("--benchmark", BENCHMARK, "--strategy", RIGHT, "--strategy", THIRD, "--option", "cases=4")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert any(words[:4] == ["efficacy", RIGHT, "4", "100.0"] for words in lines)
+    assert any(words[:3] == [THIRD, "4", "0.0"] and "0.333" in words for words in lines)
+    assert "4 edits, 4 entries" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--benchmark", "doctor"], "did you mean 'docter'"),
+        (["--benchmark", BENCHMARK, "--strategy", "bm52"], "did you mean 'bm25'"),
+        (["--benchmark", BENCHMARK, "--setting", "laud"], "did you mean 'loud'"),
+        (["--benchmark", BENCHMARK, "--option", "cases"], "no key=value"),
+    ],
+)
+def test_a_wrong_name_is_one_line_and_exit_code_2(emend, words, told):
+    code, out, err = emend(*words)
+    assert (code, out) == (2, "")
+    assert told in err and err.count("\n") == 1
+
+
+def test_one_strategy_needs_no_name(emend):
+    code, out, _ = emend("--benchmark", BENCHMARK, "--json")
+    assert code == 0 and {row["strategy"] for row in json.loads(out)["rows"]} == {"default"}

@@ -1,0 +1,88 @@
+import pytest
+
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.errors import BadSettings
+from emend.memory.exact import ExactCorpus
+from emend.memory.retrieval.base import Hit
+from emend.memory.retrieval.bm25 import BM25
+from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.conformance import TEXTS, entries
+from emend.memory.retrieval.focus import Focus
+
+QUERY = "The river Aske flows through three countries. The capital of Veldania is"
+CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
+
+
+class Noting:
+    """A wrapper that says in the kind of its hits' entries in which order the wrappers were passed."""
+
+    mark = "a"
+
+    def __init__(self, corpus, inner=BM25):
+        self.inner = inner(corpus)
+
+    def search(self, query, k):
+        hits = self.inner.search(query, k)
+        return [Hit(entry=hit.entry.model_copy(update={"kind": hit.entry.kind + self.mark}), score=1.0) for hit in hits]
+
+
+class NotingB(Noting):
+    mark = "b"
+
+
+NotARetriever = 3
+HERE = __name__
+
+
+def kind(spec: str) -> str:
+    return load_retriever(spec)(CORPUS).search(QUERY, 1)[0].entry.kind.removeprefix("document")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[HERE])
+
+
+def test_one_name_is_what_the_registry_has():
+    assert load_retriever("bm25") is BM25
+
+
+def test_a_chain_searches_as_its_parts_put_together_by_hand():
+    by_hand = Focus(CORPUS, inner=BM25)
+    assert load_retriever("focus>bm25")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
+    assert load_retriever(" focus > bm25 ")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "order"),
+    [
+        ("strategies_of_mine:Noting>strategies_of_mine:NotingB>bm25", "ba"),
+        ("bm25>strategies_of_mine:Noting>strategies_of_mine:NotingB", "ab"),
+        ("strategies_of_mine:Noting>bm25>strategies_of_mine:NotingB", "ba"),
+        ("strategies_of_mine:Noting>strategies_of_mine:NotingB", "ba"),
+    ],
+)
+def test_hits_pass_first_what_stands_after_the_search_then_what_stands_before_it(spec, order):
+    assert kind(spec) == order
+
+
+def test_a_chain_is_known_by_its_spec():
+    factory = load_retriever("focus>bm25")
+    assert (factory.__module__, factory.__qualname__) == ("emend.memory.retrieval.compose", "focus>bm25")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("focus>bm52", "unknown retriever 'bm52': did you mean 'bm25'"),
+        ("focus>", "empty place"),
+        ("", "empty place"),
+        ("dense>bm25", "both 'dense' and 'bm25' search by themselves"),
+        ("strategies_of_mine:NotARetriever", "is a int, no factory"),
+    ],
+)
+def test_a_chain_that_cannot_be_is_refused(spec, message):
+    with pytest.raises(BadSettings, match=message):
+        load_retriever(spec)
