@@ -19,6 +19,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BeforeValidator, Field, StringConstraints
 
+from emend.evals.benchmarks.counterfact_rows import RewriteRow
 from emend.evals.benchmarks.files import NumberedRow, Row
 from emend.evals.case import Case
 from emend.memory.edit import Edit, Triplet
@@ -39,21 +40,9 @@ def _aliases(name: str) -> AliasChoices:
     return AliasChoices(name, f"{name}es")
 
 
-class Named(Row):
-    """A Wikidata item: its label and its id."""
+class HopRewriteRow(RewriteRow):
+    """One edit of a chain; the aliases are of files that have them at the edit and not at the hop."""
 
-    label: Text = Field(validation_alias="str")
-    id: str | None = None
-
-
-class RewriteRow(Row):
-    """One edit; the aliases are of files that have them at the edit and not at the hop."""
-
-    prompt: Text
-    relation_id: Text
-    subject: Text
-    target_new: Named
-    target_true: Named
     question: str = ""
     answer_new_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_new_alias"))
     answer_true_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_true_alias"))
@@ -79,7 +68,7 @@ class ChainRow(NumberedRow):
     """A row of any MQuAKE file; `answer_extended` (MQuAKE-T) holds further right answers from before the edit."""
 
     id: int = Field(validation_alias="case_id")
-    requested_rewrite: Annotated[tuple[RewriteRow, ...], BeforeValidator(_listed), Field(min_length=1)]
+    requested_rewrite: Annotated[tuple[HopRewriteRow, ...], BeforeValidator(_listed), Field(min_length=1)]
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
     answer: Text
     answer_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_alias"))
@@ -159,7 +148,7 @@ def contaminated_ids(rows: Iterable[ChainRow]) -> frozenset[int]:
     )
 
 
-def _edit(row: ChainRow, number: int, rewrite: RewriteRow, file: str) -> Edit:
+def _edit(row: ChainRow, number: int, rewrite: HopRewriteRow, file: str) -> Edit:
     if rewrite.prompt.count("{}") != 1:
         raise BadData(
             f"{file}, case_id {row.id}, field 'requested_rewrite[{number}].prompt': exactly one {{}} expected; "
@@ -176,7 +165,7 @@ def _edit(row: ChainRow, number: int, rewrite: RewriteRow, file: str) -> Edit:
     return Edit.from_triplet(triplet, rewrite.prompt, **more)
 
 
-def _edited(edit: Edit, rewrite: RewriteRow, hops: Sequence[HopRow], how: Asking) -> Probe:
+def _edited(edit: Edit, rewrite: HopRewriteRow, hops: Sequence[HopRow], how: Asking) -> Probe:
     """The edited fact in the edit's own words; aliases stand at the hop with the same question or cloze."""
     target, other = rewrite.target_new.label, rewrite.target_true.label
     named = rewrite.answer_true_alias if how.old else rewrite.answer_new_alias
@@ -217,7 +206,7 @@ def _unedited(row: ChainRow, how: Asking) -> list[Probe]:
     ]
 
 
-def _asks_edit(rewrites: Sequence[RewriteRow], hop: HopRow) -> bool:
+def _asks_edit(rewrites: Sequence[HopRewriteRow], hop: HopRow) -> bool:
     clozes = {rewrite.prompt.replace("{}", rewrite.subject, 1) for rewrite in rewrites}
     return hop.cloze in clozes or hop.question in {rewrite.question for rewrite in rewrites}
 
