@@ -256,7 +256,12 @@ def test_provenance_counts_what_was_repaired_and_tagged():
 
 
 def test_the_papers_printed_examples_are_read_only_where_there_is_nothing_else(tmp_path):
-    bare = {"subject": "Orr Hill", "relation": "mayor", "question": "Who is mayor?", "unsfact_triplets_GPT": []}
+    bare: dict[str, object] = {
+        "subject": "Orr Hill",
+        "relation": "mayor",
+        "question": "Who is mayor?",
+        "unsfact_triplets_GPT": [],
+    }
     bare |= {"target_true": {"str": "Ida Voss"}, "target_new": {"str": "Una Kell"}, "fact_new_uns": "Una Kell rules."}
     row = {"paper_example": "Table 1", "requested_rewrite": bare}
     (tmp_path / "wiki_update.sample.json").write_text(json.dumps([row]))

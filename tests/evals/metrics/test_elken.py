@@ -37,7 +37,7 @@ def probe_of(item, block):
     """The probe that the loader makes of one item of the parity file, as part of its event."""
     question = {"subject": {"name": "x"}, "type": item.get("question_type", 0)} | item
     part = "fact" if block == "fact" else "tendency"
-    empty = {"qas": [], "local_qas": []}
+    empty: dict[str, list] = {"qas": [], "local_qas": []}
     asked = empty | {"local_qas" if item["local"] else "qas": [question]}
     row = {"event": item["event"], "event_type": "x", "fact": empty, "tendency": empty} | {part: asked}
     return event_case(EventRow.model_validate(row), (block,)).probes[0]
