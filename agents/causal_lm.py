@@ -6,28 +6,25 @@ target is scored whole even where it changes how the end of the prompt is cut in
 
 import math
 import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from inspect import signature
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
 
 from emend.agents.batching import pack
 from emend.agents.folder import load_folder, weights_digest
+from emend.agents.likelihood import Likelihood, Side
+from emend.agents.prefixes import Encoded, Ids, common
 from emend.agents.scoring import joined
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
-Side = Literal["left", "right"]
 BATCH_TOKENS = {"cpu": 1024}
 """What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
-HEAD_ROWS = 1024
-"""Positions whose logits exist at once; a vocabulary can be 250,000 wide."""
+SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
 
 
 class Generated(NamedTuple):
@@ -43,20 +40,13 @@ class Generated(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The joint natural-log probability of a target's tokens."""
+    """The natural-log probability of a target: joint, and of each of its tokens."""
 
     log_prob: float
     prompt_tokens: int
     target_tokens: int
     cut_tokens: int
-
-
-class Encoded(NamedTuple):
-    """Token ids of a prompt, or of prompt and target; `ids[start:]` is the target; `cut` ids did not fit the window."""
-
-    ids: tuple[int, ...]
-    start: int
-    cut: int
+    token_log_probs: tuple[float, ...]
 
 
 class CausalLM:
@@ -89,7 +79,8 @@ class CausalLM:
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
         self._lead, self._first = loaded.lead, loaded.first
         self._pad, self._ends = loaded.pad, loaded.ends
-        self._takes_positions = "position_ids" in signature(self.model.forward).parameters
+        sample = self.encode(SAMPLE)[: self.window]
+        self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,44 +106,54 @@ class CausalLM:
                 answers.update(zip(batch, told, strict=True))
         return [answers[place] for place in range(len(rows))]
 
-    def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right") -> list[Scored]:
-        """The joint log-probability of each (prompt, target)'s target; pairs of one prompt share a batch.
+    def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True) -> list[Scored]:
+        """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood` for how.
 
-        Prompts that do not fit the window are cut on the left, after the begin token.
+        Prompts that do not fit the window are cut on the left, after the begin token. Without `share` no beginning that
+        prompts have in common is computed for all of them at once.
 
         Raises:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
-        told: dict[int, list[float]] = {}
         with self.lock, torch.inference_mode():
-            rows = [self.encode_pair(prompt, target) for prompt, target in pairs]
-            places: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for place, row in enumerate(rows):  # one-token targets of one prompt are read off one forward pass
-                places[row.ids[:-1]].append(place)
-            inputs = list(places)
-            groups = [pairs[places[ids][0]][0] for ids in inputs]
-            for batch in pack([len(ids) for ids in inputs], self.batch_tokens, groups):
-                fed = [inputs[number] for number in batch]
-                wanted = [(line, place) for line, ids in enumerate(fed) for place in places[ids]]
-                found = self._log_probs(fed, [(line, rows[place]) for line, place in wanted], padding)
-                told.update(zip((place for _, place in wanted), found, strict=True))
+            rows = self.encode_pairs(pairs)
+            told = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
         return [
-            Scored(math.fsum(told[place]), row.start, len(row.ids) - row.start, row.cut)
-            for place, row in enumerate(rows)
+            Scored(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
+            for row, logs in zip(rows, told, strict=True)
         ]
 
-    def encode(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str) -> Ids:
         """Token ids with the begin token once, if the tokenizer puts one; never empty."""
-        ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
-            ids = self._lead + ids
-        return ids or self._begin()
+        return self._encode_all([text])[0]
 
     def encode_pair(self, prompt: str, target: str) -> Encoded:
         """Token ids of prompt and target, cut to the window, and where the target begins: never at 0."""
-        whole = self.encode(joined(prompt, target))
-        start = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(self.encode(prompt), whole, strict=False)))
+        return self.encode_pairs([(prompt, target)])[0]
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
+        """As `encode_pair`, of many at once.
+
+        Raises:
+            BadData: a target is blank, or adds no token.
+            ContextOverflow: a target alone does not fit the window.
+        """
+        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, joined(prompt, target)))
+        ids = dict(zip(texts, self._encode_all(list(texts)), strict=True))
+        return [self._pair(prompt, target, ids[prompt], ids[joined(prompt, target)]) for prompt, target in pairs]
+
+    def _encode_all(self, texts: list[str]) -> list[Ids]:
+        found: list[Ids] = []
+        for plain in self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ():
+            ids = tuple(plain)
+            if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
+                ids = self._lead + ids
+            found.append(ids or self._begin())
+        return found
+
+    def _pair(self, prompt: str, target: str, alone: Ids, whole: Ids) -> Encoded:
+        start = common(alone, whole)
         if start == len(whole):
             raise BadData(f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer cannot score it.")
         if start == 0:  # the first token needs something to follow on
@@ -166,7 +167,7 @@ class CausalLM:
             )
         return (self._first,)
 
-    def _cut(self, ids: tuple[int, ...], start: int | None, room: int) -> Encoded:
+    def _cut(self, ids: Ids, start: int | None, room: int) -> Encoded:
         """Leaves out what is too much after the begin token; the last token of a target is never fed to the model."""
         over = len(ids) + room - (start is not None) - (self.window or math.inf)
         begin, cut = len(self._lead), max(0, int(over)) if over > 0 else 0
@@ -178,64 +179,8 @@ class CausalLM:
             )
         return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
 
-    def _padded(self, rows: Sequence[tuple[int, ...]], side: Side) -> dict[str, Tensor]:
-        """Input ids and mask, shape (rows, longest), and positions that count real tokens only."""
-        width = max(len(ids) for ids in rows)
-        ids, mask = torch.full((len(rows), width), self._pad), torch.zeros(len(rows), width, dtype=torch.long)
-        for line, row in enumerate(rows):
-            where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
-            ids[line, where], mask[line, where] = torch.tensor(row), 1
-        fed = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
-        if self._takes_positions:
-            fed["position_ids"] = (fed["attention_mask"].cumsum(-1) - 1).clamp(min=0)
-        return fed
-
-    def _log_probs(
-        self, inputs: list[tuple[int, ...]], wanted: list[tuple[int, Encoded]], side: Side
-    ) -> list[list[float]]:
-        """Log-probabilities of the target tokens of each wanted (input row, pair)."""
-        fed = self._padded(inputs, side)
-        width = fed["input_ids"].shape[1]
-        lines: list[int] = []
-        columns: list[int] = []
-        tokens: list[int] = []
-        for line, row in wanted:
-            shift = width - len(inputs[line]) if side == "left" else 0
-            places = range(row.start, len(row.ids))
-            lines += [line] * len(places)
-            columns += [shift + place - 1 for place in places]
-            tokens += row.ids[row.start :]
-        flat = self._at(fed, torch.tensor(lines), torch.tensor(columns), torch.tensor(tokens)).tolist()
-        ends = iter(flat)
-        return [[next(ends) for _ in row.ids[row.start :]] for _, row in wanted]
-
-    def _at(self, fed: dict[str, Tensor], lines: Tensor, columns: Tensor, tokens: Tensor) -> Tensor:
-        """Log-probability of each token at its (line, column), with logits nowhere else if the head is apart."""
-        head = self._head
-        if head is None:
-            states = self.model(**fed, use_cache=False).logits[lines, columns]
-        else:
-            states = self.model.base_model(**fed, use_cache=False).last_hidden_state[lines, columns]
-        out = []
-        for some, ids in zip(states.split(HEAD_ROWS), tokens.to(states.device).split(HEAD_ROWS), strict=True):
-            logits = (some if head is None else head(some)).float()
-            out.append(logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1))
-        return torch.cat(out)
-
-    @cached_property
-    def _head(self) -> nn.Module | None:
-        """The output layer, if body and output layer are all that there is; some architectures cap or scale logits."""
-        head, body = self.model.get_output_embeddings(), self.model.base_model
-        if head is None or body is self.model:
-            return None
-        fed = self._padded([self.encode("The capital of France is Paris.")], "right")
-        whole = self.model(**fed, use_cache=False).logits
-        states = getattr(body(**fed, use_cache=False), "last_hidden_state", None)
-        same = states is not None and states.shape[-1] == head.weight.shape[-1] and torch.equal(head(states), whole)
-        return head if same else None
-
     def _generate(self, rows: list[Encoded], limit: int, stop: Sequence[str]) -> list[Generated]:
-        fed = self._padded([row.ids for row in rows], "left")
+        fed = self.likelihood.padded([row.ids for row in rows], "left")
         fed.pop("position_ids", None)  # generate counts them itself, from the mask
         width = fed["input_ids"].shape[1]
         plan = GenerationConfig(

@@ -56,7 +56,7 @@ class LocalChatModel(BaseChatModel):
         return self.lm.fingerprint
 
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
-        """The joint natural-log probability of each target as the continuation of the prompt.
+        """The natural-log probability of each target, joint and by token, as the continuation of the prompt.
 
         Raises:
             BadData: a target is blank.
@@ -68,6 +68,8 @@ class LocalChatModel(BaseChatModel):
         prompt_tokens = max((scored.prompt_tokens for scored in told), default=0)
         return Scores(
             log_probs=tuple(scored.log_prob for scored in told),
+            target_tokens=tuple(scored.target_tokens for scored in told),
+            token_log_probs=tuple(scored.token_log_probs for scored in told),
             cut_tokens=max((scored.cut_tokens for scored in told), default=0),
             usage=Usage(input_tokens=prompt_tokens + sum(scored.target_tokens for scored in told), calls=1),
         )

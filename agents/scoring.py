@@ -1,20 +1,24 @@
 """What a model that gives probabilities is, apart from any library that computes them."""
 
+import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from emend.memory.edit import Word
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, ModelError
 from emend.memory.probe import Usage
 
 
 class Scores(Word):
-    """One joint natural-log probability per target, and what it cost.
+    """One joint natural-log probability per target, how many tokens it covers, and what it cost.
 
+    `target_tokens` and `token_log_probs`, the addends of each joint one, are empty where a model does not tell them.
     `usage.input_tokens` counts the prompt once and every target; `cut_tokens` is how much of the prompt did not fit.
     """
 
     log_probs: tuple[float, ...]
+    target_tokens: tuple[int, ...] = ()
+    token_log_probs: tuple[tuple[float, ...], ...] = ()
     cut_tokens: int = 0
     usage: Usage = Usage()
 
@@ -26,6 +30,33 @@ class ScoringModel(Protocol):
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
         """Scores each target as the continuation of the prompt, see `joined`."""
         ...
+
+
+@runtime_checkable
+class LimitedModel(Protocol):
+    """A model that continues plain text up to so many new tokens; a call may ask for another limit, and for stops."""
+
+    max_new_tokens: int
+
+
+def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
+    """How surprising a text is: the exponential of minus the mean natural-log probability of its tokens; 1.0 at least.
+
+    Every token of the text counts, each conditioned on those before it. Without a prompt the first one is conditioned
+    on the tokenizer's begin token, or on its end token where it has no begin token, as GPT-2 was trained; so the number
+    of tokens is that of the text alone. With a prompt the text follows it as a target does, see `joined`.
+
+    Raises:
+        BadData: the text is blank.
+        ContextOverflow: the text does not fit the model's window; it is never cut.
+        ModelError: the model does not tell how many tokens a target has, or has nothing to condition the first one on.
+    """
+    scores = model.score(prompt, [text])
+    if not scores.target_tokens:
+        raise ModelError(
+            f"{type(model).__name__} tells no token counts, so {text[:60]!r} has no perplexity: take another."
+        )
+    return math.exp(-min(scores.log_probs[0], 0.0) / scores.target_tokens[0])
 
 
 def joined(prompt: str, target: str) -> str:

@@ -102,8 +102,13 @@ SIZES: dict[str, dict[str, Any]] = {
     "gpt2": {},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 16},
     "gemma2": {"intermediate_size": 64, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 16},
+    "gptj": {"rotary_dim": 8, "n_inner": 64},
+    "mistral": {"intermediate_size": 64, "num_key_value_heads": 2, "sliding_window": 24},
+    "qwen3": {"intermediate_size": 64, "num_key_value_heads": 2, "head_dim": 16},
+    "gemma": {"intermediate_size": 64, "num_key_value_heads": 2, "head_dim": 16},
+    "phi": {"intermediate_size": 64},
 }
-WITH_BEGIN = ("llama", "opt", "gemma2")
+WITH_BEGIN = ("llama", "opt", "gemma2", "gemma", "mistral")
 """Architectures whose tokenizers put a begin token."""
 
 

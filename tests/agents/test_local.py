@@ -1,14 +1,16 @@
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from emend.agents.local import LocalChatModel
-from emend.agents.scoring import ScoringModel
-from emend.memory.errors import BadData, BadSettings, ModelError
+from emend.agents.scoring import ScoringModel, perplexity
+from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
@@ -56,6 +58,33 @@ def test_scores_are_those_of_the_model_and_count_the_prompt_once(model):
     assert scores.log_probs == pytest.approx([one.log_prob for one in told], abs=1e-5)
     assert scores.usage.calls == 1
     assert scores.usage.input_tokens == told[0].prompt_tokens + sum(one.target_tokens for one in told)
+
+
+def test_scores_hold_each_tokens_log_prob(model):
+    scores = model.score("The capital of France is", ["Paris", "Karo Benn"])
+    assert scores.target_tokens == tuple(len(logs) for logs in scores.token_log_probs)
+    assert [sum(logs) for logs in scores.token_log_probs] == pytest.approx(scores.log_probs)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_perplexity_counts_every_token_of_a_text_once(lms, architecture):
+    """The first token follows the begin token; GPT-2's tokenizer has none, so there it is the end token."""
+    lm = lms(architecture)
+    model = LocalChatModel(lm=lm)
+    text = "The capital of France is Paris."
+    ids = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
+    first = lm.tokenizer.eos_token_id if lm.tokenizer.bos_token_id is None else lm.tokenizer.bos_token_id
+    with torch.no_grad():
+        table = torch.log_softmax(lm.model(torch.tensor([[first, *ids]])).logits[0].double(), -1)
+    mean = sum(float(table[place, token]) for place, token in enumerate(ids)) / len(ids)
+    assert perplexity(model, text) == pytest.approx(math.exp(-mean), rel=1e-4)
+    assert model.score("", [text]).target_tokens == (len(ids),)
+    model.close()
+
+
+def test_a_text_longer_than_the_window_has_no_perplexity(model):
+    with pytest.raises(ContextOverflow, match="does not fit"):
+        perplexity(model, "Karo Benn wrote The Silent River. " * 20)
 
 
 def test_blank_target_is_refused(model):
