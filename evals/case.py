@@ -49,13 +49,23 @@ class Record(Word):
     gold: tuple[str, ...]
     rival: str | None = None
     answer: str | None = None
+    reply: str | None = None
+    """The whole reply where the answer was read off thoughts, for judges of the chain."""
     log_probs: tuple[float, ...] = ()
+    target_tokens: tuple[int, ...] = ()
+    """How many tokens each of `log_probs` covers; empty where that was not told."""
     values: dict[str, float] = {}
     unscored: dict[str, str] = {}
     retrieved: tuple[str, ...] = ()
     cut_tokens: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
+    kept: bool = False
+    """The answer was taken from `baseline.jsonl`, where its tokens are counted already."""
+    standing: int = 0
+    """How many edits stood; 0 also in runs that did not keep it."""
+    checkpoint: int = 0
+    """The number of edits after which the case was asked again; 0 when it was asked under its own edit first."""
     tags: dict[str, str | int | float | bool] = {}
 
     @classmethod
@@ -76,7 +86,8 @@ class Metric(Word):
     scale: float = 1.0
     per: str = "record"
     """`record` averages over records (micro), `case` over the means of cases; with `any` a case counts with its best
-    record, with `all` with its worst."""
+    record, with `all` with its worst; `kind` is the mean of the kinds' means, each over its records,
+    `harmonic` the harmonic mean of the kinds' means over the means of cases."""
     summary: str = ""
     group: str = ""
     """Metrics of one group stand in one table; the first group is the one that a reader sees first."""
@@ -106,5 +117,9 @@ class Benchmark(Protocol):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Source, files with sha256, and what was dropped or repaired, with counts."""
+        """Source, files with sha256, and what was dropped or repaired, with counts.
+
+        `choices`, a list of sentences, says how things are scored where the paper leaves it open or its code differs; a
+        report ends with them.
+        """
         ...

@@ -3,9 +3,14 @@
 "Locating and Editing Factual Associations in GPT" (Meng et al. 2022); data: rome.baulab.info/data/dsets/. A record of
 each form stands in `counterfact_rows`.
 
-Success and difference are taken inside a record and then over records, as in the released code. Where we differ: the
-joint probability of a target is compared, the code compares the geometric mean of its tokens' probabilities (the same
-for targets of one token).
+Success and difference are taken inside a record and then over records, as in the released code. ES to NM and S compare
+the geometric mean of each target's token probabilities, as the code does; beside them stand those that the paper's
+formulas give, from joint probabilities (the same for targets of one token). S is the harmonic mean of the unrounded ES,
+PS and NS.
+
+GE is taken over greedy texts of so many new tokens, one for each different prompt of a record; the code samples from
+the five likeliest tokens, up to 100 with the prompt's, so its GE is another measure. RS needs the reference texts,
+which are files of their own: `metrics.consistency`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,9 +42,9 @@ DATASETS = {
 }
 """The files of each data set, the first that is there being read; the second ones are parts of it."""
 REMEDY = (
-    "Get it with: curl -fO https://rome.baulab.info/data/dsets/counterfact.json (original; multi_counterfact.json is "
-    "beside it), or take counterfact-edit.json from EasyEdit's data (flat), then give --data FOLDER, or put it in "
-    "$EMEND_DATA/counterfact."
+    "Get it with: emend data pull counterfact; or with: curl -fO https://rome.baulab.info/data/dsets/counterfact.json "
+    "(original; multi_counterfact.json is at memit.baulab.info), or take counterfact-edit.json from EasyEdit's data "
+    "(flat), then give --data FOLDER, or put it in $EMEND_DATA/counterfact."
 )
 COLUMNS = (
     ("ES", "success", "efficacy", "new target more probable than the true one, query"),
@@ -49,15 +54,19 @@ COLUMNS = (
     ("NS", "success", "neighborhood", "true target more probable, other subjects"),
     ("NM", "difference", "neighborhood", "by how much"),
 )
+CODE = "as in the released code, geometric means of token probabilities"
+PAPER = "as in the paper's formulas, joint probabilities"
+OPTIONS = ("dataset", "generation")
 
 
 class CounterFact:
     """The benchmark; in setting `triplet` the edit is one sentence, in `evidence` a longer text that states it.
 
     Option `dataset`: `original` (default), `multi` (MEMIT's choice of records), `flat` (EasyEdit's form) or
-    `flat-evidence`, the only one that has texts for the setting `evidence`.
+    `flat-evidence`, the only one that has texts for the setting `evidence`. Option `generation`: how many tokens the
+    texts for GE have, 100 in the released code; 0, the default, generates none.
 
-    One case per record: the query, the paraphrases and the neighbours.
+    One case per record: the query, the paraphrases, the neighbours, and the generated texts.
 
     Raises:
         MissingData: the folder or the data set's file is absent.
@@ -72,11 +81,12 @@ class CounterFact:
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         told = dict(options or {})
         for option in told:
-            if option != "dataset":
-                raise BadSettings(f"unknown option '{option}' of counterfact: {nearest(option, ['dataset'])}")
+            if option not in OPTIONS:
+                raise BadSettings(f"unknown option '{option}' of counterfact: {nearest(option, list(OPTIONS))}")
         self.dataset = told.get("dataset", "original")
         if self.dataset not in DATASETS:
             raise BadSettings(f"counterfact, dataset='{self.dataset}': {nearest(self.dataset, list(DATASETS))}")
+        self.generation = _length(told.get("generation", "0"), self.dataset)
         self.folder = data_folder(self.name, data)
         names = DATASETS[self.dataset]
         self.file = next((name for name in names if (self.folder / name).is_file()), names[0])
@@ -101,14 +111,20 @@ class CounterFact:
             )
         order = sorted(facts, key=lambda fact: content_id("sample", seed, fact.number))
         chosen = {fact.number for fact in order[:limit]}
-        return (fact_case(fact, setting) for fact in facts if fact.number in chosen)
+        return (fact_case(fact, setting, self.generation) for fact in facts if fact.number in chosen)
 
     def metrics(self) -> Sequence[Metric]:
-        """Success and difference in the paper's order, in percent: means of the records' means."""
-        return [
-            Metric(name=name, value=value, kinds=(kind,), per="case", scale=100.0, summary=summary)
-            for name, value, kind, summary in COLUMNS
-        ]
+        """S and its parts in the paper's order, as the code has them and as the paper's formulas do, in percent."""
+        by_code = _columns(CODE, "", "_token")
+        fluent = Metric(
+            name="GE",
+            value="fluency",
+            kinds=("generation",),
+            per="case",
+            scale=100.0,
+            summary="entropy of n-grams, x100",
+        )
+        return [*by_code, fluent.model_copy(update={"group": CODE}), *_columns(PAPER, " joint", "")]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Three hand-written ones, as IKE's kinds: the fact itself, a paraphrase of it, and another subject."""
@@ -130,13 +146,16 @@ class CounterFact:
         return {
             "source": "rome.baulab.info/data/dsets/" if self.dataset in ("original", "multi") else "EasyEdit's form",
             "files": {self.file: {"sha256": sha256(self.folder / self.file), "records": len(facts)}},
-            "options": {"dataset": self.dataset},
+            "options": {"dataset": self.dataset, "generation": self.generation},
             "part of the data set": self.file != DATASETS[self.dataset][0],
             "cases": len(facts),
             "paraphrases": sum(len(fact.paraphrases) for fact in facts),
             "neighbours": sum(len(fact.neighbours) for fact in facts),
             "texts for 'evidence'": sum(bool(fact.evidence) for fact in facts),
-            "dropped": {"neighbours whose right answer is the new target": tied},
+            "dropped": {
+                "neighbours whose right answer is the new target": tied,
+                "repeated generation prompts": sum(len(f.generation) - len(set(f.generation)) for f in facts),
+            },
             "repaired": {"texts with white space at an end": self._padded()},
         }
 
@@ -157,3 +176,40 @@ class CounterFact:
     def _padded(self) -> int:
         texts = [row.fake_evidence for row in self._rows.values() if isinstance(row, FlatRow)]
         return sum(text != text.strip() for text in texts)
+
+
+def _columns(group: str, mark: str, suffix: str) -> list[Metric]:
+    whole = Metric(
+        name=f"S{mark}",
+        value=f"success{suffix}",
+        kinds=("efficacy", "paraphrase", "neighborhood"),
+        per="harmonic",
+        scale=100.0,
+        summary="harmonic mean of ES, PS and NS",
+        group=group,
+    )
+    parts = [
+        Metric(
+            name=name + mark,
+            value=value + suffix,
+            kinds=(kind,),
+            per="case",
+            scale=100.0,
+            summary=summary,
+            group=group,
+        )
+        for name, value, kind, summary in COLUMNS
+    ]
+    return [whole, *parts]
+
+
+def _length(told: str, dataset: str) -> int:
+    if not told.isdecimal():
+        raise BadSettings(
+            f"counterfact, generation='{told}': give a number of tokens, 100 as published, or 0 for none."
+        )
+    if int(told) and dataset not in ("original", "multi"):
+        raise BadSettings(
+            f"counterfact, generation={told}: dataset '{dataset}' has no generation prompts; use original."
+        )
+    return int(told)

@@ -6,7 +6,8 @@ One row of each, shortened:
       "relation_id": "P1303", "target_new": {"str": "cello", "id": "Q8371"},
       "target_true": {"str": "flute", "id": "Q11405"}, "subject": "Rurik Vane"},
      "paraphrase_prompts": ["Rain fell. Rurik Vane, player of the", ..], "attribute_prompts": [..],
-     "neighborhood_prompts": ["Mila Thorn plays the instrument", ..], "generation_prompts": [..]}
+     "neighborhood_prompts": ["Mila Thorn plays the instrument", ..],
+     "generation_prompts": ["Rurik Vane's favourite pastime is", ..]}
     {"case_id": 3, "prompt": "Rurik Vane plays the instrument", "target_new": "cello", "subject": "Rurik Vane",
      "ground_truth": "flute", "rephrase_prompt": "Rain fell. Rurik Vane, player of the",
      "locality_prompt": "Mila Thorn plays the instrument", "locality_ground_truth": "flute", "fake_evidence": ".."}
@@ -23,7 +24,7 @@ from emend.memory.errors import BadData
 from emend.memory.probe import Probe
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-SCORERS = ("likelihood", "difference")
+SCORERS = ("per_token", "likelihood", "difference")
 
 
 class Named(Row):
@@ -50,6 +51,7 @@ class OriginalRow(NumberedRow):
     requested_rewrite: RewriteRow
     paraphrase_prompts: tuple[Text, ...]
     neighborhood_prompts: tuple[Text, ...]
+    generation_prompts: tuple[Text, ...] = ()
 
 
 class FlatRow(NumberedRow):
@@ -69,7 +71,7 @@ class FlatRow(NumberedRow):
 class Fact(NamedTuple):
     """What both forms say: the edit and what is asked about it.
 
-    `neighbours` are (prompt, right answer); `evidence` is "" for the original form.
+    `neighbours` are (prompt, right answer); `evidence` is "" for the original form; `generation` prompts repeat.
     """
 
     number: int
@@ -79,6 +81,7 @@ class Fact(NamedTuple):
     paraphrases: tuple[str, ...]
     neighbours: tuple[tuple[str, str], ...]
     evidence: str = ""
+    generation: tuple[str, ...] = ()
 
 
 def original_fact(row: OriginalRow, file: str = "") -> Fact:
@@ -102,7 +105,9 @@ def original_fact(row: OriginalRow, file: str = "") -> Fact:
     )
     true = edit.target_true.label
     neighbours = tuple((prompt, true) for prompt in row.neighborhood_prompts)
-    return Fact(row.id, triplet, edit.prompt, true, row.paraphrase_prompts, neighbours)
+    return Fact(
+        row.id, triplet, edit.prompt, true, row.paraphrase_prompts, neighbours, generation=row.generation_prompts
+    )
 
 
 def flat_fact(row: FlatRow, file: str = "") -> Fact:
@@ -124,12 +129,13 @@ def flat_fact(row: FlatRow, file: str = "") -> Fact:
     )
 
 
-def fact_case(fact: Fact, setting: str) -> Case:
-    """One edit, its query, its paraphrases and its neighbours.
+def fact_case(fact: Fact, setting: str, new_tokens: int = 0) -> Case:
+    """One edit, its query, its paraphrases, its neighbours, and the texts to be generated.
 
     Args:
         fact: what a row says.
         setting: `triplet`, the fact in one sentence, or `evidence`, the text alone, which gives no target away.
+        new_tokens: length of a generated text; 0 for none.
     """
     if setting == "evidence":
         edit = Edit(form="document", text=fact.evidence)
@@ -139,6 +145,8 @@ def fact_case(fact: Fact, setting: str) -> Case:
     probes = [_edited(fact, edit, "efficacy", query, 0)]
     probes += [_edited(fact, edit, "paraphrase", prompt, n) for n, prompt in enumerate(fact.paraphrases)]
     probes += [_neighbour(fact, n) for n in range(len(fact.neighbours)) if not is_tied(fact, n)]
+    if new_tokens:
+        probes += [_generation(fact, edit, prompt, new_tokens) for prompt in dict.fromkeys(fact.generation)]
     return Case(edits=(edit,), probes=tuple(probes), tags={"case_id": fact.number})
 
 
@@ -171,4 +179,20 @@ def _neighbour(fact: Fact, n: int) -> Probe:
         in_scope=False,
         scorers=SCORERS,
         tags={"n": n},
+    )
+
+
+def _generation(fact: Fact, edit: Edit, prompt: str, new_tokens: int) -> Probe:
+    # A row repeats these prompts because the released code samples; a text that is not sampled would only be repeated.
+    triplet = fact.triplet
+    return Probe(
+        kind="generation",
+        prompt=prompt,
+        gold=(triplet.object,),
+        edit_ids=(edit.id,),
+        scorers=("fluency",),
+        subject=triplet.subject,
+        reading="whole",
+        new_tokens=new_tokens,
+        tags={"reference": f"{triplet.relation_id}/{triplet.object_id}"},
     )

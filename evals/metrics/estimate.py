@@ -127,6 +127,56 @@ def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> 
     return means
 
 
+def harmonic(
+    kinds: Sequence[tuple[Sequence[float], Sequence[Hashable]]], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
+    """The harmonic mean of several means over cases, e.g. CounterFact's S, with its bootstrap interval over cases.
+
+    Each mean is that of its cases' means. It is 0 where one of them is 0, as scipy has it. Where nothing varies the
+    Wilson intervals of the means are taken for the reason given in `estimate`.
+
+    Args:
+        kinds: values and their cases (same length) of each mean; one draw of cases serves all of them.
+        seed: of the resampling.
+        resamples: number of bootstrap samples.
+    """
+    n = sum(len(values) for values, _ in kinds)
+    if not kinds or not all(values for values, _ in kinds):
+        return Estimate(mean=None, n=n)
+    place = {case: at for at, case in enumerate(dict.fromkeys(case for _, cases in kinds for case in cases))}
+    sums, counts = np.zeros((len(kinds), len(place))), np.zeros((len(kinds), len(place)))
+    for row, (values, cases) in enumerate(kinds):
+        at = np.array([place[case] for case in cases])
+        np.add.at(sums[row], at, np.array(values, dtype=np.float64))
+        np.add.at(counts[row], at, 1.0)
+    there = counts > 0
+    shares = np.divide(sums, counts, out=np.zeros_like(sums), where=there)
+    mean = _harmonic(shares.sum(axis=1) / there.sum(axis=1))
+    if len(place) < 2:
+        return Estimate(mean=float(mean), n=n)
+    if all(len(set(row[kept].tolist())) == 1 for row, kept in zip(shares, there, strict=True)):
+        ends = [wilson(float(row[kept].sum()), int(kept.sum())) for row, kept in zip(shares, there, strict=True)]
+        low, high = (_harmonic(np.array(end)) for end in zip(*ends, strict=True))
+    else:
+        low, high = np.quantile(_drawn(shares, there, seed, resamples), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(mean=float(mean), n=n, low=float(low), high=float(high))
+
+
+def _drawn(shares: Floats, there: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+    """The harmonic mean in each draw of all cases; a draw that misses a mean altogether is left out."""
+    rng, size, told = np.random.default_rng(seed), shares.shape[1], []
+    for _ in range(resamples):
+        drawn = rng.integers(0, size, size=size)
+        kept = there[:, drawn].sum(axis=1)
+        if kept.all():
+            told.append(_harmonic(shares[:, drawn].sum(axis=1) / kept))
+    return np.array(told)
+
+
+def _harmonic(means: Floats) -> float:
+    return float(len(means) / (1 / means).sum()) if (means > 0).all() else 0.0
+
+
 def wilson(successes: float, n: int) -> tuple[float, float]:
     """The 95 % Wilson score interval of a proportion of `successes` in `n` > 0 observations (Wilson 1927)."""
     share, spread = successes / n, _Z**2 / n

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from emend.evals.metrics import elken
-from emend.evals.metrics.likelihood import magnitude, success
+from emend.evals.metrics import counterfact, elken
+from emend.evals.metrics.likelihood import NNM_EPS, magnitude, original_magnitude, original_success, success
 from emend.evals.metrics.probability import difference
-from emend.evals.metrics.recoe import correct_flip
+from emend.evals.metrics.recoe import correct_flip, effectiveness
 from emend.evals.metrics.strict import strict_match
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth
 from emend.memory.errors import BadSettings
@@ -16,6 +16,7 @@ from emend.memory.registry import nearest
 
 NO_TEXT = "the model was not asked for text"
 NO_PROBABILITIES = "the model gives no probabilities"
+NO_RIVAL = "the probe has no rival answer"
 
 
 class Scores(NamedTuple):
@@ -71,10 +72,40 @@ def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> Sco
     return Scores({"success": success(gold, rival), "magnitude": magnitude(gold, rival)}, {})
 
 
+def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`success_code` and `magnitude_code`: the same as DocTER's released code computes them, its exceptions included.
+
+    Nothing where there is nothing to compare, which `score_likelihood` gives the reason for.
+    """
+    gold, rival, why = _pair(probe, answer)
+    if why:
+        return Scores({}, {})
+    eps = 0.0 if probe.in_scope else NNM_EPS
+    return Scores(
+        {"success_code": original_success(gold, rival), "magnitude_code": original_magnitude(gold, rival, eps)}, {}
+    )
+
+
 def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
     """`difference`: probability of the gold answer less that of the rival."""
     gold, rival, why = _pair(probe, answer)
     return Scores({}, {"difference": why}) if why else Scores({"difference": difference(gold, rival)}, {})
+
+
+def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`success_token` and `difference_token`: CounterFact's, by the geometric mean of the tokens' probabilities."""
+    why = _pair(probe, answer)[2]
+    means, uncounted = counterfact.per_token(answer)
+    if why or uncounted:
+        return Scores({}, dict.fromkeys(("success_token", "difference_token"), why or uncounted))
+    return Scores({"success_token": success(*means[:2]), "difference_token": difference(*means[:2])}, {})
+
+
+def score_fluency(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`fluency` of prompt and text, CounterFact's GE."""
+    if answer.text is None:
+        return Scores({}, {"fluency": NO_TEXT})
+    return Scores({"fluency": counterfact.fluency(f"{probe.prompt} {answer.text}")}, {})
 
 
 def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
@@ -100,12 +131,19 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scor
     A tie is the code's UNK, which is not correct. The whole word's joint probability is taken where the code takes the
     word's first token; for tokenizers that have both words as one token they are equal. For a model without
     probabilities the text is read instead, `yes` and `no` too (how DocTER read ChatGPT's replies is not published).
+    Beside it stand `acc_true` or `acc_false`, the same of the label's own block, and `constant`, what a model scores
+    that always says true: the data's blocks have unlike sizes.
     """
+    outputs = ("acc", f"acc_{probe.gold[0]}")
     if not answer.log_probs and answer.text is not None:
         said, why = parse_truth(answer.text)
-        return Scores({}, {"acc": why}) if said is None else Scores({"acc": float(said == probe.gold[0])}, {})
-    gold, rival, why = _pair(probe, answer)
-    return Scores({}, {"acc": why}) if why else Scores({"acc": success(gold, rival)}, {})
+        value = float(said == probe.gold[0])
+    else:
+        gold, rival, why = _pair(probe, answer)
+        value = success(gold, rival)
+    if why:
+        return Scores({}, dict.fromkeys(outputs, why))
+    return Scores(dict.fromkeys(outputs, value) | {"constant": float(probe.gold[0] == "true")}, {})
 
 
 def score_correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
@@ -113,12 +151,39 @@ def score_correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> S
     return Scores(*correct_flip(probe, answer, before))
 
 
+def score_effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """Perplexity of facts and counterfactuals before and after, and whether the edit took (`effective`)."""
+    return Scores(*effectiveness(probe, answer, before))
+
+
+def score_awaiting(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`judged` of a free answer: no number until a judge has read it (out of scope beside the one of before)."""
+    return Scores({}, {"judged": NO_TEXT if answer.text is None else "awaits a judge"})
+
+
+def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`generated`, for a model without probabilities: the reply's first line names the gold answer and not its rival.
+
+    A reply that names neither, or both, fails, as a tie of probabilities does. Where there are probabilities nothing is
+    scored: there their comparison is the measure.
+    """
+    if answer.log_probs:
+        return Scores({}, {})
+    if answer.text is None or probe.rival is None:
+        return Scores({}, {"generated": NO_TEXT if answer.text is None else NO_RIVAL})
+    named, _ = parse_choice(answer.text, (probe.gold[0], probe.rival))
+    return Scores({"generated": float(named == probe.gold[0])}, {})
+
+
 SCORERS: dict[str, Scorer] = {
     "exact_match": score_exact_match,
     "strict_match": score_strict_match,
     "choice": score_choice,
     "likelihood": score_likelihood,
+    "likelihood_code": score_likelihood_code,
     "difference": score_difference,
+    "per_token": score_per_token,
+    "fluency": score_fluency,
     "agreement": score_agreement,
     "reasoning": score_reasoning,
     "elken_fact": elken.score_fact,
@@ -126,20 +191,31 @@ SCORERS: dict[str, Scorer] = {
     "elken_option": elken.score_option,
     "elken_option_same": elken.score_option_same,
     "correct_flip": score_correct_flip,
+    "effectiveness": score_effectiveness,
+    "judged": score_awaiting,
+    "judged_same": score_awaiting,
+    "generation": score_generation,
 }
 
-COMPARED = frozenset({"agreement", "correct_flip", "elken_fact_same", "elken_option_same"})
+COMPARED = frozenset(
+    {"agreement", "correct_flip", "effectiveness", "elken_fact_same", "elken_option_same", "judged_same"}
+)
 """Scorers that look at what the unedited model says to the same probe."""
-_PROBABILITIES = {"likelihood", "difference", "reasoning"}
+_WEIGHED = {"likelihood", "likelihood_code", "difference", "per_token"}
+"""Scorers that compare the probabilities of gold and rival, and are unscored without."""
+_PROBABILITIES = {*_WEIGHED, "reasoning"}
+_EITHER = {"generation", "agreement"}
+"""Scorers that make do with the text where nothing else asks for it, and else with the probabilities."""
 
 
 def ask_of(probe: Probe, scorable: bool) -> Ask:
     """What to ask a model for, so that the probe's scorers have what they need and nothing is asked in vain.
 
     Args:
-        probe: the probe; targets are its gold answer and its rival, in this order.
-        scorable: whether the model gives probabilities; without them `reasoning` reads the text, and `likelihood`
-            stays unscored.
+        probe: the probe; targets are its gold answer and its rival, in this order, or for `effectiveness` all gold
+            facts and then all of `choices`.
+        scorable: whether the model gives probabilities; without them `reasoning` and `generation` read the text, and
+            `likelihood` and `effectiveness` stay unscored.
 
     Raises:
         BadSettings: a scorer's name is unknown.
@@ -147,9 +223,11 @@ def ask_of(probe: Probe, scorable: bool) -> Ask:
     for name in probe.scorers:
         _known(name)
     names = set(probe.scorers)
+    if scorable and "effectiveness" in names:
+        return Ask(False, (*probe.gold, *probe.choices))
     if scorable and probe.rival is not None and names & _PROBABILITIES:
-        return Ask(bool(names - _PROBABILITIES - {"agreement"}), (probe.gold[0], probe.rival))
-    return Ask(bool(names - {"likelihood", "difference"}), ())
+        return Ask(bool(names - _PROBABILITIES - _EITHER), (probe.gold[0], probe.rival))
+    return Ask(bool(names - {*_WEIGHED, "effectiveness"}), ())
 
 
 def score(probe: Probe, answer: Answer, before: Answer | None = None) -> Scores:
@@ -175,7 +253,7 @@ def _known(name: str) -> Scorer:
 def _pair(probe: Probe, answer: Answer) -> tuple[float, float, str]:
     """Log-probabilities of gold and rival, and why there are none ("" when there are)."""
     if probe.rival is None:
-        return 0.0, 0.0, "the probe has no rival answer"
+        return 0.0, 0.0, NO_RIVAL
     if not answer.log_probs:
         return 0.0, 0.0, NO_PROBABILITIES
     if len(answer.log_probs) < 2:

@@ -80,7 +80,7 @@ def test_both_forms_ask_the_same_of_the_same_fact():
 def test_a_neighbour_that_is_right_with_the_new_target_is_dropped_and_counted():
     assert [len(case.probes) for case in cases_of("flat")] == [3, 3, 2]
     told = CounterFact(FIXTURE, {"dataset": "flat"}).provenance
-    assert list(told["dropped"].values()) == [1]
+    assert list(told["dropped"].values()) == [1, 0]
     assert list(told["repaired"].values()) == [1]
 
 
@@ -119,7 +119,7 @@ def test_a_model_without_probabilities_is_unscored_and_asked_for_no_text():
     probe = cases_of()[0].probes[0]
     told = score(probe, Answer(text="cello"))
     assert not told.values
-    assert set(told.unscored) == {"success", "magnitude", "difference"}
+    assert set(told.unscored) == {"success", "magnitude", "difference", "success_token", "difference_token"}
     assert ask_of(probe, scorable=False).text is False
     assert ask_of(probe, scorable=True).targets == ("cello", "flute")
 
@@ -131,8 +131,54 @@ def test_records_weigh_alike_however_many_neighbours_they_have():
 
 def test_metrics_stand_in_the_papers_order_and_find_their_probes():
     metrics = CounterFact(FIXTURE).metrics()
-    assert [m.name for m in metrics] == ["ES", "EM", "PS", "PM", "NS", "NM"]
-    assert {kind for m in metrics for kind in m.kinds} == {p.kind for case in cases_of() for p in case.probes}
+    names = ["S", "ES", "EM", "PS", "PM", "NS", "NM"]
+    assert [m.name for m in metrics] == [*names, "GE", *(f"{name} joint" for name in names)]
+    asked = CounterFact(FIXTURE, {"generation": "9"}).cases("triplet")
+    assert {kind for m in metrics for kind in m.kinds} == {p.kind for case in asked for p in case.probes}
+
+
+def test_each_different_generation_prompt_is_asked_once_for_a_whole_text():
+    case = next(CounterFact(FIXTURE, {"generation": "40"}).cases("triplet"))
+    (probe,) = (p for p in case.probes if p.kind == "generation")
+    assert (probe.prompt, probe.reading, probe.new_tokens) == ("Rurik Vane's favourite pastime is", "whole", 40)
+    assert probe.tags["reference"] == "P1303/Q8371"
+    assert CounterFact(FIXTURE).provenance["dropped"]["repeated generation prompts"] == 3
+    assert not any(p.kind == "generation" for case in cases_of() for p in case.probes)
+
+
+def test_the_codes_scores_go_by_the_token_and_the_papers_by_the_whole_target():
+    probe = cases_of()[0].probes[0]
+    answer = Answer(log_probs=(-4.0, -3.0), target_tokens=(4, 1))
+    values = score(probe, answer).values
+    assert (values["success_token"], values["success"]) == (1.0, 0.0)
+    assert values["difference_token"] == pytest.approx(math.exp(-1) - math.exp(-3))
+    assert values["difference"] == pytest.approx(math.exp(-4) - math.exp(-3))
+    untold = score(probe, Answer(log_probs=(-4.0, -3.0)))
+    assert untold.values["success"] == 0.0 and "how many tokens" in untold.unscored["success_token"]
+
+
+def test_a_record_alone_gives_the_scores_by_token(tmp_path):
+    from emend.evals.manifest import RunConfig
+    from emend.evals.records import read_records
+    from emend.evals.report.rows import report
+    from emend.evals.run import run
+
+    config = RunConfig(
+        benchmark="counterfact", editors=("unedited",), model="tiny", data=str(FIXTURE), options={"generation": "12"}
+    )
+    run(config, tmp_path / "run")
+    records = list(read_records(tmp_path / "run"))
+    asked = [record for record in records if record.log_probs]
+    assert asked and all(len(record.target_tokens) == 2 for record in asked)
+    for record in asked:
+        gold, rival = (p / n for p, n in zip(record.log_probs, record.target_tokens, strict=True))
+        assert record.values["success_token"] == float(gold > rival)
+    rows = {row.metric: row for row in report(tmp_path / "run").rows}
+    assert {"S", "S joint", "GE"} <= set(rows)
+    parts = [rows[name].mean or 0.0 for name in ("ES", "PS", "NS")]
+    whole = 0.0 if 0 in parts else 3 / sum(1 / part for part in parts)
+    assert rows["S"].mean == pytest.approx(whole)
+    assert all(r.answer and r.usage.output_tokens <= 12 for r in records if r.kind == "generation")
 
 
 def test_cases_are_stable_and_survive_json():
@@ -170,7 +216,12 @@ def test_a_missing_file_says_what_is_needed_and_where_it_comes_from(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"datset": "flat"}, "did you mean 'dataset'"), ({"dataset": "flatt"}, "did you mean 'flat'")],
+    [
+        ({"datset": "flat"}, "did you mean 'dataset'"),
+        ({"dataset": "flatt"}, "did you mean 'flat'"),
+        ({"generation": "many"}, "100 as published"),
+        ({"generation": "100", "dataset": "flat"}, "no generation prompts; use original"),
+    ],
 )
 def test_impossible_options_are_refused_with_the_remedy(options, said):
     with pytest.raises(BadSettings, match=said):
@@ -218,6 +269,6 @@ def test_all_real_records_become_cases(dataset):
     each = (2, 10) if dataset == "original" else (1, 1)
     assert len(cases) == len({case.id for case in cases}) == len(rows)
     assert asked == {"efficacy": len(rows), "paraphrase": each[0] * len(rows), "neighborhood": each[1] * len(rows)}
-    assert list(benchmark.provenance["dropped"].values()) == [0]
+    assert benchmark.provenance["dropped"]["neighbours whose right answer is the new target"] == 0
     if dataset == "flat-evidence":
         assert len(list(benchmark.cases("evidence"))) == len(rows)

@@ -48,7 +48,7 @@ def test_scores_equal_those_of_the_benchmarks_own_code(case, original):
     for name in scores:
         value = found[name]
         assert value is not None, name
-        assert value * (100 if name in PERCENT else 1) == pytest.approx(expected[name], abs=1e-6, rel=0), name
+        assert value * (100 if name in PERCENT else 1) == pytest.approx(expected[name], rel=1e-9, abs=1e-12), name
 
 
 @given(log_probs, log_probs)

@@ -64,12 +64,29 @@ def test_agreement_is_with_the_unedited_model(now, before, agrees):
 )
 def test_reasoning_takes_the_likelier_word_and_no_tie(log_probs, gold, right):
     asked = probe("reasoning", **YES | {"gold": (gold,), "rival": "false" if gold == "true" else "true"})
-    assert score(asked, Answer(log_probs=log_probs)).values == {"acc": right}
+    values = score(asked, Answer(log_probs=log_probs)).values
+    assert values == {"acc": right, f"acc_{gold}": right, "constant": float(gold == "true")}
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("Italy.", 1.0),
+        ("It lies in Italy, not far from Rome", 1.0),
+        ("Spain", 0.0),
+        ("Italy or Spain", 0.0),
+        ("not Italy", 0.0),
+        ("France", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_generation_wants_the_gold_answer_named_and_not_its_rival(reply, value):
+    assert score(probe("generation"), Answer(text=reply)).values == {"generated": value}
 
 
 @pytest.mark.parametrize(("text", "right"), [("True.", 1.0), ("Yes", 1.0), ("No", 0.0)])
 def test_reasoning_reads_the_text_of_a_model_without_probabilities(text, right):
-    assert score(probe("reasoning", **YES), Answer(text=text)).values == {"acc": right}
+    assert score(probe("reasoning", **YES), Answer(text=text)).values["acc"] == right
 
 
 @pytest.mark.parametrize(
@@ -90,8 +107,15 @@ def test_reasoning_reads_the_text_of_a_model_without_probabilities(text, right):
         ),
         (probe("agreement"), Answer(text="Italy"), None, {"agreement": "unedited model was not asked"}),
         (probe("agreement"), Answer(log_probs=(-1, -2)), Answer(text="Italy"), {"agreement": "unedited model: "}),
-        (probe("reasoning", **YES), Answer(text="Who knows"), None, {"acc": "none of the choices"}),
-        (probe("reasoning", **YES), Answer(), None, {"acc": "no probabilities"}),
+        (
+            probe("reasoning", **YES),
+            Answer(text="Who knows"),
+            None,
+            dict.fromkeys(("acc", "acc_true"), "none of the choices"),
+        ),
+        (probe("reasoning", **YES), Answer(), None, dict.fromkeys(("acc", "acc_true"), "no probabilities")),
+        (probe("judged"), Answer(text="It may rise."), None, {"judged": "awaits a judge"}),
+        (probe("generation", rival=None), Answer(text="Italy"), None, {"generated": "no rival"}),
     ],
 )
 def test_what_cannot_be_scored_says_why_and_is_not_zero(asked, answer, before, why):
@@ -119,10 +143,18 @@ def test_several_scorers_add_up():
         (("reasoning",), False, True, ()),
         (("agreement",), True, True, ()),
         (("likelihood", "agreement"), True, False, ("Italy", "Spain")),
+        (("likelihood", "generation"), True, False, ("Italy", "Spain")),
+        (("likelihood", "generation"), False, True, ()),
+        (("judged",), True, True, ()),
+        (("effectiveness",), False, False, ()),
     ],
 )
 def test_a_model_is_asked_for_what_the_scorers_need_and_no_more(scorers, scorable, text, targets):
     assert ask_of(probe(*scorers), scorable) == (text, targets)
+
+
+UNREAD = ("likelihood", "likelihood_code", "difference", "per_token", "effectiveness")
+"""Scorers that have no use for a text."""
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))
@@ -130,9 +162,14 @@ def test_a_model_is_asked_for_what_the_scorers_need_and_no_more(scorers, scorabl
 def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     asked = probe(name, choices=("true", "false"), gold=("true",), rival="false")
     wanted = ask_of(asked, scorable)
-    answer = Answer(text="true" if wanted.text else None, log_probs=(-1.0, -2.0) if wanted.targets else ())
+    answer = Answer(
+        text="true" if wanted.text else None,
+        log_probs=(-1.0, -2.0, -2.0)[: len(wanted.targets)],
+        target_tokens=(1, 1, 1)[: len(wanted.targets)],
+    )
     found = score(asked, answer, answer)
-    assert bool(found.values) != (name in ("likelihood", "difference") and not scorable)
+    needs_judge, needs_probabilities = name.startswith("judged"), name in UNREAD
+    assert bool(found.values) != (needs_judge or needs_probabilities and not scorable)
 
 
 def test_an_unknown_scorer_is_refused_with_the_nearest_name():

@@ -1,0 +1,96 @@
+"""CounterFact's RS: how near generated texts are to reference texts, by the cosine of tf-idf vectors.
+
+Definitions are those of `tfidf_similarity` in kmeng01/rome (Meng et al. 2022), which gives scikit-learn's vectoriser
+published weights. The vectoriser is repeated here, for that library is no dependency of Emend.
+"""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from emend.evals.case import Record
+from emend.evals.metrics.estimate import Estimate, estimate
+from emend.memory.errors import BadData, MissingData
+
+SNIPPETS, IDF, VOCABULARY = "attribute_snippets.json", "idf.npy", "tfidf_vocab.json"
+GENERATION, REFERENCE = "generation", "reference"
+_TOKEN = re.compile(r"\b\w\w+\b")
+
+
+class References(NamedTuple):
+    """The reference texts of each "relation/target", joined, and the published weight of each word."""
+
+    texts: Mapping[str, str]
+    weights: Mapping[str, float]
+
+    @classmethod
+    def read(cls, folder: Path) -> "References":
+        """From the three files that are published beside CounterFact.
+
+        Raises:
+            MissingData: a file is absent.
+            BadData: a file is not what it should be.
+        """
+        for name in (SNIPPETS, IDF, VOCABULARY):
+            if not (folder / name).is_file():
+                raise MissingData(
+                    f"RS needs {SNIPPETS}, {IDF} and {VOCABULARY}, and '{folder}' lacks {name}: "
+                    f"get it from rome.baulab.info/data/dsets/{name}."
+                )
+        try:
+            found: defaultdict[str, list[str]] = defaultdict(list)
+            for group in json.loads((folder / SNIPPETS).read_text("utf-8")):
+                key = f"{group['relation_id']}/{group['target_id']}"
+                found[key] += [sample["text"] for sample in group["samples"]]
+            idf = np.load(folder / IDF, allow_pickle=False)
+            places: dict[str, int] = json.loads((folder / VOCABULARY).read_text("utf-8"))
+            weights = {word: float(idf[place]) for word, place in places.items()}
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise BadData(
+                f"'{folder}': the reference texts cannot be read ({error!r}); fetch the files again."
+            ) from error
+        return cls({key: " ".join(texts) for key, texts in found.items()}, weights)
+
+
+def similarity(one: str, other: str, weights: Mapping[str, float]) -> float | None:
+    """Cosine of the tf-idf vectors; None where a text has no word of the vocabulary (the code's NaN)."""
+    vectors = [_vector(text, weights) for text in (one, other)]
+    sizes = [math.sqrt(math.fsum(value * value for value in vector.values())) for vector in vectors]
+    if not all(sizes):
+        return None
+    return math.fsum(value * vectors[1].get(word, 0.0) for word, value in vectors[0].items()) / math.prod(sizes)
+
+
+def _vector(text: str, weights: Mapping[str, float]) -> dict[str, float]:
+    counts = Counter(word for word in _TOKEN.findall(text.lower()) if word in weights)
+    return {word: count * weights[word] for word, count in counts.items()}
+
+
+def consistency(records: Iterable[Record], references: References) -> dict[str, Estimate]:
+    """RS by editor, from a run's records of kind `generation`; one observation per case and repeat.
+
+    A case's texts, prompts included, are joined and compared with the joined reference texts of its relation and new
+    target, which the records' tag `reference` names. A case without texts or references is unscored.
+    """
+    said: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    about: dict[tuple[str, ...], Any] = {}
+    for record in records:
+        if record.kind == GENERATION and not record.checkpoint:
+            place = (record.editor, record.setting, record.mode, str(record.repeat), record.case)
+            about[place] = record.tags.get(REFERENCE, "")
+            said[place] += [] if record.answer is None else [f"{record.prompt} {record.answer}"]
+    values = {place: _of(said[place], references.texts.get(about[place], ""), references) for place in about}
+    return {
+        editor: estimate([v for p, v in values.items() if p[0] == editor], [p[-1] for p in values if p[0] == editor])
+        for editor in dict.fromkeys(place[0] for place in values)
+    }
+
+
+def _of(texts: Sequence[str], reference: str, references: References) -> float | None:
+    return similarity(" ".join(texts), reference, references.weights) if texts and reference else None
