@@ -1,13 +1,14 @@
 """The answering role: how new facts and a prompt are put before a model, and how its reply is read."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Protocol
 
 from emend.agents.scoring import joined
 from emend.memory.errors import BadSettings
-from emend.memory.probe import Probe, Style
+from emend.memory.probe import Probe, Reading, Style
 from emend.memory.registry import nearest
 
 
@@ -90,7 +91,7 @@ def find_wording(name: str) -> Wording:
 def build_prompt(
     probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
 ) -> str:
-    """The exact text a model is given: demonstrations, then the facts, then the probe's prompt in its style.
+    """The exact text a model is given: examples, demonstrations, the facts, then the probe's prompt in its style.
 
     Without facts a cloze stands as it is and a question as "Q: ...", newline, "A:".
 
@@ -99,7 +100,8 @@ def build_prompt(
     """
     words = find_wording(wording)
     shown = [joined(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations]
-    return BETWEEN_DEMONSTRATIONS.join([*shown, _asked(words, facts, probe.prompt, probe.style)])
+    solved = [probe.examples, *shown] if probe.examples else shown
+    return BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
 
 def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
@@ -120,6 +122,29 @@ def prompt_id(wording: str) -> str:
     """
     parts = (*astuple(find_wording(wording))[1:], *sorted(ALONE.items()), BETWEEN_DEMONSTRATIONS)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+NEXT_QUESTION = "\nQuestion:"
+"""Where a model that has answered goes on to ask itself; the rest is not its answer."""
+_ANSWER = re.compile(r"\banswer\s*:", re.IGNORECASE)
+
+
+def read_answer(reply: str, reading: Reading) -> str:
+    r"""The answer that a reply holds; "" where thoughts do not come to one.
+
+    After thoughts it is the line that follows the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14)
+    and MQuAKE show; how their authors read it is not published.
+
+    >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
+    'Halmen'
+    """
+    if reading == "line":
+        return clean_answer(reply)
+    own = reply.partition(NEXT_QUESTION)[0].strip()
+    if reading == "whole":
+        return own
+    *_, last = [None, *_ANSWER.finditer(own)]
+    return clean_answer(own[last.end() :]) if last else ""
 
 
 def clean_answer(text: str) -> str:

@@ -31,14 +31,13 @@ from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew_cases import case_of, shares, standing_together
 from emend.evals.benchmarks.akew_rows import AkewRow, MultiHopRow, Rewrite
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
+from emend.evals.benchmarks.options import check_request, known_options, one_of
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
-from emend.memory.errors import BadSettings
-from emend.memory.registry import nearest
 
 REMEDY = (
-    "Get them with: git clone https://github.com/BobXWu/AKEW, then give --data AKEW/datasets, or put that folder at "
-    "$EMEND_DATA/akew."
+    "Get them with: emend data pull akew; or with: git clone https://github.com/BobXWu/AKEW, then give --data "
+    "AKEW/datasets, or put that folder at $EMEND_DATA/akew."
 )
 FILES: dict[str, tuple[type[AkewRow], tuple[str, ...]]] = {
     "mquake_cf": (MultiHopRow, ("MQuAKE-CF.json", "mquake_cf.json")),
@@ -57,6 +56,11 @@ DEMO_FACTS = {
     "unstruct": DEMO_PARAGRAPH,
     "extract": "Orsa Lighthouse stands on the coast of Brazil.",
 }
+CHOICES = [
+    "akew: the paper states no rule of matching; both are reported, normalised and letter by letter",
+    "akew: EditAcc counts every record's edits (the paper's count in single), EditAcc distinct the same edit once "
+    "(in all); clean leaves out what other records' edits change",
+]
 EDITED = ("efficacy", "efficacy_contaminated", "efficacy_repeated")
 ASKED_FAR = ("multihop", "multihop_contaminated")
 
@@ -117,14 +121,9 @@ class Akew:
     mode: ClassVar[str] = "single"
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        told = dict(options or {})
-        for option in told:
-            if option not in OPTIONS:
-                raise BadSettings(f"unknown option '{option}' of akew: {nearest(option, list(OPTIONS))}")
+        told = known_options(self.name, options, OPTIONS)
         self.dataset = _dataset(told.get("dataset", "mquake_cf"))
-        self.ask = told.get("ask", "cloze")
-        if self.ask not in ASKS:
-            raise BadSettings(f"ask='{self.ask}' of akew: {nearest(self.ask, list(ASKS))}")
+        self.ask = one_of(self.name, "ask", told.get("ask", "cloze"), ASKS)
         self.folder = data_folder(self.name, data)
         self._row, names = FILES[self.dataset]
         found = [name for name in names if (self.folder / name).is_file()]
@@ -139,10 +138,8 @@ class Akew:
             BadSettings: the setting is unknown, or the limit is below 1.
             BadData: a record is malformed.
         """
-        self._check(setting)
+        check_request(self.name, setting, self.settings, limit)
         rows = list(self._rows.values())
-        if limit is not None and limit < 1:
-            raise BadSettings(f"limit={limit}: at least 1 case is needed.")
         if limit is not None and limit < len(rows):
             rows = _drawn(rows, limit, seed)
         return self._build(rows, setting)
@@ -159,7 +156,7 @@ class Akew:
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Four hand-written ones about an invented place: retained, copied, and asked in other words."""
-        self._check(setting)
+        one_of(self.name, "setting", setting, self.settings)
         asked = (
             ("retain", "Brenholm Lighthouse is located in", "cloze", "Norway"),
             ("copy", "Orsa Lighthouse is located in", "cloze", "Brazil"),
@@ -180,6 +177,7 @@ class Akew:
             "source": "github.com/BobXWu/AKEW, folder datasets/",
             "files": {self.file: {"sha256": sha256(self.folder / self.file), "records": len(rows)}},
             "paper's examples only": self.file.endswith(".sample.json"),
+            "choices": CHOICES,
             "options": {"dataset": self.dataset, "ask": self.ask},
             "cases": len(rows),
             "edits": len(edits),
@@ -211,10 +209,6 @@ class Akew:
             ),
         }
 
-    def _check(self, setting: str) -> None:
-        if setting not in self.settings:
-            raise BadSettings(f"unknown setting '{setting}' of akew: {nearest(setting, list(self.settings))}")
-
     @cached_property
     def _rows(self) -> dict[int, AkewRow]:
         return dict(read_numbered(self.folder / self.file, self._row))
@@ -224,9 +218,7 @@ def _dataset(told: str) -> str:
     """The data set's name, however it is spelled: `MQuAKE-CF` is `mquake_cf`."""
     plain = {name.replace("_", ""): name for name in FILES}
     name = plain.get(told.lower().replace("-", "").replace("_", ""))
-    if name is None:
-        raise BadSettings(f"unknown dataset '{told}' of akew: {nearest(told.lower(), list(FILES))}")
-    return name
+    return name or one_of("akew", "dataset", told.lower(), FILES)
 
 
 def _drawn(rows: Sequence[AkewRow], limit: int, seed: int) -> list[AkewRow]:

@@ -23,6 +23,8 @@ from emend.memory.probe import Probe
 Text = Annotated[str, Field(min_length=1)]
 Tags = dict[str, str | int | float | bool]
 
+SCORERS = ("likelihood", "likelihood_code", "generation")
+"""Probabilities decide, in log space and as the released code computes them, and where a model has none its reply."""
 REASONING_PROMPT = "Query: {question} answer: The answer to the query above is"
 """The released code's prompt, less its demonstration, which is the editor's matter."""
 
@@ -153,7 +155,7 @@ def _edited(edit: Edit, row: EditRow | QueriesRow, kind: str, prompt: str, tags:
         gold=(row.altered_target,),
         rival=row.original_target,
         edit_ids=(edit.id,),
-        scorers=("likelihood",),
+        scorers=SCORERS,
         query=query,
         tags=tags,
     )
@@ -167,7 +169,7 @@ def _neighbour(row: QueriesRow, n: int) -> Probe:
         gold=(row.original_target,),
         rival=row.altered_target,
         in_scope=False,
-        scorers=("likelihood",),
+        scorers=SCORERS,
         tags={"n": n} | _named(row, row.query[n]),
     )
 

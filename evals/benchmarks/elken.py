@@ -3,8 +3,8 @@
 "Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/. Where we
 differ from the released code, on purpose: the instruction (`elken_rows`) is ours, stands after the event, and is the
 same with and without one, so that locality compares replies to one and the same request; the code's differs, and the
-plain one says nothing of `unknown`. Free answers (Tendency-G) are kept for a judge and have no score, so the edit level
-over all questions takes the multiple-choice answers in their place, and says so in its name.
+plain one says nothing of `unknown`. Free answers (Tendency-G) are kept whole and await a judge; until one has read them
+the edit level over all questions takes the multiple-choice answers in their place, and says so in its name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,23 +17,25 @@ from emend.evals.benchmarks.elken_rows import (
     BLOCKS,
     FACT_PROMPT,
     KNOWN,
+    OPEN,
     OPTION_PROMPT,
     UNKNOWNS,
     EventRow,
+    EventText,
     Tags,
     contested_questions,
     event_case,
     read_events,
 )
-from emend.evals.benchmarks.files import data_folder, require, sha256
+from emend.evals.benchmarks.files import data_folder, read_rows, require, sha256
+from emend.evals.benchmarks.options import check_request, known_options, one_of, some_of
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
-from emend.memory.errors import BadSettings
-from emend.memory.registry import nearest
 
 SPLITS = ("test", "train")
 REMEDY = (
-    "Get them with: git clone https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
+    "Get them with: emend data pull elken; or with: git clone "
+    "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
     "data/original, or put it at $EMEND_DATA/elken. Its test.json is published cut off; the whole one is to be put "
     "together from serac/output/tendency/test-with-serac.json, which has the tendency questions of all events, and "
     "serac/output/fact/test-with-serac.json, which has the fact questions."
@@ -42,7 +44,7 @@ OPTIONS = ("blocks", "split")
 DEFAULT_BLOCKS = "fact,tendency_m"
 FACTS = (*KNOWN, *UNKNOWNS)
 PAPER, PARTS, LENIENT, FOUND = "as in the paper", "facts by kind", "read leniently", "retrieval"
-M, M_LOCAL = ("tendency_m",), ("tendency_m_local",)
+M, M_LOCAL, G, G_LOCAL = ("tendency_m",), ("tendency_m_local",), (OPEN,), (f"{OPEN}_local",)
 METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     # group, name, value, kinds, per, summary
     (PAPER, "Fact E", "right", FACTS, "all", "events whose fact questions are all right"),
@@ -51,6 +53,8 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     (PAPER, "M E", "option", M, "all", "events whose tendency questions are all right, multiple choice"),
     (PAPER, "M Q", "option", M, "record", "tendency questions that are right, multiple choice"),
     (PAPER, "M Loc", "same", M_LOCAL, "record", "other tendencies: the same reply as before, letter by letter"),
+    (PAPER, "G Q", "judged", G, "record", "free answers with full marks overall; `-` until a judge has read them"),
+    (PAPER, "G Loc", "judged", G_LOCAL, "record", "free answers out of scope that a judge finds the same as before"),
     (PAPER, "E (M for G)", "overall", (*FACTS, *M), "all", "events with all of both right; the paper judges free text"),
     (PARTS, "unknown", "right", UNKNOWNS, "record", "gold answer: unknown"),
     (PARTS, "known", "right", KNOWN, "record", "gold answer: a name"),
@@ -63,6 +67,11 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     (FOUND, "hit@1 fact", "hit@1", FACTS, "record", "the event was found first, fact questions"),
     (FOUND, "hit@1 tendency", "hit@1", M, "record", "the event was found first, tendency questions"),
 )
+CHOICES = [
+    "elken: the instruction is Emend's and the same with and without an event; the paper's differ",
+    "elken: an event's questions are taken together wherever they stand, as in the paper, where the code counts runs",
+    "elken: the edit level over all takes multiple-choice answers in the place of free ones that no judge has read",
+]
 DEMO_EVENT = (
     "After ten years as a guide in the salt caves, Halvard Brenn was on Monday named director of the Tarnfield "
     "Maritime Museum, which will now also open in winter."
@@ -93,7 +102,7 @@ class ELKEN:
     default) or `train`, whose questions are for training what decides about scope and were not checked by annotators.
 
     One case per event that has a question in the chosen blocks: its questions in scope (`fact_direct`,
-    `fact_background`, `fact_unknown`, `fact_unknown_background`, `tendency_m`, `tendency_g`) and out of it
+    `fact_background`, `fact_unknown`, `fact_unknown_background`, `tendency_m`, `tendency_open`) and out of it
     (`..._local`). Under mode `all` a retriever searches all events drawn with the question alone, as in the paper.
 
     Raises:
@@ -107,14 +116,9 @@ class ELKEN:
     mode: ClassVar[str] = "all"  # one store holds all events, as in the paper
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        told = dict(options or {})
-        for option in told:
-            if option not in OPTIONS:
-                raise BadSettings(f"unknown option '{option}' of elken: {nearest(option, list(OPTIONS))}")
-        self.blocks = _blocks(told.get("blocks", DEFAULT_BLOCKS))
-        self.split = told.get("split", "test")
-        if self.split not in SPLITS:
-            raise BadSettings(f"unknown split '{self.split}' of elken: {nearest(self.split, list(SPLITS))}")
+        told = known_options(self.name, options, OPTIONS)
+        self.blocks = some_of(self.name, "blocks", told.get("blocks", DEFAULT_BLOCKS), BLOCKS)
+        self.split = one_of(self.name, "split", told.get("split", "test"), SPLITS)
         self.folder = data_folder(self.name, data)
         require(self.folder, [self._file], REMEDY)
 
@@ -125,9 +129,7 @@ class ELKEN:
             BadSettings: the setting is unknown, or the limit is below 1.
             BadData: the file is cut off, or a record is malformed.
         """
-        self._check(setting)
-        if limit is not None and limit < 1:
-            raise BadSettings(f"limit={limit}: at least 1 case is needed.")
+        check_request(self.name, setting, self.settings, limit)
         places = [place for place, row in enumerate(self._rows) if self._asks(row)]
         if limit is not None:
             places = sample_ids(places, {}, limit, seed)
@@ -136,9 +138,9 @@ class ELKEN:
     def metrics(self) -> Sequence[Metric]:
         """The paper's columns in its order, in percent; then facts by kind, lenient readings, and the retriever's hits.
 
-        The edit level over all questions needs both blocks; Tendency-G has no column.
+        The edit level over all questions needs both blocks; the columns of Tendency-G count what awaits a judge.
         """
-        chosen = [row for row in METRICS if _blocks_of(row[3]) <= set(self.blocks)]
+        chosen = [row for row in METRICS if {_block_of(kind) for kind in row[3]} <= set(self.blocks)]
         return [
             Metric(name=name, value=value, kinds=kinds, per=per, scale=100.0, summary=summary, group=group)
             for group, name, value, kinds, per, summary in chosen
@@ -146,7 +148,7 @@ class ELKEN:
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Hand-written ones about an invented event: what it changes, what it leaves open, what it leaves alone."""
-        self._check(setting)
+        one_of(self.name, "setting", setting, self.settings)
         return [
             Demonstration(
                 kind=kind,
@@ -166,6 +168,7 @@ class ELKEN:
         return {
             "source": "github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/",
             "files": {self._file: {"sha256": sha256(self.folder / self._file), "records": len(rows)}},
+            "choices": CHOICES,
             "options": {"blocks": ",".join(self.blocks), "split": self.split},
             "cases": sum(map(self._asks, rows)),
             "questions": {
@@ -189,10 +192,6 @@ class ELKEN:
     def _asks(self, row: EventRow) -> bool:
         facts = "fact" in self.blocks and bool(row.fact.qas or row.fact.local_qas)
         return facts or self.blocks != ("fact",) and bool(row.tendency.qas or row.tendency.local_qas)
-
-    def _check(self, setting: str) -> None:
-        if setting not in self.settings:
-            raise BadSettings(f"unknown setting '{setting}' of elken: {nearest(setting, list(self.settings))}")
 
     def _american(self) -> int:
         return sum(question.answer.id == "Q30" for row in self._rows for question in row.fact.qas)
@@ -218,18 +217,11 @@ class ELKEN:
         path = self.folder / "train.json"
         if self.split == "train" or not path.is_file():
             return frozenset()
-        return frozenset(row.event for row in read_events(path, REMEDY))
+        return frozenset(row.event for row in read_rows(path, EventText, REMEDY))
 
 
-def _blocks(told: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in told.split(",") if part.strip()))
-    for name in names:
-        if name not in BLOCKS:
-            raise BadSettings(f"unknown block '{name}' of elken: {nearest(name, list(BLOCKS))}")
-    if not names:
-        raise BadSettings(f"blocks='{told}': name at least one of {', '.join(BLOCKS)}.")
-    return names
-
-
-def _blocks_of(kinds: Sequence[str]) -> set[str]:
-    return {"tendency_m" if kind.startswith("tendency_m") else "fact" for kind in kinds}
+def _block_of(kind: str) -> str:
+    """The block that a kind comes from."""
+    if kind.startswith(OPEN):
+        return "tendency_g"
+    return "tendency_m" if kind.startswith("tendency_m") else "fact"

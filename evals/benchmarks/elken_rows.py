@@ -13,16 +13,15 @@ One row, with invented content, of train.json or test.json (a list; events witho
                   "local_qas": [...]}}
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic import AliasChoices, Field, field_validator
 
-from emend.evals.benchmarks.files import Row
+from emend.evals.benchmarks.files import Row, read_rows
 from emend.evals.case import Case
 from emend.evals.metrics.elken import UNITED_STATES, UNKNOWN
 from emend.memory.edit import Edit
@@ -43,6 +42,15 @@ OPTION_PROMPT = (
 FREE_PROMPT = "Say what is likely to happen and why.\nQuestion: {question}\nAnswer:"
 
 BLOCKS = ("fact", "tendency_m", "tendency_g")
+OPEN = "tendency_open"
+"""The kind of a free answer (Tendency-G), which waits for a judge."""
+SCORERS = {
+    (True, True): ("elken_option",),
+    (True, False): ("elken_option_same", "agreement"),
+    (False, True): ("judged",),
+    (False, False): ("judged_same",),
+}
+"""Of a tendency question, by (multiple choice, in scope)."""
 KNOWN = ("fact_direct", "fact_background")
 """In scope, with an answer: stated by the event, or one that needs background knowledge too."""
 UNKNOWNS = ("fact_unknown", "fact_unknown_background")
@@ -113,6 +121,12 @@ class Tendencies(Row):
     local_qas: tuple[TendencyQuestion, ...] = ()
 
 
+class EventText(Row):
+    """Of a row, only the event."""
+
+    event: Text
+
+
 class EventRow(Row):
     """A row of train.json or test.json; `event` identifies it."""
 
@@ -134,25 +148,14 @@ def read_events(path: Path, remedy: str) -> list[EventRow]:
     Raises:
         BadData: not JSON (the published test file is cut off), no list, a malformed record, or an event twice.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadData(f"{path.name} is not JSON in UTF-8, or cut off: {error}. {remedy}") from error
-    if not isinstance(content, list):
-        raise BadData(f"{path.name}: a list of events expected, but it holds {type(content).__name__}. {remedy}")
-    rows: list[EventRow] = []
+    rows = read_rows(path, EventRow, remedy)
     places: dict[str, int] = {}
-    for number, raw in enumerate(content):
-        try:
-            row = EventRow.model_validate(raw)
-        except ValidationError as error:
-            raise BadData(_complaint(path.name, number, error)) from error
+    for number, row in enumerate(rows):
         if (first := places.setdefault(row.event, number)) != number:
             raise BadData(
                 f"{path.name}, record {number}, field 'event': the same text as in record {first}, value "
                 f"'{row.event[:80]}'. Merge the two records."
             )
-        rows.append(row)
     return rows
 
 
@@ -229,35 +232,25 @@ def _local_fact(edit: Edit, row: LocalFact) -> Probe:
 
 
 def _tendency(block: str, row: TendencyQuestion, edit: Edit | None, tags: Tags) -> Probe:
-    """In scope when there is an edit; of Tendency-G the answer is kept and has no score, for a judge to read."""
+    """In scope when there is an edit; a free answer is kept whole, for a judge to read."""
     choose = block == "tendency_m"
-    scorers = ("elken_option",) if edit else ("elken_option_same", "agreement")
     right = row.options["ABC".index(row.answer)]
     asked = OPTION_PROMPT if choose else FREE_PROMPT
+    kind = block if choose else OPEN
     return Probe(
-        kind=block if edit else f"{block}_local",
+        kind=kind if edit else f"{kind}_local",
         prompt=asked.format(question=row.question, candidate=row.candidate),
         style="raw",
         gold=(row.answer, right) if choose else (right,),
         choices=row.options if choose else (),
         in_scope=edit is not None,
         edit_ids=(edit.id,) if edit else (),
-        scorers=scorers if choose else (),
+        scorers=SCORERS[choose, edit is not None],
         query=row.question,
+        reading="line" if choose else "whole",
         tags=tags,
     )
 
 
 def _contested(question: str, contested: Collection[str]) -> Tags:
     return {"contested": True} if question in contested else {}
-
-
-def _complaint(file: str, number: int, error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    value = repr(first["input"])
-    shown = value if len(value) <= 80 else f"{value[:80]}..."
-    return (
-        f"{file}, record {number}, field '{field.lstrip('.')}': {first['msg']}; value {shown}. "
-        "Correct the record or fetch the file again."
-    )

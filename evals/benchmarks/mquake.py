@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
 from emend.evals.benchmarks.mquake_rows import Asking, ChainRow, chain_case, chain_edits, contaminated_ids
+from emend.evals.benchmarks.options import check_request, known_options, one_of
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
-from emend.memory.errors import BadData, BadSettings
-from emend.memory.registry import nearest
+from emend.memory.errors import BadData
 
 DATASETS = {
     "CF": ("datasets/MQuAKE-CF.json", "MQuAKE-CF.json"),
@@ -38,9 +38,12 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 DEFAULTS = {"dataset": "CF-3k", "shots": "none", "answers": "new"}
 REMEDY = (
-    "Get it with: git clone https://github.com/princeton-nlp/MQuAKE, then give --data MQuAKE, or put that folder at "
-    "$EMEND_DATA/mquake."
+    "Get it with: emend data pull mquake; or with: git clone https://github.com/princeton-nlp/MQuAKE, then give --data "
+    "MQuAKE, or put that folder at $EMEND_DATA/mquake."
 )
+CHOICES = [
+    "mquake: answers are compared normalised, and letter by letter as in MeLLo's code; aliases never inside a reply",
+]
 MULTIHOP = ("multihop", "multihop_contaminated")
 HOPS = ("efficacy", "hop")
 GROUPS = {"normalised answers": "em", "answers letter by letter, as in the released code": "strict"}
@@ -75,12 +78,9 @@ class MQuAKE:
     mode: ClassVar[str] = "all"  # the released code searches the edits of all records
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        self.options = DEFAULTS | dict(options or {})
+        self.options = DEFAULTS | known_options(self.name, options, OPTIONS)
         for option, value in self.options.items():
-            if option not in OPTIONS:
-                raise BadSettings(f"unknown option '{option}' of mquake: {nearest(option, list(OPTIONS))}")
-            if value not in OPTIONS[option]:
-                raise BadSettings(f"mquake, {option}='{value}': {nearest(value, list(OPTIONS[option]))}")
+            one_of(self.name, option, value, OPTIONS[option])
         self.folder = data_folder(self.name, data)
         names = DATASETS[self.options["dataset"]]
         self.file = next((name for name in names if (self.folder / name).is_file()), names[0])
@@ -93,21 +93,23 @@ class MQuAKE:
             BadSettings: the setting is unknown, or the limit is below 1.
             BadData: a record is malformed.
         """
-        if setting not in self.settings:
-            raise BadSettings(f"unknown setting '{setting}' of mquake: {nearest(setting, list(self.settings))}")
-        if limit is not None and limit < 1:
-            raise BadSettings(f"limit={limit}: at least 1 case is needed.")
+        check_request(self.name, setting, self.settings, limit)
         rows = self._rows.values()
         drawn = list(rows) if limit is None else draw_by_hops(rows, limit, seed)
         asking, file = self._asking, Path(self.file).name
         return (chain_case(row, asking, row.id in self._contaminated, file) for row in drawn)
 
     def metrics(self) -> Sequence[Metric]:
-        """The paper's three accuracies in percent, then the clean and per-hop ones; by both ways of comparing."""
-        return [
-            Metric(name=name, value=value, kinds=kinds, per=per, scale=100.0, summary=summary, group=group)
+        """The paper's three accuracies in percent, then clean and per hop, both ways of comparing; then hits."""
+        told = [
+            (name if value == "em" else f"{name} strict", value, kinds, per, summary, group)
             for group, value in GROUPS.items()
             for name, kinds, per, summary in COLUMNS
+        ]
+        told.append(("hit@1", "hit@1", ("efficacy",), "record", "the edit asked for was found first", "retrieval"))
+        return [
+            Metric(name=name, value=value, kinds=kinds, per=per, scale=100.0, summary=summary, group=group)
+            for name, value, kinds, per, summary, group in told
         ]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
@@ -128,6 +130,7 @@ class MQuAKE:
         return {
             "source": "github.com/princeton-nlp/MQuAKE, folder datasets/",
             "files": {name: {"sha256": sha256(self.folder / name)} for name in self._files()},
+            "choices": CHOICES,
             "options": dict(self.options),
             "part of the data set": self.file.endswith(".sample.json"),
             "cases": len(rows),

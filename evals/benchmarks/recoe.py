@@ -19,29 +19,53 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.files import data_folder, require, sha256
-from emend.evals.benchmarks.recoe_rows import PREFIX, ROWS, ReCoERow, read_rows, row_case, triples_of
+from emend.evals.benchmarks.files import data_folder, read_rows, require, sha256
+from emend.evals.benchmarks.options import check_request, flag, known_options, one_of, some_of
+from emend.evals.benchmarks.recoe_cases import FACTS, Asking, row_case
+from emend.evals.benchmarks.recoe_rows import PREFIX, ROWS, ReCoERow, triples_of
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
-from emend.memory.errors import BadSettings, MissingData
-from emend.memory.registry import nearest
+from emend.evals.metrics.recoe import CLEAN, EFFECTIVE
+from emend.memory.errors import MissingData
 
 SCHEMES = tuple(ROWS)
 AWSLABS = "{scheme}/counterfactual_datapoints_verified_atomic.json"
 """Where a scheme's records lie in awslabs/ReCoE, under data/; Wenyueh/RoCoE has data/{scheme}.json."""
 REMEDY = (
-    "Get them with: git clone https://github.com/awslabs/ReCoE, then give --data ReCoE/data, or put that folder at "
-    "$EMEND_DATA/recoe."
+    "Get them with: emend data pull recoe; or with: git clone https://github.com/awslabs/ReCoE, then give --data "
+    "ReCoE/data, or put that folder at $EMEND_DATA/recoe."
 )
-OPTIONS = ("schemes", "superlative_file")
+OPTIONS = ("schemes", "superlative_file", "prompting", "perplexity")
+PROMPTINGS = ("direct", "cot")
+TABLES = (
+    # group, value, before the scheme's name, after the scheme's kind, summary
+    ("correct_flip", "correct_flip", "", "", "new answer, where the unedited model gave the original one"),
+    ("pre-edit accuracy", "pre_edit", "before ", "", "the unedited model gives the original answer"),
+    ("correct_flip, uncontested", CLEAN, "clean ", "", "correct_flip without records that another record contradicts"),
+    (
+        "effectiveness",
+        EFFECTIVE,
+        "facts ",
+        FACTS,
+        "counterfactuals became more probable than facts, and more than before",
+    ),
+)
+MEANS = {
+    "ppl_fact_before": ("PPL F before", "mean perplexity of the facts before the edit, mean over the schemes"),
+    "ppl_counter_before": ("PPL CF before", "of the counterfactuals before the edit"),
+    "ppl_fact": ("PPL F after", "of the facts after it"),
+    "ppl_counter": ("PPL CF after", "of the counterfactuals after it"),
+}
 
 
 class ReCoE:
-    """The benchmark: one case per record, its counterfactuals and its question, asked directly.
+    """The benchmark: one case per record, its counterfactuals, its question, and the probability of its facts.
 
     Settings, what the editor is given of the counterfactuals: `atomic` facts (what the paper fine-tunes on), whole
     `sentence`s, or the atomic `triple`s (what the paper gives MEMIT). Options: `schemes`, a comma list (those whose
-    file is there by default); `superlative_file`, a file in the folder with records like superlative's.
+    file is there by default); `superlative_file`, a file in the folder with records like superlative's; `prompting`,
+    `direct` (by default) or `cot`, through a chain of thought that two solved examples per scheme show, before the edit
+    as after it; `perplexity=0` leaves the facts' probabilities out.
 
     The paper edits one scheme at a time, all its records at once: give `--option schemes=counting`, say. With several
     schemes in one run their facts stand together. Its InputAug is the editor `in_context`.
@@ -57,13 +81,13 @@ class ReCoE:
     mode: ClassVar[str] = "all"  # the paper's mass editing
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        told = dict(options or {})
-        for option in told:
-            if option not in OPTIONS:
-                raise BadSettings(f"unknown option '{option}' of recoe: {nearest(option, list(OPTIONS))}")
+        told = known_options(self.name, options, OPTIONS)
+        self.prompting = one_of(self.name, "prompting", told.get("prompting", "direct"), PROMPTINGS)
+        measured = flag(self.name, "perplexity", told.get("perplexity", "1"))
+        self._asking = Asking(chain=self.prompting == "cot", perplexity=measured)
         self.folder = data_folder(self.name, data)
         self._superlative = told.get("superlative_file", "")
-        asked = _schemes(told["schemes"]) if "schemes" in told else ()
+        asked = some_of(self.name, "schemes", told["schemes"], SCHEMES) if "schemes" in told else ()
         self._files = self._find(asked)
         self._tables: dict[str, list[ReCoERow]] = {}
 
@@ -74,26 +98,39 @@ class ReCoE:
             BadSettings: the setting is unknown or the limit below 1.
             BadData: a record is malformed.
         """
-        if setting not in self.settings:
-            raise BadSettings(f"unknown setting '{setting}' of recoe: {nearest(setting, list(self.settings))}")
-        if limit is not None and limit < 1:
-            raise BadSettings(f"limit={limit}: at least 1 case is needed.")
+        check_request(self.name, setting, self.settings, limit)
         return self._build(setting, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
-        """The paper's tables 4 and 3, a column per scheme in its order, in percent; then the retriever's first hits."""
-        groups = (
-            ("correct_flip", "correct_flip", "", "new answer, where the unedited model gave the original one"),
-            ("pre-edit accuracy", "pre_edit", "before ", "the unedited model gives the original answer"),
-        )
-        tables = [
-            Metric(name=f"{prefix}{scheme}", value=value, kinds=(scheme,), scale=100.0, summary=summary, group=group)
-            for group, value, prefix, summary in groups
-            for scheme in self._files
+        """The paper's tables 4, 3 and 6, a column per scheme and their mean, in percent; then the first hits.
+
+        The perplexities are no percentages, and stand in a table of their own.
+        """
+        kinds = tuple(self._files)
+        tables = TABLES if self._asking.perplexity else TABLES[:-1]
+        how = ", chain of thought" if self._asking.chain else ""
+        columns = [
+            metric
+            for group, value, *told in tables
+            for metric in _columns(kinds, group if value == EFFECTIVE else group + how, value, *told)
+        ]
+        measured = tuple(f"{kind}{FACTS}" for kind in kinds) if self._asking.perplexity else ()
+        ratios = [
+            Metric(
+                name=name,
+                value=value,
+                kinds=measured,
+                per="kind",
+                summary=said,
+                group="perplexity",
+                higher_is_better=False,
+            )
+            for value, (name, said) in MEANS.items()
+            if measured
         ]
         said = "the first fact found is one of the record's"
-        kinds = tuple(self._files)
-        return [*tables, Metric(name="hit@1", value="hit@1", kinds=kinds, scale=100.0, summary=said, group="retrieval")]
+        hits = Metric(name="hit@1", value="hit@1", kinds=kinds, scale=100.0, summary=said, group="retrieval")
+        return [*columns, *ratios, hits]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Three hand-written ones about an invented place; for editors that need some, the paper shows none."""
@@ -121,11 +158,14 @@ class ReCoE:
                 for scheme, path in self._files.items()
             },
             "schemes without a file": [scheme for scheme in SCHEMES if scheme not in self._files],
+            "choices": self._choices(),
+            "options": {"prompting": self.prompting, "perplexity": self._asking.perplexity},
             "cases": len(rows),
             "atomic counterfactual facts": atoms,
             "dropped": {
                 "triples without three parts": triples - sum(len(triples_of(row)) for _, row in rows),
                 "records that repeat another": len(rows) - len(set(rows)),
+                "records without facts to compare with": sum(not row.known for _, row in rows),
             },
             "repaired": {
                 f"questions that begin with '{PREFIX}'": sum(row.question != row.asked for _, row in rows),
@@ -142,17 +182,33 @@ class ReCoE:
             },
         }
 
+    def _choices(self) -> list[str]:
+        chain = "through a chain of thought, after two solved chains per scheme that are Emend's"
+        how = chain if self._asking.chain else "directly, without examples"
+        told = [
+            f"recoe: asked {how}, before as after the edit",
+            "recoe: answers are compared after Emend's normalisation; the paper states none",
+        ]
+        if self._asking.perplexity:
+            told.append(
+                "recoe: perplexity is per token of each atomic fact, over all records, not those answered right"
+            )
+        if missing := [scheme for scheme in SCHEMES if scheme not in self._files]:
+            told.append(f"recoe: the mean is over {len(self._files)} of 6 schemes, without {', '.join(missing)}")
+        return told
+
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         sizes = {scheme: len(self._rows(scheme)) for scheme in self._files}
         shares = sizes if limit is None else even_shares(sizes, limit)
         for scheme, share in shares.items():
             rows = self._rows(scheme)
             for number in sample_ids(range(len(rows)), {}, share, seed):
-                yield row_case(rows[number], scheme, setting, number, number in self._contested[scheme])
+                contested = number in self._contested[scheme]
+                yield row_case(rows[number], scheme, setting, number, contested, self._asking)
 
     def _rows(self, scheme: str) -> list[ReCoERow]:
         if scheme not in self._tables:
-            self._tables[scheme] = read_rows(self._files[scheme], ROWS[scheme])
+            self._tables[scheme] = read_rows(self._files[scheme], ROWS[scheme], REMEDY)
         return self._tables[scheme]
 
     @cached_property
@@ -209,11 +265,13 @@ def even_shares(sizes: Mapping[str, int], limit: int) -> dict[str, int]:
     return shares
 
 
-def _schemes(told: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in told.split(",") if part.strip()))
-    for name in names:
-        if name not in SCHEMES:
-            raise BadSettings(f"unknown scheme '{name}' of recoe: {nearest(name, list(SCHEMES))}")
-    if not names:
-        raise BadSettings(f"schemes='{told}': name at least one of {', '.join(SCHEMES)}.")
-    return names
+def _columns(kinds: Sequence[str], group: str, value: str, before: str, after: str, summary: str) -> Iterator[Metric]:
+    """One per scheme, then the mean over the schemes, as in the paper's tables."""
+    for kind in kinds:
+        yield Metric(
+            name=f"{before}{kind}", value=value, kinds=(kind + after,), scale=100.0, summary=summary, group=group
+        )
+    if len(kinds) > 1:
+        every = tuple(kind + after for kind in kinds)
+        mean = f"mean over the {len(kinds)} schemes at hand"
+        yield Metric(name=f"{before}mean", value=value, kinds=every, scale=100.0, per="kind", summary=mean, group=group)

@@ -16,22 +16,17 @@ the counts and are not edited).
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from emend.evals.benchmarks.files import Row
-from emend.evals.case import Case
-from emend.evals.metrics.recoe import ALIASES_TAG, number, shared_forms
+from emend.evals.metrics.recoe import number, shared_forms
 from emend.memory.edit import Edit, Triplet
-from emend.memory.errors import BadData
-from emend.memory.probe import Probe
 
 PREFIX = "Question:"
 """Six comparative questions begin with it; it is taken off."""
-_CHOICE = re.compile(r"choice_\d+_counterfactuals")
-_ADVICE = "Correct the record or fetch the file again."
+_CHOICE = re.compile(r"choice_\d+_(?:counterfactuals|facts)")
 
 
 def _number_as_text(value: object) -> object:
@@ -70,7 +65,8 @@ class FactRow(Row):
     atomic_triples: Texts = ()
 
 
-Facts = Annotated[tuple[FactRow, ...], BeforeValidator(_flat), Field(min_length=1)]
+Facts = Annotated[tuple[FactRow, ...], BeforeValidator(_flat)]
+Edited = Annotated[Facts, Field(min_length=1)]
 
 
 class ReCoERow(Row):
@@ -86,6 +82,11 @@ class ReCoERow(Row):
     @property
     def facts(self) -> tuple[FactRow, ...]:
         """The counterfactuals that are edited in."""
+        raise NotImplementedError
+
+    @property
+    def known(self) -> tuple[FactRow, ...]:
+        """The facts that support the original answer."""
         raise NotImplementedError
 
     @property
@@ -125,34 +126,52 @@ class ReCoERow(Row):
 class ChoiceRow(ReCoERow):
     """A row of superlative, comparative or sorting."""
 
-    counterfactuals_per_choice: Facts
+    counterfactuals_per_choice: Edited
+    facts_per_choice: Facts = ()
 
     @property
     def facts(self) -> tuple[FactRow, ...]:
         """Those of the two swapped choices."""
         return self.counterfactuals_per_choice
 
+    @property
+    def known(self) -> tuple[FactRow, ...]:
+        """Those of all choices."""
+        return self.facts_per_choice
+
 
 class CountingRow(ReCoERow):
     """A row of counting."""
 
-    counterfactual_facts: Facts
+    counterfactual_facts: Edited
+    altered: Facts = Field(default=(), validation_alias="facts")
 
     @property
     def facts(self) -> tuple[FactRow, ...]:
         """Usually one: the member that is altered."""
         return self.counterfactual_facts
 
+    @property
+    def known(self) -> tuple[FactRow, ...]:
+        """What is true of the altered members."""
+        return self.altered
+
 
 class ComposedRow(ReCoERow):
     """A row of aggregation or subtraction."""
 
-    indirect_counterfactual_fact: Facts
+    indirect_counterfactual_fact: Edited
+    indirect_fact: Facts = ()
 
     @property
     def facts(self) -> tuple[FactRow, ...]:
         """The indirect ones, which the paper edits."""
         return self.indirect_counterfactual_fact
+
+    @property
+    def known(self) -> tuple[FactRow, ...]:
+        """The indirect ones too."""
+        return self.indirect_fact
 
 
 ROWS: dict[str, type[ReCoERow]] = {
@@ -164,31 +183,6 @@ ROWS: dict[str, type[ReCoERow]] = {
     "subtraction": ComposedRow,
 }
 """The schemes in the order of the paper's tables, and the schema of each."""
-
-R = TypeVar("R", bound=ReCoERow)
-
-
-def read_rows(path: Path, row: type[R]) -> list[R]:
-    """The rows of a file, in its order.
-
-    Raises:
-        BadData: not a JSON list, or a record that is not as `row` says.
-    """
-    try:
-        return TypeAdapter(list[row]).validate_json(path.read_bytes())  # type: ignore[valid-type]
-    except ValidationError as error:
-        raise BadData(_complaint(path, error)) from error
-
-
-def _complaint(path: Path, error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    if not first["loc"]:
-        return f"{path.name} is not a JSON list of records: {first['msg']}. Fetch the file again."
-    number, *parts = first["loc"]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-    value = repr(first["input"])
-    shown = value if len(value) <= 80 else f"{value[:80]}..."
-    return f"{path.name}, record {number}, field '{field}': {first['msg']}; value {shown}. {_ADVICE}"
 
 
 def parse_triple(text: str) -> Triplet | None:
@@ -220,45 +214,14 @@ def edits_of(row: ReCoERow, setting: str) -> tuple[Edit, ...]:
     elif setting == "sentence":
         edits = [Edit(form="document", text=_stopped(fact.sentence)) for fact in row.facts]
     else:
-        texts = (text for fact in row.facts for text in fact.atomic_facts or (fact.sentence,))
-        edits = [Edit(form="facts", text=_stopped(text)) for text in texts]
+        edits = [Edit(form="facts", text=text) for text in atoms_of(row.facts)]
     return tuple({edit.id: edit for edit in edits}.values())
 
 
-def row_case(row: ReCoERow, scheme: str, setting: str, place: int, contested: bool = False) -> Case:
-    """One row as a case: its counterfactuals, and its question, to be answered with the counterfactual answer.
-
-    Args:
-        row: the row.
-        scheme: one of `ROWS`; the probe's kind.
-        setting: `atomic`, `sentence` or `triple`.
-        place: its place in the file.
-        contested: another record edits a fact of this one to another object; tagged.
-
-    Raises:
-        BadData: the setting is `triple` and the row has none.
-    """
-    edits = edits_of(row, setting)
-    if not edits:
-        told = [text for fact in row.facts for text in fact.atomic_triples]
-        raise BadData(
-            f"{scheme}, record {place}, field 'atomic_triples': no '(subject; relation; object)' there; value {told}. "
-            "Use --setting atomic or correct the record."
-        )
-    tags: dict[str, str | int | float | bool] = {"contested": True} if contested else {}
-    tags |= {ALIASES_TAG: "\n".join(row.originals[1:])} if len(row.originals) > 1 else {}
-    tags |= {"shared_form": min(row.shared)} if row.shared else {}
-    probe = Probe(
-        kind=scheme,
-        prompt=row.asked,
-        style="question",
-        gold=row.golds,
-        rival=row.answer,
-        edit_ids=tuple(edit.id for edit in edits),
-        scorers=("correct_flip",),
-        tags=tags,
-    )
-    return Case(edits=edits, probes=(probe,), tags={"scheme": scheme, "record": place})
+def atoms_of(facts: tuple[FactRow, ...]) -> tuple[str, ...]:
+    """The atomic facts as sentences, each once; the whole sentence of a fact that has none."""
+    texts = (text for fact in facts for text in fact.atomic_facts or (fact.sentence,))
+    return tuple(dict.fromkeys(map(_stopped, texts)))
 
 
 def _answers(answer: str, aliases: tuple[str, ...]) -> tuple[str, ...]:

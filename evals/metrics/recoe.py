@@ -1,9 +1,11 @@
-"""ReCoE's scoring: exact match with aliases, and whether an edit turned the old right answer into the new one.
+"""ReCoE's scoring: exact match with aliases, whether an edit turned the old answer into the new, and perplexities.
 
 The paper says "exact match" and publishes no code; so the normalisation is ours: `text.normalise`, numbers in words or
-digits alike, and one way to write a list. Section 3.1 of arXiv 2401.17585.
+digits alike, and one way to write a list. Section 3.1 of arXiv 2401.17585. What the paper leaves open about perplexity
+is decided in `effectiveness`.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
@@ -12,6 +14,10 @@ from emend.evals.metrics.text import normalise
 from emend.memory.probe import Answer, Probe
 
 OUTPUTS = ("pre_edit", "correct_flip")
+CLEAN = "correct_flip_clean"
+"""`correct_flip`, of records alone that no other record contradicts."""
+PERPLEXITIES = ("ppl_fact_before", "ppl_counter_before", "ppl_fact", "ppl_counter")
+EFFECTIVE = "effective"
 ALIASES_TAG = "original_aliases"
 """The probe's tag that holds the original answer's aliases, one per line (the answer itself is the probe's rival)."""
 
@@ -74,11 +80,20 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[d
     """`pre_edit`, the unedited model gave the original answer; `correct_flip`, the edited one gives the new answer.
 
     As in the paper, `correct_flip` is taken over the probes that the unedited model answered right; of the others it is
-    unscored with the reason. Where a form stands for both answers no flip can be seen, so it is unscored too.
+    unscored with the reason. Where a form stands for both answers no flip can be seen, so it is unscored too. A probe
+    that is not tagged `contested` has it again as `correct_flip_clean`.
 
     Returns:
         Values, and the reasons for those that are missing.
     """
+    values, unscored = _flip(probe, answer, before)
+    if not probe.tags.get("contested"):
+        values |= {CLEAN: values["correct_flip"]} if "correct_flip" in values else {}
+        unscored |= {CLEAN: unscored["correct_flip"]} if "correct_flip" in unscored else {}
+    return values, unscored
+
+
+def _flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
     if before is None or before.text is None:
         why = "the unedited model was not asked" if before is None else "the unedited model was not asked for text"
         return {}, dict.fromkeys(OUTPUTS, why)
@@ -91,6 +106,62 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[d
     if shared := shared_forms(probe.gold, originals(probe)):
         return values, {"correct_flip": f"'{min(shared)}' stands for both the original and the new answer"}
     return values | {"correct_flip": float(matches(answer.text, probe.gold))}, {}
+
+
+def indicator(before: float, after: float) -> bool:
+    """Whether an edit took, from PPL(counterfactuals) - PPL(facts) before and after: min(before, 0) > after (Eq. 1).
+
+    >>> indicator(4.8, -2.4), indicator(4.8, 1.0), indicator(-5.9, -3.0), indicator(-1.0, -1.0)
+    (True, False, False, False)
+    """
+    return min(before, 0.0) > after
+
+
+def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
+    """Mean perplexity of the record's facts and counterfactuals, before and after, and `effective`, the indicator.
+
+    The paper says "perplexity of facts" and no more. Here it is exp of the mean negative log-probability per token of
+    each atomic fact, in natural logs, under the prompt that the editor would answer with (empty for an editor that
+    shows nothing), and then the mean over the facts.
+
+    Args:
+        probe: `gold` are the counterfactuals, `choices` the facts that they replace.
+        answer: log-probabilities and token counts of the former, then the latter.
+        before: the same of the unedited model.
+
+    Returns:
+        Values, and the reasons for those that are missing.
+    """
+    told: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    for said, when, who in ((before, "_before", "the unedited model"), (answer, "", "the model")):
+        means, why = _perplexities(said, len(probe.gold), len(probe.choices), who)
+        names = (f"ppl_counter{when}", f"ppl_fact{when}")
+        told |= dict(zip(names, means, strict=True)) if not why else {}
+        missing |= dict.fromkeys(names, why) if why else {}
+    if missing:
+        return told, missing | {EFFECTIVE: next(iter(missing.values()))}
+    gaps = [told[f"ppl_counter{when}"] - told[f"ppl_fact{when}"] for when in ("_before", "")]
+    return told | {EFFECTIVE: float(indicator(*gaps))}, {}
+
+
+def _perplexities(said: Answer | None, golds: int, others: int, who: str) -> tuple[tuple[float, float], str]:
+    """Mean perplexity of the first targets and of the rest, and why there is none ("" when there is)."""
+    none = (0.0, 0.0)
+    if said is None:
+        return none, f"{who} was not asked"
+    if not said.log_probs:
+        return none, f"{who} gives no probabilities"
+    if not len(said.log_probs) == len(said.target_tokens) == golds + others:
+        return none, f"{who} does not tell how many tokens each fact has"
+    surprise = [-min(p, 0.0) / n for p, n in zip(said.log_probs, said.target_tokens, strict=True)]
+    if not max(surprise) < _LARGEST:
+        return none, f"{who} holds a fact to be impossible, its perplexity is no number"
+    found = [math.exp(s) for s in surprise]
+    return (math.fsum(found[:golds]) / golds, math.fsum(found[golds:]) / others), ""
+
+
+_LARGEST = 700.0  # exp of more is no float
 
 
 @cache

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from emend.agents import answer
-from emend.agents.answer import WORDINGS, build_prompt, clean_answer, prompt_id
+from emend.agents.answer import WORDINGS, build_prompt, clean_answer, prompt_id, read_answer
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe
 
@@ -92,3 +92,32 @@ def test_prompt_id_changes_with_the_template_only(monkeypatch):
 )
 def test_answer_is_the_first_line_without_its_full_stop(reply, cleaned):
     assert clean_answer(reply) == cleaned
+
+
+def test_a_probes_own_examples_come_before_demonstrations_and_facts():
+    asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
+    shown = [Example("", "What is C?", "question", "D")]
+    assert build_prompt(asked, ["E is F."], shown) == (
+        "Question: A?\nAnswer: B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQuestion: Where is X?\nThoughts:"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("Dunn is 40 metres deep.\nAnswer: Sorrel.", "Sorrel"),
+        ("One. Two.\n\nAnswer:\nSorrel", "Sorrel"),
+        ("Answer: Dunn? No.\nanswer: Sorrel", "Sorrel"),
+        ("It is Sorrel, so the Answer: Sorrel\n\nQuestion: And Pike?\nThoughts: x\nAnswer: Pike", "Sorrel"),
+        ("It must be Sorrel.", ""),
+        ("", ""),
+    ],
+)
+def test_after_thoughts_the_last_answer_counts_and_never_that_to_a_question_of_the_models_own(reply, said):
+    assert read_answer(reply, "thoughts") == said
+
+
+def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():
+    reply = " It will rise.\nIn winter too.\n\nQuestion: And then?\nAnswer: no"
+    assert read_answer(reply, "whole") == "It will rise.\nIn winter too."
+    assert read_answer(reply, "line") == "It will rise"

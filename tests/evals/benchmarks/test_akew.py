@@ -12,11 +12,7 @@ from emend.evals.benchmarks.akew import Akew
 from emend.evals.benchmarks.akew_cases import shares
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
-from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.metrics.strict import strict_match
-from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.probe import Answer
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "akew"
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
@@ -34,18 +30,6 @@ def kinds(case: Case):
     return [probe.kind for probe in case.probes]
 
 
-def measured(benchmark: Akew, setting: str, reply) -> dict:
-    """(mean, n) of every metric when `reply(probe)` is what the model says."""
-    asked = [(case, probe) for case in benchmark.cases(setting) for probe in case.probes]
-    values = [(case.id, probe.kind, score(probe, Answer(text=reply(probe))).values) for case, probe in asked]
-    told = {}
-    for metric in benchmark.metrics():
-        rows = [(scores.get(metric.value), case) for case, kind, scores in values if kind in metric.kinds]
-        found = estimate([value for value, _ in rows], [case for _, case in rows], per=metric.per)
-        told[metric.name] = (found.mean, found.n)
-    return told
-
-
 @pytest.fixture
 def folder(tmp_path):
     return Path(shutil.copytree(FIXTURE, tmp_path / "akew"))
@@ -55,9 +39,6 @@ def rewrite(folder: Path, name: str, change):
     rows = json.loads((folder / name).read_text())
     change(rows)
     (folder / name).write_text(json.dumps(rows))
-
-
-# --- what the editor is given
 
 
 def test_struct_gives_the_sentence_with_all_its_parts():
@@ -114,9 +95,6 @@ def test_wiki_updates_carry_the_time_from_which_they_hold():
         assert [case.edits[0].time for case in cases("wiki_update", setting)] == ["2021-06-01", None]
 
 
-# --- what is asked
-
-
 def test_all_settings_are_asked_the_same():
     asked = [[(p.kind, p.prompt, p.gold) for case in cases(setting=s) for p in case.probes] for s in SETTINGS]
     assert asked[0] == asked[1] == asked[2]
@@ -150,91 +128,6 @@ def test_data_sets_without_multi_hop_questions_have_no_such_column(dataset):
     names = [m.name for m in Akew(FIXTURE, {"dataset": dataset}).metrics()]
     assert not any("MultiHop" in name for name in names)
     assert {kind.split("_")[0] for case in cases(dataset) for kind in kinds(case)} == {"efficacy"}
-
-
-# --- edits that stand together
-
-
-def test_an_edit_that_an_earlier_record_makes_too_is_a_repetition():
-    assert [kinds(case)[0] for case in cases()] == ["efficacy", "efficacy_repeated", "efficacy"]
-
-
-def test_a_record_whose_answer_another_records_edit_changes_is_contaminated():
-    found = cases()
-    assert [case.tags["contaminated"] for case in found] == [True, False, False]
-    assert [kinds(case)[-1] for case in found] == ["multihop_contaminated", "multihop", "multihop"]
-
-
-def test_edits_that_contradict_each_other_are_contaminated():
-    found = cases("counterfact")
-    assert [kinds(case)[0] for case in found] == ["efficacy_contaminated", "efficacy", "efficacy_contaminated"]
-    assert [case.tags["contaminated"] for case in found] == [True, False, True]
-
-
-def test_contamination_is_judged_among_the_records_drawn(folder):
-    rewrite(folder, "MQuAKE-CF.json", lambda rows: rows.pop(1))
-    assert not any(case.tags["contaminated"] for case in cases(folder=folder))
-
-
-# --- the figures
-
-
-def test_a_perfect_model_has_full_marks_over_the_right_denominators():
-    told = measured(Akew(FIXTURE), "struct", lambda probe: probe.gold[0])
-    assert {name: value for name, value in told.items() if "strict" not in name and name != "hit@1"} == {
-        "EditAcc": (1, 5),
-        "EditAcc distinct": (1, 4),
-        "EditAcc clean": (1, 4),
-        "MultiHop": (1, 3),
-        "MultiHop clean": (1, 2),
-    }
-
-
-def test_one_of_three_questions_is_enough_and_a_record_counts_once():
-    told = measured(
-        Akew(FIXTURE), "struct", lambda p: p.gold[0] if p.tags.get("n") == 2 and "Pell" in p.prompt else "?"
-    )
-    assert told["MultiHop"] == (pytest.approx(2 / 3), 3)
-    assert told["MultiHop clean"] == (1 / 2, 2)
-    assert told["EditAcc"] == (0, 5)
-
-
-def test_the_old_answer_is_wrong():
-    told = measured(Akew(FIXTURE), "struct", lambda probe: probe.rival)
-    assert {value for value, n in told.values() if n} == {0}
-
-
-def test_the_two_rules_differ_in_letter_case_alone_and_neither_looks_inside_a_reply():
-    probe = cases()[0].probes[1]
-    both = [score(probe, Answer(text=text)).values for text in ("Santiago", "SANTIAGO", "west", "St", "Santiago it is")]
-    assert [(v["em"], v["strict"]) for v in both] == [(1, 1), (1, 0), (0, 0), (1, 0), (0, 0)]
-    told = measured(Akew(FIXTURE), "struct", lambda p: p.gold[0].upper())
-    assert (told["MultiHop"][0], told["MultiHop strict"][0]) == (1, 0)
-
-
-def test_strict_match_is_unscored_without_a_text_and_the_model_is_asked_for_text_alone():
-    probe = cases()[0].probes[0]
-    assert score(probe, Answer()).unscored.keys() == {"em", "strict"}
-    assert ask_of(probe, scorable=True) == (True, ())
-    assert strict_match("CL", ["Chile", "CL"]) == 1
-    assert strict_match("", []) == 0
-
-
-def test_columns_stand_by_rule_of_matching_in_percent():
-    metrics = Akew(FIXTURE).metrics()
-    assert list(dict.fromkeys(m.group for m in metrics)) == ["normalised match", "strict match", "retrieval"]
-    assert [m.name for m in metrics][:5] == [
-        "EditAcc",
-        "EditAcc distinct",
-        "EditAcc clean",
-        "MultiHop",
-        "MultiHop clean",
-    ]
-    assert {m.scale for m in metrics} == {100}
-    assert len({m.name for m in metrics}) == len(metrics)
-
-
-# --- as a benchmark
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -298,67 +191,6 @@ def test_a_sample_has_each_group_in_proportion(groups, limit):
     given = shares(groups, limit)
     assert sum(given.values()) == limit
     assert all(abs(given[g] - limit * size / sum(groups.values())) < 1 for g, size in groups.items())
-
-
-# --- what is refused, and how
-
-
-def test_a_missing_file_says_what_is_needed_and_where_it_comes_from(tmp_path):
-    with pytest.raises(MissingData) as told:
-        Akew(tmp_path, {"dataset": "counterfact"})
-    for part in ("CounterFact.json", "git clone https://github.com/BobXWu/AKEW", "--data"):
-        assert part in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"datset": "counterfact"}, "did you mean 'dataset'"),
-        ({"dataset": "counterfactt"}, "did you mean 'counterfact'"),
-        ({"ask": "clozee"}, "did you mean 'cloze'"),
-    ],
-)
-def test_impossible_options_are_refused_with_the_remedy(options, said):
-    with pytest.raises(BadSettings, match=said):
-        Akew(FIXTURE, options)
-
-
-@pytest.mark.parametrize(
-    ("setting", "limit", "said"), [("strukt", None, "did you mean 'struct'"), ("struct", 0, "limit=0")]
-)
-def test_impossible_requests_are_refused_before_the_first_case(setting, limit, said):
-    with pytest.raises(BadSettings, match=said):
-        Akew(FIXTURE).cases(setting, limit)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda rows: rows[1].pop("new_answer"), r"record 1, field 'new_answer': Field required"),
-        (lambda rows: rows[1].update(new_answer=7), r"record 1, field 'new_answer'.*value 7\."),
-        (lambda rows: rows[0]["questions"].pop(), r"record 0, field 'questions.*"),
-        (lambda rows: rows[0].update(requested_rewrite=[]), r"record 0, field 'requested_rewrite'.*value \[\]"),
-        (
-            lambda rows: rows[0]["requested_rewrite"][0].update(prompt="Pell {} in {}"),
-            r"record 0, field 'requested_rewrite\[0\].prompt'.*exactly one \{\}",
-        ),
-        (lambda rows: rows[2].update(case_id=11), r"record 2, field 'id': 11 is there twice"),
-    ],
-)
-def test_a_malformed_record_is_named_by_file_record_field_and_value(folder, change, said):
-    rewrite(folder, "MQuAKE-CF.json", change)
-    with pytest.raises(BadData, match=rf"MQuAKE-CF.json, {said}"):
-        cases(folder=folder)
-
-
-def test_a_truncated_file_is_named(folder):
-    text = (folder / "CounterFact.json").read_text()
-    (folder / "CounterFact.json").write_text(text[: len(text) // 2])
-    with pytest.raises(BadData, match="CounterFact.json is not JSON"):
-        cases("counterfact", folder=folder)
-
-
-# --- the real files
 
 
 @real

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.baseline import needs_baseline
 from emend.evals.benchmarks.elken import ELKEN
 from emend.evals.benchmarks.elken_rows import BLOCKS, KNOWN, UNKNOWNS, split_options
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
-from emend.evals.metrics.scorers import score
+from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.probe import Answer
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"
@@ -45,7 +46,7 @@ def test_an_event_becomes_one_case_with_its_questions_in_the_files_order():
     assert [p.kind for p in case.probes] == [
         *("fact_direct", "fact_background", "fact_unknown", "fact_local"),
         *("tendency_m", "tendency_m", "tendency_m_local"),
-        *("tendency_g", "tendency_g", "tendency_g_local"),
+        *("tendency_open", "tendency_open", "tendency_open_local"),
     ]
     assert case.tags == {"event_type": "start-position"}
     assert all(p.in_scope == (p.edit_ids == (edit.id,)) == (not p.kind.endswith("_local")) for p in case.probes)
@@ -84,10 +85,16 @@ def test_facts_may_be_answered_with_unknown_in_and_out_of_scope():
         assert ("say unknown" in probe.prompt) == probe.kind.startswith("fact")
 
 
-def test_free_answers_are_kept_without_a_score():
-    for probe in (p for case in cases_of(ALL) for p in case.probes if p.kind.startswith("tendency_g")):
-        assert score(probe, Answer(text="They will rise."), Answer(text="They will rise.")) == ({}, {})
+def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero():
+    free = [p for case in cases_of(ALL) for p in case.probes if p.kind.startswith("tendency_open")]
+    assert len(free) == 5
+    for probe in free:
+        said = Answer(text="They will rise.")
+        assert score(probe, said, said) == ({}, {"judged": "awaits a judge"})
+        assert ask_of(probe, scorable=True) == (True, ())
         assert "(A)" not in probe.prompt
+        assert probe.reading == "whole"
+        assert needs_baseline(probe) != probe.in_scope  # a judge compares it with what was said before
 
 
 def test_questions_answered_unlike_by_two_events_are_tagged():
@@ -157,14 +164,14 @@ def test_the_papers_columns_come_first_and_in_its_order():
     [
         ("fact", ["Fact E", "Fact Q", "Fact Loc", "unknown", "known", "direct", "background", "Fact Loc lenient"]),
         ("tendency_m", ["M E", "M Q", "M Loc", "M E lenient", "M Q lenient", "M Loc lenient"]),
-        ("tendency_g", []),
+        ("tendency_g", ["G Q", "G Loc"]),
     ],
 )
 def test_blocks_choose_probes_and_metrics(blocks, names):
     benchmark = ELKEN(FIXTURE, {"blocks": blocks})
     assert [m.name for m in benchmark.metrics() if not m.name.startswith("hit@1")] == names
     kinds = {p.kind for case in benchmark.cases("event") for p in case.probes}
-    assert all(kind.startswith(blocks) for kind in kinds)
+    assert all(kind.replace("open", "g").startswith(blocks) for kind in kinds)
     assert all(d.prompt for d in benchmark.demonstrations("event"))
 
 
@@ -225,6 +232,14 @@ def test_it_is_found_by_its_name():
     assert BENCHMARKS.load("elken") is ELKEN
 
 
+def test_always_answering_c_is_never_right_in_scope_and_never_disturbs_what_is_out_of_it():
+    said = Answer(text="C")
+    for probe in (p for case in cases_of({"blocks": "tendency_m"}) for p in case.probes):
+        values = score(probe, said, said).values
+        told = values.get("option", values.get("same"))
+        assert told == (0.0 if probe.in_scope else 1.0)
+
+
 # --- the real files
 
 
@@ -245,6 +260,20 @@ def test_all_real_rows_become_cases(split, records, questions):
     assert len(cases) == told["cases"] == records - sum(told["dropped"].values())
     ids = [p.id for case in cases for p in case.probes]
     assert len(set(ids)) == len(ids)
+
+
+@real
+def test_event_types_that_differ_in_case_alone_stay_apart():
+    types = {case.tags["event_type"] for case in ELKEN(REAL).cases("event")}
+    assert {"education", "Education"} <= types
+
+
+@real
+def test_the_real_events_without_tendencies_do_not_count_for_the_edit_level_over_all():
+    for case in ELKEN(REAL).cases("event"):
+        asked = any(p.kind == "tendency_m" for p in case.probes)
+        facts = [p for p in case.probes if p.kind in FACTS]
+        assert {bool(p.tags.get("tendency_event")) for p in facts} <= {asked}
 
 
 @real

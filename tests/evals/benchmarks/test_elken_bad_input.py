@@ -76,5 +76,5 @@ def test_a_malformed_record_is_named_by_file_record_field_and_value(folder, chan
 
 def test_a_file_that_is_no_list_is_refused(folder):
     (folder / "test.json").write_text("{}")
-    with pytest.raises(BadData, match="a list of events expected, but it holds dict"):
+    with pytest.raises(BadData, match="a list of records .* expected, but it holds dict"):
         ELKEN(folder).cases("event")

@@ -99,6 +99,17 @@ def test_rewrite_may_be_a_dict_and_aliases_spelt_with_es():
     assert of_kind(case, "multihop")[0].gold == ("Reykjavík", "Reykjavik")
 
 
+@pytest.mark.parametrize(
+    ("dataset", "place"),
+    [("CF", "datasets/MQuAKE-CF.json"), ("CF-3k-v2", "MQuAKE-CF-3k-v2.json"), ("T", "datasets/MQuAKE-T.json")],
+)
+def test_each_data_set_is_found_where_its_repository_has_it(folder, dataset, place):
+    (folder / "datasets").mkdir()
+    shutil.copy(FIXTURE / "MQuAKE-CF-3k.json", folder / place)
+    benchmark = MQuAKE(folder, {"dataset": dataset})
+    assert (benchmark.file, len(list(benchmark.cases("triplet")))) == (place, 3)
+
+
 def test_a_repeated_question_is_asked_once_and_counted():
     (case,) = cases_of({"dataset": "T"})
     assert len(of_kind(case, "multihop")) == 2
@@ -151,7 +162,8 @@ def test_a_record_counts_once_if_any_of_its_questions_is_answered():
 def test_metrics_stand_in_the_papers_order_and_find_their_probes():
     metrics = MQuAKE(FIXTURE).metrics()
     assert [m.name for m in metrics[:3]] == ["Edit-wise", "Instance-wise", "Multi-hop"]
-    assert {m.value for m in metrics} == {"em", "strict"}
+    assert {m.value for m in metrics} == {"em", "strict", "hit@1"}
+    assert len({m.name for m in metrics}) == len(metrics)  # a report knows a column by its name
     assert {kind for m in metrics for kind in m.kinds} == {kind for case in cases_of() for kind in kinds(case)}
 
 
@@ -209,7 +221,7 @@ def test_malformed_prompts_are_named(folder, content):
     [
         ({"datset": "CF"}, "did you mean 'dataset'"),
         ({"dataset": "CF3k"}, "did you mean 'CF-3k'"),
-        ({"shots": "16"}, "shots='16'"),
+        ({"shots": "16"}, "unknown shots '16' of mquake.*paper"),
     ],
 )
 def test_impossible_options_are_refused_with_the_remedy(options, said):
@@ -269,6 +281,14 @@ def test_a_real_sample_is_drawn_evenly_over_hops():
     drawn = cases_of(folder=REAL, limit=90)
     assert Counter(case.tags["hops"] for case in drawn) == {2: 30, 3: 30, 4: 30}
     assert drawn != cases_of(folder=REAL, limit=90, seed=1)
+
+
+@real
+def test_the_papers_examples_are_shown_as_they_are_also_the_one_without_its_mark():
+    (first, *_) = cases_of({"shots": "paper"}, REAL, limit=1)
+    prompt = of_kind(first, "multihop")[0].prompt
+    assert prompt.startswith((REAL / "prompts" / "multihop-prompts.txt").read_text("utf-8").rstrip())
+    assert "Who was Dodge Ram SRT-10 created by? Dodge\n" in prompt
 
 
 @real

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from emend.evals.benchmarks.recoe import ReCoE, contested, even_shares
-from emend.evals.benchmarks.recoe_rows import ROWS, ChoiceRow, FactRow, edits_of, parse_triple, row_case
+from emend.evals.benchmarks.recoe_cases import row_case
+from emend.evals.benchmarks.recoe_rows import ROWS, ChoiceRow, FactRow, edits_of, parse_triple
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.recoe import canonical
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.errors import BadData
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "recoe"
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
@@ -28,12 +29,6 @@ def folder(tmp_path):
     return Path(shutil.copytree(FIXTURE, tmp_path / "recoe"))
 
 
-def rewrite(folder: Path, name: str, change):
-    rows = json.loads((folder / name).read_text())
-    change(rows)
-    (folder / name).write_text(json.dumps(rows))
-
-
 def cases(scheme: str, setting: str = "atomic") -> list[Case]:
     return list(ReCoE(FIXTURE, {"schemes": scheme}).cases(setting))
 
@@ -43,20 +38,17 @@ def choice(*triples: str, sentence: str = "Ann runs.") -> ChoiceRow:
     return ChoiceRow(question="Who?", answer="A", counterfactual_answer="B", counterfactuals_per_choice=facts)
 
 
-# --- rows to cases
-
-
 def test_choices_are_read_without_the_facts_that_stay():
     case = cases("comparative")[0]
     texts = [edit.text for edit in case.edits]
     assert texts == ["Lake Brisko is 40 metres deep.", "Lake Halmen is 90 metres deep.", "Lake Halmen is cold."]
     assert {edit.form for edit in case.edits} == {"facts"}
-    (probe,) = case.probes
+    probe, facts = case.probes
     assert probe.prompt == "Is Lake Brisko deeper than Lake Halmen?"
     assert (probe.kind, probe.style, probe.scorers) == ("comparative", "question", ("correct_flip",))
     assert probe.gold == ("No.", "Lake Halmen is deeper than Lake Brisko.")
     assert probe.rival == "Yes."
-    assert probe.edit_ids == tuple(edit.id for edit in case.edits)
+    assert probe.edit_ids == facts.edit_ids == tuple(edit.id for edit in case.edits)
 
 
 def test_sentences_are_documents_and_triples_need_three_parts():
@@ -131,9 +123,6 @@ def test_records_that_edit_one_fact_to_two_objects_are_contested():
     assert first.probes[0].tags["contested"] is second.probes[0].tags["contested"] is True
 
 
-# --- the benchmark on the fixture
-
-
 def test_schemes_with_a_file_are_taken_in_the_papers_order_in_either_layout():
     benchmark = ReCoE(FIXTURE)
     found = list(dict.fromkeys(case.tags["scheme"] for case in benchmark.cases("atomic")))
@@ -152,10 +141,11 @@ def test_records_like_superlatives_are_taken_from_the_file_that_is_named():
 def test_metrics_are_the_papers_tables_and_find_their_probes():
     metrics = (benchmark := ReCoE(FIXTURE, {"superlative_file": "lakes.json"})).metrics()
     assert BENCHMARKS.load("recoe") is ReCoE
-    assert [m.name for m in metrics if m.group == "correct_flip"] == list(ROWS)
-    assert len({m.name for m in metrics}) == len(metrics) == 13
+    assert [m.name for m in metrics if m.group == "correct_flip"][:-1] == list(ROWS)
+    assert [m.name for m in metrics if m.group == "correct_flip"][-1] == "mean"
+    assert len({m.name for m in metrics}) == len(metrics) == 4 * 7 + 4 + 1
     kinds = {p.kind for case in benchmark.cases("atomic") for p in case.probes}
-    assert {kind for m in metrics for kind in m.kinds} == kinds
+    assert kinds <= {kind for m in metrics for kind in m.kinds}
 
 
 def test_cases_are_stable_and_survive_json():
@@ -176,7 +166,7 @@ def test_a_limit_takes_as_many_of_each_scheme_and_depends_on_the_seed_alone():
 def test_provenance_counts_what_was_repaired_and_tagged():
     told = ReCoE(FIXTURE).provenance
     assert told["cases"] == 9
-    assert told["dropped"] == {"triples without three parts": 0, "records that repeat another": 1}
+    assert list(told["dropped"].values()) == [0, 1, 7]
     assert list(told["repaired"].values()) == [1, 1, 1]
     assert list(told["tagged"].values()) == [2, 3]
     assert told["atomic counterfactual facts"]["aggregation"] == 2
@@ -189,77 +179,6 @@ def test_demonstrations_are_solved_and_never_a_tested_question():
     shown = ReCoE(FIXTURE).demonstrations("atomic")
     assert [d.kind for d in shown] == ["update", "update", "retain"]
     assert not asked & {d.prompt for d in shown}
-
-
-# --- what is refused, and how
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"scheme": "counting"}, "did you mean 'schemes'"),
-        ({"schemes": "countin"}, "did you mean 'counting'"),
-        ({"schemes": " , "}, "at least one"),
-    ],
-)
-def test_impossible_options_are_refused_with_the_remedy(options, said):
-    with pytest.raises(BadSettings, match=said):
-        ReCoE(FIXTURE, options)
-
-
-@pytest.mark.parametrize(("setting", "limit", "said"), [("triples", None, "'triple'"), ("atomic", 0, "limit=0")])
-def test_impossible_requests_are_refused_before_the_first_case(setting, limit, said):
-    with pytest.raises(BadSettings, match=said):
-        ReCoE(FIXTURE).cases(setting, limit)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"schemes": "superlative"}, "superlative.json"), ({"superlative_file": "none.json"}, "none.json")],
-)
-def test_a_missing_file_says_which_and_how_to_get_it(options, said):
-    with pytest.raises(MissingData, match=f"{said}.*git clone https"):
-        ReCoE(FIXTURE, options)
-
-
-def test_a_folder_without_any_scheme_is_refused(tmp_path):
-    with pytest.raises(MissingData, match="comparative.json.*--data"):
-        ReCoE(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "said"),
-    [
-        (
-            "counting.json",
-            lambda rows: rows[0].pop("answer"),
-            r"counting.json, record 0, field 'answer': Field required",
-        ),
-        ("counting.json", lambda rows: rows[0].update(answer=[5]), r"record 0, field 'answer'.*value \[5\]\. Correct"),
-        ("subtraction.json", lambda rows: rows[1].update(answer=True), r"record 1, field 'answer'.*value True"),
-        ("counting.json", lambda rows: rows[0].update(counterfactual_facts=[]), r"field 'counterfactual_facts'"),
-        (
-            "sorting.json",
-            lambda rows: rows[0].pop("counterfactuals_per_choice"),
-            r"'counterfactuals_per_choice': Field",
-        ),
-        ("sorting.json", lambda rows: rows.__setitem__(0, "row"), r"sorting.json, record 0"),
-    ],
-)
-def test_a_malformed_record_is_named_by_file_record_field_and_value(folder, file, change, said):
-    rewrite(folder, file, change)
-    with pytest.raises(BadData, match=said):
-        list(ReCoE(folder).cases("atomic"))
-
-
-@pytest.mark.parametrize("content", ["[{", "{}", "3", ""])
-def test_a_file_that_holds_no_records_is_named(folder, content):
-    (folder / "counting.json").write_text(content)
-    with pytest.raises(BadData, match=r"counting.json is not a JSON list of records.*Fetch"):
-        list(ReCoE(folder).cases("atomic"))
-
-
-# --- the real files
 
 
 @real
@@ -283,6 +202,22 @@ def test_all_real_rows_become_cases(scheme, records, atoms):
 
 
 @real
+def test_real_sorting_swaps_exactly_two_places():
+    for case in ReCoE(REAL, {"schemes": "sorting"}).cases("atomic"):
+        probe = case.probes[0]
+        old, new = ([part.strip() for part in text.split(",")] for text in (probe.rival or "", probe.gold[0]))
+        assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
+
+
+@real
+def test_every_real_record_has_facts_and_counterfactuals_to_compare():
+    for case in ReCoE(REAL).cases("atomic"):
+        question, facts = case.probes
+        assert facts.kind == f"{question.kind}_facts"
+        assert facts.gold and facts.choices
+
+
+@real
 def test_real_answers_and_aliases_are_read_as_the_same_number():
     for scheme in ("counting", "aggregation", SUBTRACTION):
         for case in ReCoE(REAL, {"schemes": scheme}).cases("atomic"):
@@ -295,6 +230,6 @@ def test_real_answers_and_aliases_are_read_as_the_same_number():
 def test_real_traps_are_counted():
     told = ReCoE(REAL, {"superlative_file": "superlative_paper_example.json"}).provenance
     assert list(told["repaired"].values()) == [6, 1, 5]
-    assert told["dropped"] == {"triples without three parts": 0, "records that repeat another": 2}
+    assert list(told["dropped"].values()) == [0, 2, 0]
     assert told["tagged"]["shared_form (a form stands for both answers, no flip can be seen)"] == 15
     assert told["files"]["superlative_paper_example.json"]["records"] == 1

@@ -14,6 +14,8 @@ from emend.evals.metrics.elken import (
     normalise_locality,
     parse_option,
     parse_option_leniently,
+    select_event,
+    selection_accuracy,
 )
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
@@ -114,6 +116,9 @@ def test_multiple_choice_scores_as_by_the_code(case):
             assert parse_option(item["after"]) == told["parsed_after"]
         value = told.get("correct", told.get("same"))
         assert scores.values["option" if "correct" in told else "same"] == float(value)
+    for output, name in (("option", "question_level"), ("same", "locality")):
+        values = [scores.values[output] for scores in scored if output in scores.values]
+        assert rate(values) == pytest.approx(case["expected"][name]["rate"], rel=1e-9)
 
 
 @parity
@@ -127,6 +132,31 @@ def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
     probe = event_case(EventRow.model_validate(row)).probes[0]
     assert score(probe, Answer(text="United States")).values == {"right": 1.0, "overall": 0.0}
     assert score(probe, Answer(text="USA")).values == {"right": 1.0, "overall": 1.0}
+
+
+@parity
+def test_a_scope_classifier_chooses_as_in_the_code():
+    case = CASES["serac_selection"]
+    names = [event["event"] for event in case["events"]]
+    selected = [select_event(scores) for scores in case["scores"]]
+    expected = case["expected"]
+    assert ["NA" if place is None else names[place] for place in selected] == expected["selected"]
+    right: list[int | None] = []
+    for place, event in enumerate(case["events"]):
+        right += [place] * len(event["qas"]) + [None] * len(event["local_qas"])
+    assert selection_accuracy(selected, right) == pytest.approx(expected["rate"], rel=1e-9)
+    assert sum(s == r for s, r in zip(selected, right, strict=True)) == expected["correct"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "place"), [([0.2, 0.5], 1), ([0.5, 0.5], 0), ([0.49999, 0.1], None), ([], None), ([0.9, 0.99], 1)]
+)
+def test_no_event_is_chosen_below_the_threshold_and_the_first_of_equals_above(scores, place):
+    assert select_event(scores) == place
+
+
+def test_of_no_questions_there_is_no_selection_accuracy():
+    assert selection_accuracy([], []) is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from emend.evals.metrics.elken import fact_right
 from emend.evals.metrics.elken_judging import (
     SCALES,
     UNREAD,
+    agreement,
     consistency_rate,
     full_mark_rate,
     judged_edit_level,
@@ -45,6 +46,8 @@ def test_marks_rates_and_means_are_as_by_the_code():
         assert rate == pytest.approx(expected["question_level_full_mark_rate"][scale], rel=1e-9)
         assert mean == pytest.approx(expected["mean_scores_as_original(-1 included)"][scale], rel=1e-9)
     assert judged_edit_level(marks, events) == pytest.approx(expected["edit_level_paper_definition"]["rate"], rel=1e-9)
+    by_code = judged_edit_level(marks, events, original=True)
+    assert by_code == pytest.approx(expected["edit_level_as_original_code"]["rate"], rel=1e-9)
 
 
 @parity
@@ -64,6 +67,36 @@ def test_consistency_is_as_by_the_code():
     assert consistency_rate(marks) == pytest.approx(case["expected"]["rate"], rel=1e-9)
 
 
+@parity
+def test_agreement_with_a_person_is_as_measured():
+    case = CASES["judge_agreement"]
+    found, expected = agreement(case["judge_overall"], case["human_overall"]), case["expected"]
+    assert found.n == len(case["judge_overall"])
+    for name, value in (
+        ("spearman", found.spearman),
+        ("kendall_tau_b", found.kendall),
+        ("mean_judge", found.mean_judge),
+        ("mean_human", found.mean_human),
+    ):
+        assert value == pytest.approx(expected[name], rel=1e-9), name
+
+
+def test_agreement_is_bounded_by_the_same_and_the_opposite_order_and_undefined_without_any():
+    same, opposite, flat = (agreement([1, 2, 2, 5], human) for human in ([2, 3, 3, 4], [4, 3, 3, 2], [3, 3, 3, 3]))
+    assert (same.spearman, same.kendall) == (pytest.approx(1), pytest.approx(1))
+    assert (opposite.spearman, opposite.kendall) == (pytest.approx(-1), pytest.approx(-1))
+    assert (flat.spearman, flat.kendall) == (None, None)
+    with pytest.raises(ValueError, match="2 marks of the judge and 1 of the person"):
+        agreement([1, 2], [1])
+
+
+def test_the_code_loses_the_last_event_and_passes_over_what_it_cannot_read():
+    full, low = dict.fromkeys(SCALES, 5), dict.fromkeys(SCALES, 3)
+    assert judged_edit_level([full, low, full, full], ["a", "b", "c", "c"], original=True) == 1 / 4
+    assert judged_edit_level([full, None, full], ["a", "b", "c"], original=True) == 1 / 2
+    assert judged_edit_level([None], ["a"], original=True) is None
+
+
 @pytest.mark.parametrize(
     ("reply", "marks"),
     [
@@ -73,6 +106,8 @@ def test_consistency_is_as_by_the_code():
         (f"I. {LINE}\nII. {LINE}\nIII. {LINE}", [MARKS, MARKS]),
         (f"I. {LINE}.\nII. Accuracy: 5; Coherence: 4; Overall: 4", [None, None]),
         ("", [None, None]),
+        (f"Here are the marks.\nI. {LINE}", [None, MARKS]),  # a preface shifts what is read, as in the code
+        (LINE.replace("Comprehensive", "Comprehensiveness"), [None, None]),
     ],
 )
 def test_what_cannot_be_read_has_no_marks(reply, marks):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.asking import needs_baseline
+from emend.evals.baseline import needs_baseline
 from emend.evals.benchmarks.recoe import ReCoE
 from emend.evals.manifest import RunConfig
 from emend.evals.metrics.recoe import matches, number
@@ -72,8 +72,8 @@ def test_replies_match_whatever_the_writing_but_never_another_order_or_sign(repl
 
 def test_a_flip_is_from_the_original_answer_to_the_new_one():
     probe = probes("counting")[0]
-    assert flip(probe, "five", "Four.") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
-    assert flip(probe, "5", "5") == ({"pre_edit": 1.0, "correct_flip": 0.0}, {})
+    assert flip(probe, "five", "Four.") == ({"pre_edit": 1.0, "correct_flip": 1.0, "correct_flip_clean": 1.0}, {})
+    assert flip(probe, "5", "5") == ({"pre_edit": 1.0, "correct_flip": 0.0, "correct_flip_clean": 0.0}, {})
     assert flip(probe, "5", "6").values["correct_flip"] == 0.0
 
 
@@ -81,18 +81,25 @@ def test_what_the_unedited_model_got_wrong_is_outside_the_rate_not_zero():
     probe = probes("counting")[0]
     values, unscored = flip(probe, "6", "4")
     assert values == {"pre_edit": 0.0}
-    assert unscored == {"correct_flip": "the unedited model did not give the original answer"}
+    why = "the unedited model did not give the original answer"
+    assert unscored == {"correct_flip": why, "correct_flip_clean": why}
 
 
 def test_an_alias_may_lack_the_sign_but_not_be_another_number():
     fewer = probes("subtraction")[0]
-    assert flip(fewer, "three", "two").values == {"pre_edit": 1.0, "correct_flip": 1.0}
+    assert flip(fewer, "three", "two").values["correct_flip"] == 1.0
     assert flip(fewer, "thirty", "two").values == {"pre_edit": 0.0}
 
 
 def test_aliases_count_on_both_sides():
     probe = probes("comparative")[1]
     assert flip(probe, "The novel Salt", "the novel rye").values == {"pre_edit": 1.0, "correct_flip": 1.0}
+
+
+def test_a_record_that_another_contradicts_counts_but_not_among_the_clean_ones():
+    probe = probes("comparative")[0]
+    assert probe.tags["contested"]
+    assert flip(probe, "yes", "no") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
 
 
 def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():
@@ -106,9 +113,12 @@ def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():
 
 def test_without_answers_both_outputs_are_unscored():
     probe = probes("counting")[0]
-    assert set(score(probe, Answer(text="4")).unscored) == {"pre_edit", "correct_flip"}
-    assert set(score(probe, Answer(text="4"), Answer()).unscored) == {"pre_edit", "correct_flip"}
-    assert flip(probe, "5", None) == ({"pre_edit": 1.0}, {"correct_flip": "the model was not asked for text"})
+    outputs = {"pre_edit", "correct_flip", "correct_flip_clean"}
+    assert set(score(probe, Answer(text="4")).unscored) == outputs
+    assert set(score(probe, Answer(text="4"), Answer()).unscored) == outputs
+    values, unscored = flip(probe, "5", None)
+    assert values == {"pre_edit": 1.0}
+    assert unscored == dict.fromkeys(outputs - {"pre_edit"}, "the model was not asked for text")
 
 
 def test_the_unedited_model_is_asked_and_for_text_alone():
@@ -127,7 +137,7 @@ def test_a_run_flips_what_the_model_knew_and_leaves_the_rest_out_of_the_rate(tmp
     options = {"schemes": "counting,sorting,aggregation"}
     config = RunConfig(benchmark="recoe", data=str(FIXTURE), options=options, editors=editors, model="scripted")
     run(config, tmp_path / "run", model=ScriptedChatModel(reply=reply))
-    found = {(r.editor, r.kind): r for r in read_records(tmp_path / "run")}
+    found = {(r.editor, r.kind): r for r in read_records(tmp_path / "run") if not r.kind.endswith("_facts")}
     flips = {key: r.values.get("correct_flip") for key, r in found.items()}
     assert flips == {
         ("unedited", "counting"): 0.0,

@@ -1,0 +1,66 @@
+"""ELKEN's free answers (Tendency-G): asked for, kept whole, counted as awaiting a judge, never as wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emend.evals.case import Record
+from emend.evals.manifest import RunConfig
+from emend.evals.records import read_records
+from emend.evals.report.rows import Row, report
+from emend.evals.run import run
+from tests.fakes import ScriptedChatModel
+
+FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"
+REPLY = "They will rise.\nMore people hear of the museum."
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def reply(prompt: str) -> str:
+        return REPLY + "\nQuestion: And then?" if "what is likely to happen" in prompt else "A"
+
+    config = RunConfig(
+        benchmark="elken",
+        data=str(FIXTURE),
+        options={"blocks": "tendency_m,tendency_g"},
+        editors=("unedited", "in_context"),
+        model="scripted",
+    )
+    run(config, tmp_path / "run", model=ScriptedChatModel(reply=reply))
+    return tmp_path / "run"
+
+
+def free(folder: Path) -> list[Record]:
+    return [record for record in read_records(folder) if record.kind.startswith("tendency_open")]
+
+
+def test_every_line_of_a_free_answer_is_kept_and_what_the_model_asks_itself_is_not(folder):
+    records = free(folder)
+    assert len(records) == 10
+    assert {record.answer for record in records} == {REPLY}
+
+
+def test_a_free_answer_has_no_value_and_says_that_it_awaits_a_judge(folder):
+    for record in free(folder):
+        assert record.values == {}
+        assert record.unscored == {"judged": "awaits a judge"}
+
+
+def test_the_table_counts_what_awaits_a_judge_beside_the_multiple_choice_scores(folder):
+    told = report(folder)
+    rows: dict[tuple[str, str], Row] = {(row.editor, row.metric): row for row in told.rows}
+    for editor in ("unedited", "in_context"):
+        waiting, chosen = rows[editor, "G Q"], rows[editor, "M Q"]
+        assert (waiting.mean, waiting.n, waiting.unscored) == (None, 0, 3)
+        assert (rows[editor, "G Loc"].mean, rows[editor, "G Loc"].unscored) == (None, 2)
+        assert (chosen.mean is not None, chosen.n) == (True, 3)
+    assert told.reasons == {"awaits a judge": 10}
+
+
+def test_what_was_said_before_the_edit_is_kept_for_the_judge_of_locality(folder):
+    probes = {record.probe for record in free(folder) if record.kind.endswith("_local")}
+    lines = [json.loads(line) for line in (folder / "baseline.jsonl").read_text().splitlines()]
+    kept = {line["probe"]: line["answer"]["text"] for line in lines}
+    assert {kept[probe] for probe in probes} == {REPLY}
