@@ -7,26 +7,31 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.answer import build_prompt, clean_answer
+from emend.agents.answer import build_prompt, read_answer
 from emend.agents.scoring import ScoringModel
-from emend.editors.base import Answerer
+from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.respond import speak
 from emend.graphs.running import keep_steps
-from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.probe import Answer, Probe, Reading, Step, Usage
 
 Respond = Callable[[Probe, Sequence[str] | None], Answer]
-"""Answers a probe; given targets, gives their log-probabilities instead of a text."""
+"""Answers a probe; given targets, gives their log-probabilities instead of a text; given none (), only finds."""
 
 
 @dataclass(frozen=True)
 class FunctionAnswerer:
-    """Answers by a function."""
+    """Answers by a function; `cost` is what the edits took that stand behind it."""
 
     respond: Respond
+    cost: EditCost = NO_COST
 
     def answer(self, probe: Probe) -> Answer:
         """Generate an answer."""
         return self.respond(probe, None)
+
+    def find(self, probe: Probe) -> Answer:
+        """What answering would find, with the prompt that it would use; no reply is generated."""
+        return self.respond(probe, ())
 
 
 class ScoringAnswerer(FunctionAnswerer):
@@ -37,9 +42,10 @@ class ScoringAnswerer(FunctionAnswerer):
         return self.respond(probe, targets)
 
 
-def lend(model: BaseChatModel, respond: Respond) -> Answerer:
+def lend(model: BaseChatModel, respond: Respond, cost: EditCost = NO_COST) -> Answerer:
     """An answerer that is `Scorable` exactly when the model gives probabilities."""
-    return ScoringAnswerer(respond) if isinstance(model, ScoringModel) else FunctionAnswerer(respond)
+    kind = ScoringAnswerer if isinstance(model, ScoringModel) else FunctionAnswerer
+    return kind(respond, cost)
 
 
 def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequence[str]] = lambda _: ()) -> Respond:
@@ -49,11 +55,11 @@ def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequ
         began = time.perf_counter()
         state: dict[str, Any] = {"prompt": build_prompt(probe, facts_for(probe), (), wording)}
         try:
-            state |= speak(model, state["prompt"], targets)
+            state |= speak(model, state["prompt"], targets, probe.reading, probe.new_tokens)
         except Exception as error:
             keep_steps(error, (_step(state, began, f"{type(error).__name__}: {error}"),))
             raise
-        return answer_from(state, (_step(state, began),))
+        return answer_from(state, (_step(state, began),), probe.reading)
 
     return respond
 
@@ -62,12 +68,14 @@ def _step(state: dict[str, Any], began: float, error: str | None = None) -> Step
     return Step(node="respond", update=state, ms=(time.perf_counter() - began) * 1000, error=error)
 
 
-def answer_from(state: Mapping[str, Any], steps: tuple[Step, ...]) -> Answer:
+def answer_from(state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line") -> Answer:
     """The answer that a graph's final state, or the one act of an editor without graph, amounts to."""
     reply = state.get("reply")
     return Answer(
-        text=None if reply is None else clean_answer(reply),
+        text=None if reply is None else read_answer(reply, reading),
+        reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
+        target_tokens=tuple(state.get("target_tokens", ())),
         prompt=state["prompt"],
         retrieved=tuple(hit["edit_id"] for hit in state.get("hits", ())),
         cut_tokens=state["cut_tokens"],

@@ -34,6 +34,43 @@ class Answerer(Protocol):
         ...
 
 
+class EditCost(Word):
+    """What it cost to let edits stand: time, memory and what went through the model, asking not counted.
+
+    An editor that changes weights tells `tokens`, those of all forward passes without padding (as `editors.costing`
+    counts them); who runs the editor measures the rest. `peak_bytes` is how far the process's resident memory rose
+    above where it was, or the device's where the model is on one; None where it was not measured.
+    """
+
+    edits: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int | None = None
+    tokens: int = 0
+
+
+NO_COST = EditCost()
+
+
+@runtime_checkable
+class Costed(Protocol):
+    """An answerer that says what its edits cost, as far as only its editor knows."""
+
+    @property
+    def cost(self) -> EditCost:
+        """Of the edits that were inserted for this answerer."""
+        ...
+
+
+@runtime_checkable
+class Finding(Protocol):
+    """An answerer that can say what it retrieves without asking the model for a reply."""
+
+    def find(self, probe: Probe) -> Answer:
+        """`Answer.retrieved` and the steps, as `answer` would have them; there is no text."""
+        ...
+
+
 @runtime_checkable
 class Scorable(Protocol):
     """An answerer whose model gives probabilities; a second protocol, so that an API model need not lie."""
@@ -70,7 +107,11 @@ class Materials:
 
 
 class Editor(Protocol):
-    """One method of editing; `name` is its registry name."""
+    """One method of editing; `name` is its registry name.
+
+    What is drawn at random is seeded by `Materials.seed` and the edits' ids, never by what was drawn before, so that a
+    resumed run solves an edit as the interrupted one did.
+    """
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool]
@@ -85,4 +126,24 @@ class Editor(Protocol):
 
     def edit(self, edits: Sequence[Edit]) -> AbstractContextManager[Answerer]:
         """Inside the `with` the edits stand; on leaving it, even by an exception, the model is back bit for bit."""
+        ...
+
+
+Grow = Callable[[Sequence[Edit]], Answerer]
+"""Lets more edits stand on top of those of the calls before, and lends an answerer that has all of them."""
+
+
+@runtime_checkable
+class Sequential(Protocol):
+    """An editor that solves new edits on top of the already edited model: how mode `sequential` uses it.
+
+    One that lacks this is given all edits so far at each step. `editors.stacking.stacked` is it for an editor that
+    solves for deltas.
+    """
+
+    def sequence(self) -> AbstractContextManager[Grow]:
+        """Inside the `with` each call adds edits; one that raises leaves the model as the call before did.
+
+        On leaving the `with`, even by an exception, the model is back bit for bit.
+        """
         ...

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from weakref import WeakSet
 
 import torch
@@ -31,20 +31,48 @@ def applied(model: nn.Module, deltas: Deltas, lock: AbstractContextManager[Any] 
     if not deltas:
         yield
         return
-    writing = lock or nullcontext()
-    parameters = dict(model.named_parameters())
-    kept = {name: parameters[name].detach().clone() for name in deltas}
-    _claim(model)
-    try:
-        with writing, torch.no_grad():
-            for name, delta in deltas.items():
-                parameters[name].copy_(kept[name].to(delta.dtype) + delta.to(kept[name].device))
+    with Stack(model, lock) as stack:
+        stack.add(deltas)
         yield
-    finally:
-        with writing, torch.no_grad():
-            for name, original in kept.items():
-                parameters[name].copy_(original)
-        _release(model)
+
+
+class Stack:
+    """Deltas put on one another inside a `with`; on leaving it, even by an exception, the original tensors are back.
+
+    One copy of each changed tensor is kept, however many deltas come; otherwise as `applied`, which is a stack of one.
+
+    Raises:
+        BadSettings: on entering, when another edit stands on this model.
+    """
+
+    def __init__(self, model: nn.Module, lock: AbstractContextManager[Any] | None = None) -> None:
+        self._model = model
+        self._writing = lock or nullcontext()
+        self._parameters = dict(model.named_parameters())
+        self._kept: dict[str, Tensor] = {}
+
+    def __enter__(self) -> Self:
+        _claim(self._model)
+        return self
+
+    def add(self, deltas: Deltas) -> None:
+        """Add to the weights as they are now; a delta that does not fit raises, and then none of them is added."""
+        now = {name: self._parameters[name].detach() for name in deltas}
+        for name, delta in deltas.items():
+            if delta.shape != now[name].shape:
+                raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(now[name].shape)}.")
+        with self._writing, torch.no_grad():
+            self._kept |= {name: tensor.clone() for name, tensor in now.items() if name not in self._kept}
+            for name, delta in deltas.items():
+                now[name].copy_(now[name].to(delta.dtype) + delta.to(now[name].device))
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            with self._writing, torch.no_grad():
+                for name, original in self._kept.items():
+                    self._parameters[name].copy_(original)
+        finally:
+            _release(self._model)
 
 
 def _claim(model: nn.Module) -> None:

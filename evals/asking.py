@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from emend.editors.base import Answerer, Editor, Scorable
-from emend.evals.case import Case, Record
+from emend.editors.base import Answerer, Scorable
+from emend.editors.unedited import Unedited
+from emend.evals.baseline import Baseline, ask, needs_baseline
+from emend.evals.case import Record
 from emend.evals.failures import hide_keys
-from emend.evals.metrics.scorers import COMPARED, Ask, Scores, ask_of, score
+from emend.evals.metrics.scorers import Scores, ask_of, score
 from emend.evals.units import Pass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe
@@ -25,64 +26,13 @@ class Asked(NamedTuple):
     events: list[dict[str, Any]]
 
 
-class Baseline:
-    """What the unedited model says to the probes that are scored by agreement with it.
+class Said(NamedTuple):
+    """What was said to one probe, how that scored, how long it took, and whether it was kept from before the edits."""
 
-    Args:
-        unedited: the editor that changes nothing, on the same model.
-        eager: ask before the edit stands, because afterwards the model's weights are changed.
-    """
-
-    def __init__(self, unedited: Editor, eager: bool) -> None:
-        self._unedited = unedited
-        self._eager = eager
-        self._kept: dict[str, Answer | ModelReplyError | ContextOverflow] = {}
-
-    def prepare(self, cases: Iterable[Case]) -> None:
-        """Ask what will be needed of these cases, if it must be asked early."""
-        if self._eager:
-            probes = (probe for case in cases for probe in case.probes if needs_baseline(probe))
-            self._kept = {probe.id: self._ask(probe) for probe in probes}
-
-    def take(self, probe: Probe) -> Answer:
-        """The unedited model's answer; two cases may share a probe, so kept ones stay until the next `prepare`.
-
-        Raises:
-            ModelReplyError: the unedited model's reply could not be used.
-        """
-        said = self._kept.get(probe.id) or self._ask(probe)
-        if isinstance(said, Exception):
-            raise said
-        return said
-
-    def _ask(self, probe: Probe) -> Answer | ModelReplyError | ContextOverflow:
-        try:
-            with self._unedited.edit(()) as answerer:
-                return ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
-        except (ModelReplyError, ContextOverflow) as error:
-            return error
-
-
-def needs_baseline(probe: Probe) -> bool:
-    """Whether the probe is compared with what the unedited model says."""
-    return not COMPARED.isdisjoint(probe.scorers)
-
-
-def ask(answerer: Answerer, probe: Probe, wanted: Ask) -> Answer:
-    """The text, the log-probabilities, or both, as one answer."""
-    if not wanted.targets:
-        return answerer.answer(probe)
-    assert isinstance(answerer, Scorable)
-    scored = answerer.score(probe, wanted.targets)
-    if not wanted.text:
-        return scored
-    said = answerer.answer(probe)
-    return said.but(
-        log_probs=scored.log_probs,
-        cut_tokens=max(said.cut_tokens, scored.cut_tokens),
-        usage=said.usage.plus(scored.usage),
-        steps=(*said.steps, *scored.steps),
-    )
+    answer: Answer
+    scores: Scores
+    seconds: float
+    kept: bool = False
 
 
 def ask_unit(run: Pass, unit: Unit, answerer: Answerer, baseline: Baseline, stop: threading.Event) -> Asked:
@@ -92,37 +42,39 @@ def ask_unit(run: Pass, unit: Unit, answerer: Answerer, baseline: Baseline, stop
         Stopped: the run is ending.
         Exception: what asking a probe raised, with the probe's id as `probe_id`.
     """
-    scorable = isinstance(answerer, Scorable)
     asked = Asked([], [])
     for probe in unit.case.probes:
         if stop.is_set():
             raise Stopped
         try:
-            answer, scores, seconds = _one(answerer, probe, ask_of(probe, scorable), baseline)
+            said = _one(run, answerer, probe, baseline)
         except Exception as error:
             error.probe_id = probe.id  # type: ignore[attr-defined]
             raise
-        asked.records.append(_record(run, unit, probe, answer, scores, seconds))
-        asked.events.extend(_events(run, unit, probe, answer))
+        asked.records.append(_record(run, unit, probe, said))
+        asked.events.extend(_events(run, unit, probe, said.answer))
     return asked
 
 
-def _one(answerer: Answerer, probe: Probe, wanted: Ask, baseline: Baseline) -> tuple[Answer, Scores, float]:
+def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Said:
     """The answer, its scores, and the seconds that the edited model took."""
     began = time.perf_counter()
+    compared = needs_baseline(probe)
+    kept = baseline.kept(probe, run.repeat) if compared and isinstance(run.editor, Unedited) else None
     try:
-        answer = ask(answerer, probe, wanted)
-        seconds = time.perf_counter() - began
-        before = baseline.take(probe) if needs_baseline(probe) else None
+        answer = kept.said() if kept else ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
+        seconds = kept.seconds if kept else time.perf_counter() - began
+        before = baseline.take(probe, run.repeat) if compared else None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
         reply = error.reply if isinstance(error, ModelReplyError) else None
         answer = Answer(text=reply, steps=getattr(error, "steps", ()))
-        return answer, _all_unscored(probe, hide_keys(str(error))), time.perf_counter() - began
+        seconds = kept.seconds if kept else time.perf_counter() - began
+        return Said(answer, _all_unscored(probe, hide_keys(str(error))), seconds, bool(kept))
     scores = score(probe, answer, before)
     found = hit_at_1(probe, answer)
     if found is not None:
         scores.values["hit@1"] = found
-    return answer, scores, seconds
+    return Said(answer, scores, seconds, bool(kept))
 
 
 def _all_unscored(probe: Probe, reason: str) -> Scores:
@@ -139,7 +91,8 @@ def hit_at_1(probe: Probe, answer: Answer) -> float | None:
     return float(bool(answer.retrieved) and answer.retrieved[0] in probe.edit_ids)
 
 
-def _record(run: Pass, unit: Unit, probe: Probe, answer: Answer, scores: Scores, seconds: float) -> Record:
+def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
+    answer, scores = said.answer, said.scores
     return Record(
         unit=unit.key,
         of=len(unit.case.probes),
@@ -155,13 +108,18 @@ def _record(run: Pass, unit: Unit, probe: Probe, answer: Answer, scores: Scores,
         gold=probe.gold,
         rival=probe.rival,
         answer=answer.text,
+        reply=answer.reply,
         log_probs=answer.log_probs,
+        target_tokens=answer.target_tokens,
         values=scores.values,
         unscored=scores.unscored,
         retrieved=answer.retrieved,
         cut_tokens=answer.cut_tokens,
         usage=answer.usage,
-        seconds=round(seconds, 6),
+        seconds=round(said.seconds, 6),
+        kept=said.kept,
+        standing=unit.standing,
+        checkpoint=unit.checkpoint,
         tags=probe.tags,
     )
 

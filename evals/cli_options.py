@@ -1,6 +1,9 @@
 """What the commands of the command line share: options, and how rows are printed."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +11,16 @@ import typer
 from emend.memory.errors import BadSettings
 
 Json = Annotated[bool, typer.Option("--json", help='One JSON object {"rows": [...]} and nothing else.')]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option(
+        help="Numbers of edits (10,50,every:100,end) at which --mode sequential asks all earlier cases again."
+    ),
+]
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="editor.key=value, model.key=value, or editor=@FILE of TOML.")
+]
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
@@ -25,3 +38,46 @@ def pair(text: str, option: str) -> tuple[str, str]:
     if not equals or not key:
         raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} split=seen.")
     return key, value
+
+
+@contextmanager
+def local_model(spec: str, settings: dict[str, Any]) -> Iterator[Any]:
+    """Lends a chat model whose weights are here, and closes it afterwards.
+
+    Raises:
+        BadSettings: its weights are elsewhere.
+    """
+    from emend.agents.llm import load_model
+
+    model: Any = load_model(spec, **settings)
+    if not hasattr(model, "lm"):
+        raise BadSettings(f"model '{spec}' has no weights here: use tiny or hf:FOLDER.")
+    try:
+        yield model
+    finally:
+        model.close()
+
+
+def overrides_of(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """`ft.steps=10` as {"ft": {"steps": 10}}; a value that is no JSON is a string; `ft=@FILE` reads a TOML file.
+
+    Raises:
+        BadSettings: a text is neither.
+        MissingData: there is no such file.
+    """
+    out: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, value = pair(text, "--set")
+        editor, dot, name = key.rpartition(".")
+        if value.startswith("@") and not dot:
+            from emend.editors.hyperparameters import read_settings
+
+            out.setdefault(key, {}).update(read_settings(Path(value[1:]).expanduser()))
+            continue
+        if not dot or not editor:
+            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
+        try:
+            out.setdefault(editor, {})[name] = json.loads(value)
+        except ValueError:
+            out.setdefault(editor, {})[name] = value
+    return out

@@ -67,6 +67,7 @@ def error_line(run: Pass, unit: Unit, error: BaseException, probe: str) -> dict[
         "setting": run.setting,
         "mode": run.mode,
         "repeat": run.repeat,
+        "checkpoint": unit.checkpoint,
         "error": type(error).__name__,
         "message": hide_keys(str(error)),
         "steps": [step.model_dump() | {"error": step.error and hide_keys(step.error)} for step in steps],

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from emend.evals.case import Metric
+from emend.evals.checkpoints import Checkpoints
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.registry import nearest
@@ -41,10 +42,11 @@ class RunConfig(Word):
 
     `settings` empty means the benchmark's first setting, `mode` and `wording` None the benchmark's own; `overrides` are
     editor settings by editor name, and under `model` those of loading the model; `fail_on_error` is `true` (stop at
-    the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count.
+    the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count; `checkpoints` are counts
+    of standing edits at which mode `sequential` asks all earlier cases again.
 
     Raises:
-        BadSettings: unknown mode, or an impossible number.
+        BadSettings: unknown mode, or an impossible number; checkpoints without mode `sequential`.
     """
 
     benchmark: str
@@ -53,9 +55,10 @@ class RunConfig(Word):
     settings: tuple[str, ...] = ()
     editors: tuple[str, ...]
     model: str = "tiny"
-    retriever: str = "dense"
+    retriever: str = "default"
     embedding: str = "auto"
     mode: str | None = None
+    checkpoints: str | None = None
     limit: int | None = None
     seed: int = 0
     concurrency: int = 4
@@ -68,6 +71,12 @@ class RunConfig(Word):
     def _possible(self) -> Self:
         if self.mode is not None:
             parse_mode(self.mode)
+        Checkpoints.parse(self.checkpoints)
+        if self.checkpoints is not None and self.mode != "sequential":
+            raise BadSettings(
+                f"--checkpoints {self.checkpoints} with mode {self.mode or 'as usual'}: only mode sequential has "
+                "checkpoints. Give --mode sequential, or leave them out."
+            )
         parse_threshold(self.fail_on_error)
         if not self.editors:
             raise BadSettings("no editor is named: give at least one, for example --editor rag.")
@@ -117,11 +126,15 @@ def parse_threshold(text: str) -> tuple[Literal["count", "share"], float]:
 
 
 class CaseList(Word):
-    """How many cases a setting has in this run, and a digest of their content-derived ids."""
+    """How many cases a setting has in this run, and a digest of their content-derived ids.
+
+    `again` is how many are asked once more at checkpoints, all of these together.
+    """
 
     cases: int
     probes: int
     digest: str
+    again: int = 0
 
 
 class Manifest(Word):
@@ -165,8 +178,8 @@ class Manifest(Word):
 
     @property
     def units(self) -> int:
-        """Cases of all settings, times editors, times repeats."""
-        cases = sum(listed.cases for listed in self.cases.values())
+        """Cases of all settings, those of checkpoints again, times editors, times repeats."""
+        cases = sum(listed.cases + listed.again for listed in self.cases.values())
         return cases * len(self.config.editors) * self.config.repeat
 
     def refuse_change(self, now: dict[str, Any], folder: Path) -> None:

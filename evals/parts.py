@@ -15,11 +15,13 @@ from emend.editors.base import Editor, Materials, MemoryLike
 from emend.editors.registry import EDITORS
 from emend.editors.unedited import Unedited
 from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.benchmarks.triples import OPTION, with_triples
 from emend.evals.case import Benchmark, Case
 from emend.evals.manifest import MODEL, RunConfig
 from emend.evals.units import Pass, without_repeats
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
+from emend.memory.folders import cache_folder
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Retriever
 from emend.memory.retrieval.compose import load_retriever
@@ -144,7 +146,11 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
     Raises:
         BadSettings: an unknown name. And whatever loading a benchmark raises.
     """
-    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), dict(config.options))
+    options = dict(config.options)
+    triples = options.pop(OPTION, None)
+    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
+    if triples is not None:
+        benchmark = with_triples(benchmark, triples)
     settings = config.settings or benchmark.settings[:1]
     for setting in settings:
         next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
@@ -159,7 +165,8 @@ def _open_memory(path: Path, embedding: str) -> Any:
     from emend.memory.chroma import ChromaMemory
     from emend.memory.embed import load_embedding
 
-    return ChromaMemory(path, load_embedding(embedding))
+    # Cases are worlds of their own: their edits contradict each other without one being later, unless they are dated.
+    return ChromaMemory(path, load_embedding(embedding, cache_folder("vectors")), superseding="time")
 
 
 def data_folder(config: RunConfig) -> Path | None:

@@ -15,6 +15,7 @@ from emend.evals.case import Record
 from emend.memory.errors import BadData, RunRefused
 
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
+BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
 
 
 class RunFiles:
@@ -26,12 +27,15 @@ class RunFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._open = {name: (folder / name).open("ab", buffering=0) for name in (RECORDS, EVENTS, ERRORS)}
+        names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
+        self._open = {name: (folder / name).open("ab", buffering=0) for name in names}
+        self._answers = (folder / BASELINE).open("rb")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._answers.close()
         for file in self._open.values():
             with suppress(OSError):  # a full disk has been told already
                 file.close()
@@ -55,6 +59,31 @@ class RunFiles:
         """Append something that befell the run itself."""
         with self._lock:
             self._append({EVENTS: _line(line)})
+
+    def cost(self, line: dict[str, Any]) -> None:
+        """Append what something cost."""
+        with self._lock:
+            self._append({COSTS: _line(line)})
+
+    def baseline(self, line: str) -> int:
+        """Append an answer of the unedited model; the place where it stands."""
+        with self._lock:
+            place = os.fstat(self._open[BASELINE].fileno()).st_size
+            self._append({BASELINE: line.encode() + b"\n"})
+        return place
+
+    def baseline_at(self, place: int) -> bytes:
+        """The answer that stands there, as JSON."""
+        with self._lock:
+            self._answers.seek(place)
+            return self._answers.readline()
+
+    def baseline_places(self) -> Iterator[tuple[str, int]]:
+        """Key and place of every answer that is there; a damaged line is left out, so that it is asked again."""
+        for _, place, line in _lines(self.folder / BASELINE):
+            told = _parsed(line)
+            if told is not None and "key" in told:
+                yield str(told["key"]), place
 
     def _append(self, contents: dict[str, bytes]) -> None:
         before = {name: os.fstat(self._open[name].fileno()).st_size for name in contents}
@@ -96,7 +125,7 @@ def mend(folder: Path) -> tuple[set[str], list[dict[str, Any]]]:
     """
     finished, end = _finished(folder / RECORDS)
     cuts = [(folder / RECORDS, end), (folder / EVENTS, _events_end(folder / EVENTS, finished))]
-    cuts.append((folder / ERRORS, _whole_lines(folder / ERRORS)))
+    cuts += [(folder / name, _whole_lines(folder / name)) for name in (ERRORS, BASELINE, COSTS)]
     told = []
     for path, keep in cuts:
         size = path.stat().st_size if path.exists() else 0
@@ -197,7 +226,7 @@ def read_records(folder: Path) -> Iterator[Record]:
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    """The lines of `events.jsonl`, `errors.jsonl` or `cases.jsonl`; a torn last line is left out."""
+    """The lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`; a torn last line is left out."""
     for _, _, line in _lines(folder / name):
         told = _parsed(line)
         if told is not None:

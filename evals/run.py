@@ -2,23 +2,27 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.editors.base import Answerer
-from emend.evals.asking import Baseline, Stopped, ask_unit
+from emend.editors.base import NO_COST, Answerer, Costed, EditCost, Sequential
+from emend.editors.costing import Meter, Resident
+from emend.evals.asking import Stopped, ask_unit
+from emend.evals.baseline import Baseline
+from emend.evals.checkpoints import Checkpoints
 from emend.evals.failures import Failures, error_line
 from emend.evals.locking import owned_folder
 from emend.evals.manifest import RunConfig, now
 from emend.evals.parts import Parts, load_parts
 from emend.evals.progress import Progress, Quiet
+from emend.evals.queues import Inline, Queue
 from emend.evals.records import RunFiles, mend
+from emend.evals.sequence import Stood
 from emend.evals.starting import begin, check_folder
 from emend.evals.units import Group, Pass, Unit, groups
 from emend.memory.edit import Word
@@ -36,7 +40,11 @@ FATAL = (BadSettings, MemoryMismatch, MissingData, MissingExtra, RunRefused, Too
 
 
 class Summary(Word):
-    """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now."""
+    """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
+
+    Tokens and calls include those of the unedited model, `baseline_calls` of them. `peak_bytes` is the most memory that
+    the process held; None where the system does not tell.
+    """
 
     folder: str
     units: int
@@ -48,7 +56,10 @@ class Summary(Word):
     input_tokens: int
     output_tokens: int
     calls: int
+    baseline_calls: int
     seconds: float
+    cpu_seconds: float
+    peak_bytes: int | None
 
 
 def run(
@@ -89,6 +100,8 @@ class _Work:
     def __init__(self, parts: Parts, files: RunFiles, finished: set[str], progress: Progress, units: int) -> None:
         self.parts, self.files, self.finished, self.progress = parts, files, finished, progress
         self.units = units
+        self.checkpoints = Checkpoints.parse(parts.config.checkpoints)
+        self.baseline = Baseline(parts.unedited(), files, parts.passes[0].model_fingerprint)
         self.failures = Failures(parts.config.fail_on_error)
         self.stop = threading.Event()
         self.lock = threading.Lock()
@@ -96,7 +109,7 @@ class _Work:
 
     def through(self, out: Path) -> Summary:
         """All passes, then the summary."""
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         self.progress.start(self.units, skipped=min(len(self.finished), self.units))
         pool = ThreadPoolExecutor(self.parts.config.concurrency, "emend-unit")
         try:
@@ -106,69 +119,121 @@ class _Work:
             self.stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             self.progress.close()
+            summary = self._summary(out, began)
+            if summary.finished or summary.failed:
+                with suppress(RunRefused):  # a full disk has been told already
+                    self.files.cost({"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()})
         self.failures.check_at_end(out)
+        return summary
+
+    def _summary(self, out: Path, began: tuple[float, float]) -> Summary:
+        before = self.baseline.spent
+        told = dict(self.told)
+        for name in ("input_tokens", "output_tokens", "calls"):
+            told[name] += getattr(before, name)
         return Summary(
             folder=str(out),
             units=self.units,
             skipped=len(self.finished),
             failed=self.failures.count,
-            seconds=round(time.perf_counter() - began, 3),
-            **self.told,
+            baseline_calls=before.calls,
+            seconds=round(time.perf_counter() - began[0], 3),
+            cpu_seconds=round(time.process_time() - began[1], 3),
+            peak_bytes=Resident.highest_so_far(),
+            **told,
         )
 
+    def _groups(self, one: Pass) -> Iterator[Group]:
+        return groups(lambda: self.parts.cases(one.setting), one.mode, self.checkpoints)
+
     def _pass(self, one: Pass, pool: ThreadPoolExecutor) -> None:
-        alone = one.editor.needs_weights
-        baseline = Baseline(self.parts.unedited(), eager=alone)
-        queue = _Inline() if alone else _Queue(pool, 2 * self.parts.config.concurrency)
-        whole = one.mode == "all"
-        for group in groups(lambda: self.parts.cases(one.setting), one.mode):
-            if next(iter(self._pending(one, group)), None) is None:
+        if one.mode == "sequential" and isinstance(one.editor, Sequential):
+            self._sequence(one, one.editor)
+            return
+        queue = Inline() if one.editor.needs_weights else Queue(pool, 2 * self.parts.config.concurrency)
+        for group in self._groups(one):
+            if next(self._pending(one, group), None) is None:
                 continue
-            if whole:
-                self._stand(one, group, baseline, queue)
+            if one.mode == "all" or group.checkpoint:
+                self._stand(one, group, queue)
             else:
-                queue.put(partial(self._stand, one, group, baseline, _Inline()))
+                queue.put(partial(self._stand, one, group, Inline()))
         queue.drain()
 
     def _pending(self, one: Pass, group: Group) -> Iterator[Unit]:
-        units = (Unit(one.unit(case), case) for case in group.cases())
-        return (unit for unit in units if unit.key not in self.finished)
+        return (unit for unit in group.units(one) if unit.key not in self.finished)
 
-    def _stand(self, one: Pass, group: Group, baseline: Baseline, queue: "_Queue | _Inline") -> None:
+    def _prepare(self, one: Pass, group: Group) -> int:
+        """How many units are left; the unedited model is asked for them, since weights are about to change."""
+        left = 0
+        for unit in self._pending(one, group):
+            left += 1
+            self.baseline.prepare(unit.case.probes, one.repeat)
+        return left
+
+    def _stand(self, one: Pass, group: Group, queue: Queue | Inline) -> None:
         """Let the group's edits stand, and ask its units meanwhile."""
         try:
-            baseline.prepare(unit.case for unit in self._pending(one, group))
+            if one.editor.needs_weights:
+                self._prepare(one, group)
             with ExitStack() as standing:
                 try:
-                    answerer = standing.enter_context(one.editor.edit(group.edits))
+                    with self._meter(one) as meter:
+                        answerer = standing.enter_context(one.editor.edit(group.edits))
+                    self._cost(one, meter.cost(len(group.edits), cost_of(answerer)))
                 except FATAL:
                     raise
                 except Exception as error:
                     self._fail(one, self._pending(one, group), error)
                     return
-                self._ask_all(one, group, baseline, queue, answerer)
+                self._ask_all(one, group, queue, answerer)
         except Stopped:
             return
 
-    def _ask_all(
-        self,
-        one: Pass,
-        group: Group,
-        baseline: Baseline,
-        queue: "_Queue | _Inline",
-        answerer: Answerer,
-    ) -> None:
+    def _sequence(self, one: Pass, editor: Sequential) -> None:
+        """Solve each case's edits on top of those before, those of finished units too if a later one needs them."""
+        if not sum(self._prepare(one, group) for group in self._groups(one)):
+            return
+        with editor.sequence() as grow:
+            stood = Stood(grow, FATAL)
+            for group in self._groups(one):
+                stood.owe(group, again=next(self._pending(one, group), None) is None)
+                for unit in self._pending(one, group):
+                    self._add(one, stood)
+                    error = stood.error_of(unit.case)
+                    if error is None:
+                        self._ask(one, unit._replace(standing=stood.count), stood.answerer)
+                    else:
+                        self._fail(one, [unit], error)
+
+    def _add(self, one: Pass, stood: Stood) -> None:
+        """Let the edits stand that are owed."""
+        for edits, again in stood.owed():
+            with self._meter(one) as meter:
+                stands = stood.add(edits)
+            if stands:
+                self._cost(one, meter.cost(len(edits), cost_of(stood.answerer)), again)
+
+    def _meter(self, one: Pass) -> Meter:
+        return Meter(one.editor.needs_weights, getattr(self.parts.model, "lm", None))
+
+    def _cost(self, one: Pass, cost: EditCost, again: bool = False) -> None:
+        """Keep what letting edits stand cost."""
+        told = {"editor": one.name, "setting": one.setting, "mode": one.mode, "repeat": one.repeat}
+        self.files.cost({"act": "edit"} | told | cost.model_dump() | {"again": again})
+
+    def _ask_all(self, one: Pass, group: Group, queue: Queue | Inline, answerer: Answerer) -> None:
         try:
             for unit in self._pending(one, group):
-                queue.put(partial(self._ask, one, unit, answerer, baseline))
+                queue.put(partial(self._ask, one, unit, answerer))
             queue.drain()
         except BaseException:
             self.stop.set()  # before the edit is taken back under the units that are still being asked
             raise
 
-    def _ask(self, one: Pass, unit: Unit, answerer: Answerer, baseline: Baseline) -> None:
+    def _ask(self, one: Pass, unit: Unit, answerer: Answerer) -> None:
         try:
-            asked = ask_unit(one, unit, answerer, baseline, self.stop)
+            asked = ask_unit(one, unit, answerer, self.baseline, self.stop)
             self.files.unit(asked.records, asked.events)
         except FATAL:
             raise
@@ -178,7 +243,7 @@ class _Work:
             self._fail(one, [unit], error, getattr(error, "probe_id", ""))
             return
         unscored = sum(bool(record.unscored) for record in asked.records)
-        usages = [record.usage for record in asked.records]
+        usages = [record.usage for record in asked.records if not record.kept]
         counts = {
             "finished": 1,
             "records": len(asked.records),
@@ -201,35 +266,6 @@ class _Work:
                 self.failures.failed(error)
 
 
-class _Inline:
-    """Does each thing at once: for what may not overlap."""
-
-    def put(self, act: Callable[[], None]) -> None:
-        act()
-
-    def drain(self) -> None:
-        """Nothing is left."""
-
-
-class _Queue:
-    """Hands things to a pool, a bounded number at a time, so that cases are read no faster than they are asked."""
-
-    def __init__(self, pool: ThreadPoolExecutor, bound: int) -> None:
-        self._pool, self._bound = pool, bound
-        self._pending: set[Future[Any]] = set()
-
-    def put(self, act: Callable[[], None]) -> None:
-        """Wait for room, then hand it over; raises what an earlier thing raised."""
-        while len(self._pending) >= self._bound:
-            self._settle()
-        self._pending.add(self._pool.submit(act))
-
-    def drain(self) -> None:
-        """Wait for all; raises what any of them raised."""
-        while self._pending:
-            self._settle()
-
-    def _settle(self) -> None:
-        done, self._pending = wait(self._pending, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
+def cost_of(answerer: Answerer) -> EditCost:
+    """What the answerer's editor says of its edits' cost."""
+    return answerer.cost if isinstance(answerer, Costed) else NO_COST

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Case
+from emend.evals.checkpoints import NO_CHECKPOINTS, Checkpoints
 from emend.evals.locking import LOCK
 from emend.evals.manifest import (
     MANIFEST,
@@ -19,6 +20,7 @@ from emend.evals.manifest import (
 )
 from emend.evals.parts import MEMORY, Parts
 from emend.evals.records import CASES
+from emend.evals.units import groups
 from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadData, RunRefused
 
@@ -102,13 +104,26 @@ def _list_cases(parts: Parts, folder: Path | None) -> dict[str, CaseList]:
                     f"{parts.config.benchmark}, setting '{setting}': no case in the data. "
                     "Check the data folder and the options."
                 )
-            counted[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16])
+            again = _asked_again(parts, setting)
+            counted[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16], again=again)
     finally:
         if draft is not None:
             draft.close()
     if folder is not None:
         (folder / f"{CASES}.new").replace(folder / CASES)
     return counted
+
+
+def _asked_again(parts: Parts, setting: str) -> int:
+    """How many cases are asked once more, at all checkpoints together."""
+    checkpoints = Checkpoints.parse(parts.config.checkpoints)
+    if checkpoints == NO_CHECKPOINTS:
+        return 0
+    standing = again = 0
+    for group in groups(lambda: parts.cases(setting), "sequential", checkpoints):
+        standing, again = len(group.edits), again + group.again
+    checkpoints.refuse_beyond(standing, setting)
+    return again
 
 
 def _case_line(case: Case, setting: str, number: int) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.report.safe import one_line
-from emend.evals.retrieval import DEFAULT, DEPTH, RetrievalReport, RetrievalRow
+from emend.evals.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
 
@@ -25,10 +25,30 @@ def render_retrieval(report: RetrievalReport) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     for place, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
-    for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.false_hits is None)):
+    for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.in_scope)):
         for place, row in enumerate(rows):
             table.add_row("" if place else Text(one_line(kind[0])), *_cells(row))
-    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in retrieval_notes(report)))
+    parts: list[RenderableType] = [Text(title, style="bold"), table]
+    if report.thresholds:
+        parts.append(_threshold_table(report))
+    return Group(*parts, *(Text(note, style="dim") for note in retrieval_notes(report)))
+
+
+def _threshold_table(report: RetrievalReport) -> Table:
+    """The thresholds that were calibrated, and what they let through."""
+    title = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    for place, name in enumerate(("strategy", "by", "least", "kind", "n", "false hits", "95 %")):
+        table.add_column(name, justify="left" if place in (0, 1, 3) else "right", no_wrap=True)
+    for row in report.thresholds:
+        table.add_row(*_threshold_cells(row))
+    return table
+
+
+def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
+    yield from (Text(one_line(text)) for text in (row.strategy, row.by, f"{row.least:.3f}", row.kind, str(row.n)))
+    yield Text(_percent(row.false_hits))
+    yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
 
 
 def retrieval_notes(report: RetrievalReport) -> list[str]:
@@ -37,8 +57,6 @@ def retrieval_notes(report: RetrievalReport) -> list[str]:
         f"embedding {one_line(report.embedding)}; [95 % intervals, bootstrap over cases]; MRR over {DEPTH} entries",
         "ms: mean time of a search, without the time that the embedding took",
     ]
-    if any(row.strategy == DEFAULT for row in report.rows):
-        told.append(f"{DEFAULT} is {report.default}")
     told += [f"{name} returned something for every probe that is out of scope" for name in _unbounded(report)]
     if report.skipped:
         told.append(f"{report.skipped} probes do not say which edit bears on them, and are in no number")
@@ -56,10 +74,10 @@ def _unbounded(report: RetrievalReport) -> Iterator[str]:
 def _cells(row: RetrievalRow) -> Iterator[Text]:
     yield Text(one_line(row.strategy))
     yield Text(str(row.n))
-    yield Text(_percent(row.hit_at_1))
-    yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
-    yield Text(_percent(row.hit_at_5))
-    yield Text("-" if row.mrr is None else f"{row.mrr:.3f}")
+    yield Text(_percent(row.hit_at_1 if row.in_scope else None))
+    yield Text(f"[{_percent(row.low)}, {_percent(row.high)}]" if row.in_scope and row.low is not None else "-", "dim")
+    yield Text(_percent(row.hit_at_5 if row.in_scope else None))
+    yield Text(f"{row.mrr:.3f}" if row.in_scope else "-")
     yield Text(_percent(row.false_hits))
     yield Text(f"{row.ms:.2f}")
 

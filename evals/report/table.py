@@ -13,11 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
+from emend.evals.report import costs, forgetting
+from emend.evals.report.figures import decimals
+from emend.evals.report.figures import interval as interval
 from emend.evals.report.rows import Report, Row
 from emend.evals.report.safe import one_line
 
 NARROW = 100
-EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decimal
 STAR = "*"
 
 
@@ -51,6 +53,8 @@ def render(report: Report, console: Console) -> RenderableType:
         table = _table(block, plain)
         fits = console.width >= NARROW and console.measure(table).maximum <= console.width
         parts += [Text(block.title, style="bold"), table if fits else _stacked(block, plain), Text("")]
+    for title, table in (*forgetting.tables(report.forgetting, report.metrics), *costs.tables(report.costs)):
+        parts += [Text(title, style="bold"), table, Text("")]
     return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
 
 
@@ -87,8 +91,8 @@ def _cell(block: Block, editor: str, metric: Metric, plain: bool) -> Text:
 def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]:
     """Value, interval and unscored count, those that there are."""
     row = block.rows[editor, metric.name]
-    shown = None if row.mean is None else round(row.mean, _decimals(metric)) + 0.0
-    value = Text("-" if shown is None else f"{shown:.{_decimals(metric)}f}")
+    shown = None if row.mean is None else round(row.mean, decimals(metric)) + 0.0
+    value = Text("-" if shown is None else f"{shown:.{decimals(metric)}f}")
     best = _best(block, metric)
     if editor in best:
         value.stylize("bold green")
@@ -102,23 +106,10 @@ def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]
     return told
 
 
-def interval(low: float, high: float, metric: Metric) -> str:
-    """The 95 % interval, in whole percent where that says enough."""
-    decimals = _decimals(metric)
-    if metric.scale == 100 and high - low >= EXACT:
-        decimals = 0
-    low, high = (round(end, decimals) + 0.0 for end in (low, high))  # no -0
-    return f"[{low:.{decimals}f}, {high:.{decimals}f}]"
-
-
-def _decimals(metric: Metric) -> int:
-    return 1 if metric.scale >= 10 else 3
-
-
 def _best(block: Block, metric: Metric) -> list[str]:
     """The editors with the best mean as it is shown; none when there is nothing to compare."""
     means = {
-        editor: round(row.mean, _decimals(metric))
+        editor: round(row.mean, decimals(metric))
         for editor in block.editors
         if (row := block.rows.get((editor, metric.name))) and row.mean is not None
     }
@@ -155,6 +146,8 @@ def _stacked(block: Block, plain: bool) -> RenderableType:
 def notes(report: Report, plain: bool = False) -> list[str]:
     """What must be known to read the numbers rightly."""
     told = [f"{report.cases} cases, {report.records} records; [95 % intervals, bootstrap over cases]"]
+    if report.spent:
+        told.append(costs.told_of(report.spent))
     if plain and report.rows:
         told.append(f"{STAR} best of its column")
     if report.cut:
@@ -168,6 +161,7 @@ def notes(report: Report, plain: bool = False) -> list[str]:
     told += [
         f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in list(report.reasons.items())[:5]
     ]
+    told += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:
         told.append("no record has a score yet")
     return told

@@ -41,7 +41,8 @@ def lines_of(trace: Trace) -> Iterator[Text]:
 def _probe_lines(probe: TracedProbe) -> Iterator[Text]:
     record = probe.record
     repeat = f" · repeat {record.repeat}" if record.repeat else ""
-    yield Text(one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}"), style="bold")
+    again = f" · again when {record.checkpoint} edits stood" if record.checkpoint else ""
+    yield Text(one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}"), style="bold")
     yield _field("asked", record.prompt, indent=2)
     against = "" if record.rival is None else f", against {record.rival}"
     yield _field("right", " | ".join(record.gold) + against, indent=2)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from emend.evals.manifest import RunConfig
-from emend.evals.records import EVENTS, RECORDS, read_lines, read_records
+from emend.evals.records import BASELINE, EVENTS, RECORDS, read_lines, read_records
 from emend.evals.run import run
-from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, ScriptedModel
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
 
 KILLS = int(os.environ.get("EMEND_KILLS", "3"))
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -24,11 +24,13 @@ CONTEXT.set_forkserver_preload(["emend.evals.run", "emend.editors.remembering", 
 
 
 def config(mode: str, editors: tuple[str, ...]) -> RunConfig:
+    """With `sequential`, checkpoints too."""
     return RunConfig(
         benchmark=BENCHMARK,
         editors=editors,
         model="scripted",
         mode=mode,
+        checkpoints="every:10,end" if mode == "sequential" else None,
         embedding="lexical",
         options={"cases": "25", "probes": "3"},
     )
@@ -68,7 +70,11 @@ def steps(folder: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     ("mode", "editors"),
-    [("single", ("unedited", EDITOR, HEAVY)), ("all", (HEAVY, "rag"))],
+    [
+        ("single", ("unedited", EDITOR, HEAVY)),
+        ("all", (HEAVY, "rag")),
+        ("sequential", ("unedited", FLEETING_EDITOR, "rag")),
+    ],
 )
 def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, editors: tuple[str, ...]) -> None:
     run(config(mode, editors), tmp_path / "whole", model=ScriptedModel())
@@ -84,4 +90,6 @@ def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, edit
     assert told(tmp_path / "run") == told(tmp_path / "whole"), f"killed at sizes {sizes}"
     assert steps(tmp_path / "run") == steps(tmp_path / "whole")
     assert summary.skipped + summary.finished == summary.units
+    asked = [line["key"] for line in read_lines(tmp_path / "run", BASELINE)]
+    assert len(asked) == len(set(asked)) == len(list(read_lines(tmp_path / "whole", BASELINE)))
     print(f"killed {KILLS} times, records.jsonl had {sizes} of {whole} bytes")

@@ -1,17 +1,20 @@
 """A run asks every unit once, under the right edits, and finishes what is left."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emend.evals.case import Record
+from emend.evals.case import Case, Record
 from emend.evals.manifest import Manifest, RunConfig
-from emend.evals.records import ERRORS, EVENTS, read_lines, read_records
+from emend.evals.records import COSTS, ERRORS, EVENTS, read_lines, read_records
+from emend.evals.report.rows import report
 from emend.evals.run import Summary, run
+from emend.evals.units import groups
 from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
-from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor
+from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
 
 
 def config(**changed: Any) -> RunConfig:
@@ -72,6 +75,101 @@ def test_a_mode_says_which_edits_stand_at_once(tmp_path: Path, mode: str, standi
     assert [len(edits) for edits in ToyEditor.log] == standing
     assert {edits[-1] for edits in ToyEditor.log} <= {f"Land{n}" for n in range(5)}
     assert len(records(tmp_path / "run")) == 10
+
+
+@pytest.mark.parametrize("mode", ["batch:6", "batch:7", "batch:1000"])
+def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) -> None:
+    go(tmp_path / "run", mode=mode)
+    go(tmp_path / "all", mode="all")
+    assert [len(edits) for edits in ToyEditor.log] == [6, 6]
+    batch, whole = ({(r.probe, r.answer, r.standing) for r in records(tmp_path / name)} for name in ("run", "all"))
+    assert batch == whole and {standing for *_, standing in batch} == {6}
+
+
+@pytest.mark.parametrize(("mode", "standing"), [("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])])
+def test_repeated_cases_count_once_towards_a_batch(tmp_path: Path, mode: str, standing: list[int]) -> None:
+    go(tmp_path / "run", mode=mode, options={"twice": "yes"}, concurrency=1)
+    assert [len(edits) for edits in ToyEditor.log] == standing
+    assert len(records(tmp_path / "run")) == 12
+
+
+@pytest.mark.parametrize(
+    ("mode", "standing"),
+    [("single", [1, 1, 1, 1]), ("batch:2", [1, 1]), ("batch:3", [2, 1]), ("all", [2]), ("sequential", [1, 1, 2, 2])],
+)
+def test_an_edit_that_cases_share_stands_once(mode: str, standing: list[int]) -> None:
+    def cases() -> Iterator[Case]:
+        for number in range(4):
+            yield Case(edits=toy_case(number // 2).edits, probes=toy_case(number).probes)
+
+    assert len({case.id for case in cases()}) == 4
+    assert [len(group.edits) for group in groups(cases, mode)] == standing
+    assert [case.id for group in groups(cases, mode) for case in group.cases()] == [case.id for case in cases()]
+
+
+def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    rivers = [prompt for prompt in model.calls if "river" in prompt]
+    assert summary.baseline_calls == 12  # six probes, twice
+    assert len(rivers) == 12 + 2 * 12  # and those of the two editors that edit
+    kept = [r for r in records(tmp_path / "run") if r.kept]
+    assert {(r.editor, r.kind) for r in kept} == {("unedited", "neighborhood")} and len(kept) == 12
+    assert all(r.usage.calls == 1 and r.answer == "Blue" for r in kept)
+    (tmp_path / "run" / "records.jsonl").write_text("")
+    later = ScriptedModel()
+    again = go(tmp_path / "run", later, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    assert again.baseline_calls == 0
+    assert len([prompt for prompt in later.calls if "river" in prompt]) == 24
+
+
+def test_calls_of_the_unedited_model_are_counted_with_the_others(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, editors=("in_context", "unedited"))
+    spent = report(tmp_path / "run").spent
+    assert spent is not None
+    assert summary.calls == spent.calls == len(model.calls)
+    assert summary.baseline_calls == spent.baseline_calls == 6
+    assert (summary.input_tokens, summary.output_tokens) == (spent.input_tokens, spent.output_tokens)
+    assert summary.input_tokens == sum(r.usage.input_tokens for r in records(tmp_path / "run") if not r.kept) + 6 * 6
+
+
+@pytest.mark.parametrize("mode", ["single", "all", "sequential"])
+def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(tmp_path: Path, mode: str) -> None:
+    class FailsOnce(ScriptedModel):
+        def reply(self, prompt: str) -> str:
+            told = super().reply(prompt)
+            if "river of Land3" in prompt and sum("river of Land3" in call for call in self.calls) == 1:
+                raise ConnectionError("no connection")
+            return told
+
+    summary = go(tmp_path / "run", FailsOnce(), editors=(HEAVY,), mode=mode, fail_on_error="false")
+    assert (summary.failed, summary.finished) == (1, 5)
+    assert HeavyEditor.intruders == []
+    assert go(tmp_path / "run", editors=(HEAVY,), mode=mode, fail_on_error="false").finished == 1
+
+
+@pytest.mark.parametrize(("editor", "calls"), [("in_context", 0), ("rag", 0), ("unedited", 0)])
+def test_probabilities_that_a_model_lacks_are_not_replaced_by_a_reply(tmp_path: Path, editor: str, calls: int) -> None:
+    """But what a retriever finds is still measured."""
+    model = SpeakingModel()
+    go(tmp_path / "run", model, editors=(editor,), embedding="lexical", options={"scorer": "likelihood", "probes": "0"})
+    found = records(tmp_path / "run")
+    assert len(model.calls) == calls and {r.usage.calls for r in found} == {0}
+    assert {tuple(r.values) for r in found} == ({("hit@1",)} if editor == "rag" else {()})
+    assert {r.unscored["success"] for r in found} == {"the model gives no probabilities"}
+
+
+def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
+    go(tmp_path / "run", editors=(EDITOR, HEAVY), mode="batch:4")
+    lines = list(read_lines(tmp_path / "run", COSTS))
+    edits = [line for line in lines if line["act"] == "edit"]
+    assert sorted((line["editor"], line["edits"]) for line in edits) == [
+        (editor, size) for editor in sorted((EDITOR, HEAVY)) for size in (2, 4)
+    ]
+    assert all(line["seconds"] >= 0 and line["cpu_seconds"] >= 0 and not line["again"] for line in edits)
+    (last,) = [line for line in lines if line["act"] == "run"]
+    assert last["calls"] == report(tmp_path / "run").spent.calls and last["cpu_seconds"] > 0  # type: ignore[union-attr]
 
 
 def test_sequential_edits_stand_in_the_order_of_the_cases(tmp_path: Path) -> None:

@@ -14,19 +14,22 @@ from pydantic import PrivateAttr
 
 from emend.agents.llm import MODELS
 from emend.agents.scoring import Scores
-from emend.editors.base import Answerer, Demonstration, Materials
+from emend.editors.base import Answerer, Demonstration, Grow, Materials
 from emend.evals.case import Case, Metric
-from emend.memory.edit import Edit
+from emend.memory.edit import Edit, content_id
+from emend.memory.errors import BadData
 from emend.memory.probe import Answer, Probe, Step, Usage
 
 BENCHMARK = "tests.evals.toys:ToyBenchmark"
 EDITOR = "tests.evals.toys:ToyEditor"
 HEAVY = "tests.evals.toys:HeavyEditor"
+FLEETING_EDITOR = "tests.evals.toys:FleetingEditor"
+FLEETING = 3
 SETTINGS = ("plain", "loud")
 
 
 class ToyBenchmark:
-    """Country n has the capital New-n, once Old-n. Options: `cases`, `probes` more of neighborhood, `twice`."""
+    """Country n has the capital New-n, once Old-n. Options: `cases`, `probes` more, `twice`, the only `scorer`."""
 
     name: ClassVar[str] = "toy"
     settings: ClassVar[tuple[str, ...]] = SETTINGS
@@ -40,6 +43,9 @@ class ToyBenchmark:
         count = int(self.options.get("cases", 6))
         for place in range(min(count, limit or count)):
             case = toy_case(place, setting, int(self.options.get("probes", 1)))
+            if scorer := self.options.get("scorer"):
+                asked = case.probes[0].model_copy(update={"scorers": (scorer,)})
+                case = case.model_copy(update={"probes": (asked, *case.probes[1:])})
             yield case
             if self.options.get("twice"):
                 yield case
@@ -210,6 +216,42 @@ class HeavyEditor(ToyEditor):
         others = len(model.calls) - before - answerer.asked
         if others:
             HeavyEditor.intruders.append(others)
+
+
+class FleetingAnswerer(ToyAnswerer):
+    """Knows the last few edits only, and its prompts tell on what stack of edits it stands."""
+
+    def __init__(self, model: Any, stack: Sequence[Edit]) -> None:
+        super().__init__(model, stack[-FLEETING:])
+        self.stack = content_id([edit.id for edit in stack])
+
+    def _prompt(self, probe: Probe) -> str:
+        return f"[{self.stack}] {super()._prompt(probe)}"
+
+
+class FleetingEditor(HeavyEditor):
+    """Solves edits on top of one another, and forgets all but the last few; the log has what each call added."""
+
+    name: ClassVar[str] = "fleeting"
+    left: ClassVar[list[int]] = []
+    """How many edits stood whenever a sequence was undone."""
+
+    @contextmanager
+    def sequence(self) -> Iterator[Grow]:
+        stack: list[Edit] = []
+
+        def grow(edits: Sequence[Edit]) -> Answerer:
+            for edit in edits:
+                if edit.subject in self.materials.settings.get("hard", ()):
+                    raise BadData(f"{edit.subject} cannot be edited")
+            type(self).log.append(tuple(edit.subject for edit in edits))
+            stack.extend(edits)
+            return FleetingAnswerer(self.materials.model, tuple(stack))
+
+        try:
+            yield grow
+        finally:
+            type(self).left.append(len(stack))
 
 
 def load_scripted(name: str, **settings: Any) -> ScriptedModel:

@@ -1,0 +1,143 @@
+"""What editing costs: time, memory, and the tokens that went through the model."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emend.editors.base import EditCost
+
+if TYPE_CHECKING:
+    from emend.agents.causal_lm import CausalLM
+
+STATUS = Path("/proc/self/status")
+RESET = Path("/proc/self/clear_refs")
+
+
+@dataclass
+class Counter:
+    """Counts tokens; an editor that calls parts of a model by itself adds those too."""
+
+    tokens: int = 0
+
+    @property
+    def cost(self) -> EditCost:
+        """The count as a cost."""
+        return EditCost(tokens=self.tokens)
+
+
+@contextmanager
+def counted(lm: "CausalLM") -> Iterator[Counter]:
+    """Inside the `with`, counts the tokens of every forward pass of the whole model, padding left out.
+
+    Tokens are what `attention_mask` marks, or else all of `input_ids` or `inputs_embeds`; backward passes do not count.
+    """
+    counter = Counter()
+
+    def count(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        mask, ids, embeds = (named.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
+        ids = inputs[0] if ids is None and inputs else ids
+        if ids is None and embeds is not None:
+            ids = embeds[..., 0]
+        if ids is not None:
+            fits = mask is not None and mask.shape == ids.shape
+            counter.tokens += int(mask.sum()) if fits and mask is not None else ids.numel()
+
+    handle = lm.model.register_forward_pre_hook(count, with_kwargs=True)
+    try:
+        yield counter
+    finally:
+        handle.remove()
+
+
+class Meter:
+    """Wall clock, processor time and peak memory of what happens inside a `with`.
+
+    Args:
+        alone: nothing else works in this process meanwhile, so that the processor time of all its threads, and its
+            memory, are those of this work; otherwise this thread's time is taken, and no memory.
+        lm: a local model, if there is one: on a GPU its device's memory is measured instead.
+    """
+
+    def __init__(self, alone: bool, lm: Any = None) -> None:
+        self._clock = time.process_time if alone else time.thread_time
+        self._memory = _memory_of(lm) if alone else None
+        self.seconds = self.cpu_seconds = 0.0
+        self.peak_bytes: int | None = None
+
+    def __enter__(self) -> "Meter":
+        self._before = self._memory.start() if self._memory else None
+        self._began = time.perf_counter(), self._clock()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds = time.perf_counter() - self._began[0]
+        self.cpu_seconds = self._clock() - self._began[1]
+        peak = self._memory.peak() if self._memory else None
+        if peak is not None and self._before is not None:
+            self.peak_bytes = max(0, peak - self._before)
+
+    def cost(self, edits: int, told: EditCost) -> EditCost:
+        """With what the editor told."""
+        measured = {"seconds": round(self.seconds, 6), "cpu_seconds": round(self.cpu_seconds, 6)}
+        return told.model_copy(update=measured | {"edits": edits, "peak_bytes": self.peak_bytes})
+
+
+class Resident:
+    """The resident memory of this process, in bytes; nothing is told where the system is not Linux."""
+
+    highest = 0
+    """What was seen before the system's own high-water mark was set back."""
+
+    def start(self) -> int | None:
+        """The memory now; the high-water mark is set back to it."""
+        type(self).highest = self.highest_so_far() or 0
+        with suppress(OSError):
+            RESET.write_text("5")
+            return _status("VmRSS")
+        return None
+
+    def peak(self) -> int | None:
+        """The most since the start."""
+        return _status("VmHWM")
+
+    @classmethod
+    def highest_so_far(cls) -> int | None:
+        """The most that this process ever held, as far as the system tells."""
+        now = _status("VmHWM")
+        return None if now is None else max(cls.highest, now)
+
+
+class OnDevice:
+    """The memory that tensors take on a GPU, in bytes."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self._device, self._cuda = device, torch.cuda
+
+    def start(self) -> int:
+        """The memory now."""
+        self._cuda.reset_peak_memory_stats(self._device)
+        return int(self._cuda.memory_allocated(self._device))
+
+    def peak(self) -> int:
+        """The most since the start."""
+        return int(self._cuda.max_memory_allocated(self._device))
+
+
+def _memory_of(lm: Any) -> Resident | OnDevice:
+    device = getattr(lm, "device", None)
+    return OnDevice(device) if getattr(device, "type", "") == "cuda" else Resident()
+
+
+def _status(name: str) -> int | None:
+    if os.name != "posix" or not STATUS.exists():
+        return None
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,104 @@
+"""The table of `emend extract`: triple quality, beside the figures that DocTER printed."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.metrics.estimate import Estimate
+from emend.evals.metrics.triples import ERRORS, TripleQuality
+from emend.evals.report.safe import one_line
+
+FIGURES = {
+    "triples per document": "per_document",
+    "recall": "recall",
+    "precision": "precision",
+    "F1": "f1",
+    "AT ambiguous": "AT",
+    "IS incorrect subject": "IS",
+    "IR incorrect relation": "IR",
+}
+"""What a row shows, and the name of the figure."""
+
+
+class Published(NamedTuple):
+    """A row of the paper's Table 6 or 8: triples per document, then percent; None where it is not given."""
+
+    name: str
+    triples: float
+    recall: float
+    precision: float
+    f1: float
+    errors: tuple[float, float, float] | None = None
+
+
+PUBLISHED = {
+    ("docter", "en"): (
+        Published("DocTER tools", 16.50, 57.84, 3.75, 7.04, (33.87, 42.74, 23.39)),
+        Published("DocTER LLM", 10.26, 88.79, 14.71, 25.24, (12.88, 31.06, 56.06)),
+    ),
+    ("docter", "zh"): (Published("DocTER LLM", 3.58, 56.50, 23.41, 33.12, (11.43, 37.14, 51.42)),),
+}
+"""DocTER, Table 6; its measure may differ in embedding and averaging, which the paper does not say."""
+
+
+def show_extraction(
+    name: str, quality: TripleQuality, embedding: str, published: tuple[Published, ...], console: Console
+) -> None:
+    """Print the table and its notes."""
+    console.print(render_extraction(name, quality, embedding, published))
+
+
+def render_extraction(
+    name: str, quality: TripleQuality, embedding: str, published: tuple[Published, ...] = ()
+) -> RenderableType:
+    """A row per figure, in percent but for the number of triplets, and what must be known to read them."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for column in (one_line(name, 20), "95 %", "n", *(row.name for row in published)):
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    for label, figure in FIGURES.items():
+        one = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
+        digits, scale = (2, 1) if figure == "per_document" else (1, 100)
+        mean = None if one.mean is None else one.mean * scale
+        theirs = (_number(_printed(row, figure), digits) for row in published)
+        table.add_row(
+            label,
+            _number(mean, digits),
+            Text(_interval(one, scale, digits), style="dim"),
+            str(one.n),
+            *(Text(text, style="dim") for text in theirs),
+        )
+    return Group(table, *(Text(note, style="dim") for note in extraction_notes(quality, embedding)))
+
+
+def _printed(row: Published, figure: str) -> float | None:
+    """What the paper printed of a figure."""
+    if figure in ERRORS:
+        return row.errors[ERRORS.index(figure)] if row.errors else None
+    value: float = getattr(row, {"per_document": "triples"}.get(figure, figure))
+    return value
+
+
+def extraction_notes(quality: TripleQuality, embedding: str) -> Iterator[str]:
+    """What must be known to read the numbers rightly."""
+    yield "percent; a triplet matches at a cosine of 0.8 or more to the gold fact"
+    yield f"[95 % intervals, bootstrap over documents]; embedding {one_line(embedding)}"
+    if embedding.startswith("lexical"):
+        yield "a lexical embedding sees wording, not meaning: matches in other words are missed"
+    yield f"AT, IS, IR: of the triplets without a match, sorted by {one_line(quality.sorted_by)}"
+    for reason, count in quality.reasons.items():
+        yield f"{count} unscored: {one_line(reason, 160)}"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(one: Estimate, scale: float, digits: int) -> str:
+    if one.low is None or one.high is None:
+        return "-"
+    return f"[{one.low * scale:.{digits}f}, {one.high * scale:.{digits}f}]"

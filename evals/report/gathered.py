@@ -1,0 +1,133 @@
+"""What is kept of a run's records while they stream by: the scored numbers, and what they cost."""
+
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from emend.evals.case import Metric, Record
+from emend.evals.metrics.estimate import Estimate, estimate, harmonic
+from emend.evals.metrics.macro import macro
+from emend.memory.edit import Word
+
+REASONS = 200
+"""So many different reasons are told apart; the rest count as one."""
+
+
+class Row(Word):
+    """One metric of one editor: its mean in the metric's own units, with a 95 % interval."""
+
+    editor: str
+    setting: str
+    mode: str
+    metric: str
+    mean: float | None
+    n: int
+    unscored: int
+    low: float | None
+    high: float | None
+
+
+class Column:
+    """The numbers of one output over the records of one kind, the case of each, and the cases of what has none."""
+
+    def __init__(self) -> None:
+        self.values, self.cases, self.missing = array("d"), array("l"), array("l")
+
+    def put(self, value: float, case: int) -> None:
+        """Add a number."""
+        self.values.append(value)
+        self.cases.append(case)
+
+
+Columns = dict[tuple[str, str], Column]
+"""By output and kind."""
+SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
+"""Columns beside those of the scorers."""
+
+
+class Place(NamedTuple):
+    """What one table row is about."""
+
+    setting: str
+    mode: str
+    editor: str
+
+
+class Gathered:
+    """What is kept of the records while they stream by."""
+
+    def __init__(self) -> None:
+        self.places: dict[Place, Columns] = {}
+        self.again: dict[tuple[Place, int], Columns] = {}
+        """What was asked again, by the number of edits at the checkpoint."""
+        self.spent: Counter[str] = Counter()
+        """Tokens and calls, without those of kept answers."""
+        self.cases: dict[str, int] = {}
+        self.units: set[str] = set()
+        self.reasons: Counter[str] = Counter()
+        self.records = self.cut = 0
+
+    def add(self, record: Record) -> None:
+        """Take one record in."""
+        place = Place(record.setting, record.mode, record.editor)
+        first = self.places.setdefault(place, {})
+        columns = self.again.setdefault((place, record.checkpoint), {}) if record.checkpoint else first
+        case = self.cases.setdefault(record.case, len(self.cases))
+        for name, value in record.values.items():
+            columns.setdefault((name, record.kind), Column()).put(value, case)
+        for name in record.unscored:
+            columns.setdefault((name, record.kind), Column()).missing.append(case)
+        usage = record.usage
+        costs = {SECONDS: record.seconds, TOKENS_IN: usage.input_tokens, TOKENS_OUT: usage.output_tokens}
+        for name, cost in costs.items():
+            first.setdefault((name, ""), Column()).put(cost, case)
+        if not record.kept:
+            self.spent.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
+        for reason in set(record.unscored.values()):
+            known = reason in self.reasons or len(self.reasons) < REASONS
+            self.reasons[reason if known else "other reasons"] += 1
+        self.units.add(record.unit)
+        self.records += 1
+        self.cut += record.cut_tokens > 0
+
+
+def gather(records: Iterable[Record]) -> Gathered:
+    """Stream through the records."""
+    gathered = Gathered()
+    for record in records:
+        gathered.add(record)
+    return gathered
+
+
+def estimate_of(columns: Columns, metric: Metric) -> Estimate:
+    """The metric over its kinds; all kinds where it names none."""
+    if metric.per == "kind":
+        alone = [metric.model_copy(update={"kinds": (kind,), "per": "record", "scale": 1.0}) for kind in metric.kinds]
+        return macro([estimate_of(columns, one) for one in alone]).scaled(metric.scale)
+    if metric.per == "harmonic":
+        found = [columns.get((metric.value, kind), Column()) for kind in metric.kinds]
+        missing = sum(len(column.missing) for column in found)
+        whole = harmonic([(column.values, column.cases) for column in found]).scaled(metric.scale)
+        return whole.model_copy(update={"unscored": missing})
+    chosen = [
+        column
+        for (name, kind), column in columns.items()
+        if name == metric.value and (kind in metric.kinds or not metric.kinds)
+    ]
+    values = [value for column in chosen for value in column.values]
+    cases = [case for column in chosen for case in column.cases]
+    unscored = sum(len(column.missing) for column in chosen)
+    return estimate(values, cases, per=metric.per).scaled(metric.scale).model_copy(update={"unscored": unscored})
+
+
+def only(columns: Columns, cases: Collection[int]) -> Columns:
+    """What the columns have of these cases."""
+    kept: Columns = {}
+    for name, column in columns.items():
+        chosen = kept.setdefault(name, Column())
+        for value, case in zip(column.values, column.cases, strict=True):
+            if case in cases:
+                chosen.put(value, case)
+        chosen.missing.extend(case for case in column.missing if case in cases)
+    return kept

@@ -1,0 +1,135 @@
+"""What `emend memory` shows: hits, edits, facts with their history, counts, progress."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.progress import EVERY_SECONDS
+from emend.evals.report.safe import one_line, safe
+from emend.memory.edit import Edit
+from emend.memory.history import Fact, MemoryStats
+from emend.memory.retrieval.base import Entry, Hit
+
+
+def show_hits(hits: Sequence[Hit], console: Console) -> None:
+    """A table of what was found, best first."""
+    if not hits:
+        console.print(Text("nothing found"))
+        return
+    table = _table("score", "edit", "time", "text")
+    for hit in hits:
+        entry = hit.entry
+        score = Text(f"{hit.score:.3f}", justify="right")
+        table.add_row(score, one_line(entry.edit_id), one_line(entry.time or ""), Text(one_line(entry.text, 300)))
+    console.print(table)
+
+
+def edit_row(edit: Edit, entries: Mapping[Entry, bool]) -> dict[str, Any]:
+    """An edit as JSON, and how many of its entries are current."""
+    return {"edit": edit.model_dump(mode="json"), "entries": len(entries), "current": sum(entries.values())}
+
+
+def fact_rows(facts: Sequence[Fact]) -> list[dict[str, Any]]:
+    """One row for each version of each fact, oldest first."""
+    return [
+        {
+            "subject": fact.subject,
+            "relation": fact.relation,
+            "objects": list(version.objects),
+            "current": version.current,
+            "time": version.edit.time,
+            "edit": version.edit.model_dump(mode="json"),
+        }
+        for fact in facts
+        for version in fact.versions
+    ]
+
+
+def show_edit(edit: Edit, entries: Mapping[Entry, bool], console: Console) -> None:
+    """The edit with all that it says."""
+    current = sum(entries.values())
+    standing = "current" if current == len(entries) else "superseded"
+    if 0 < current < len(entries):
+        standing = f"{current} of {len(entries)} entries current"
+    head = f"{edit.id}  {edit.form}  {edit.time or 'no time'}  "
+    console.print(Text(one_line(head), style="bold").append(standing, style="green" if current else "yellow"))
+    console.print(Text(safe(edit.text)))
+
+
+def show_facts(facts: Sequence[Fact], console: Console) -> None:
+    """Each fact with its values, oldest first."""
+    for fact in facts:
+        console.print(Text(f"\n{one_line(fact.subject)} - {one_line(fact.relation)}", style="bold"))
+        table = _table("", "value", "time", "edit", "form")
+        for version in fact.versions:
+            mark = Text("current", style="green") if version.current else Text("superseded", style="dim")
+            value = Text(one_line(", ".join(version.objects), 200))
+            edit = version.edit
+            table.add_row(mark, value, one_line(edit.time or ""), one_line(edit.id), edit.form)
+        console.print(table)
+
+
+def show_stats(where: str, stats: MemoryStats, console: Console) -> None:
+    """The counts in words."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in stats.kinds.items()) or "none"
+    times = f"{stats.first} to {stats.last}" if stats.first else "none"
+    rows = {
+        "memory": where,
+        "embedding": stats.embedding,
+        "superseding": stats.superseding,
+        "edits": f"{stats.edits:,}, {stats.superseded:,} of them superseded",
+        "entries": f"{stats.entries:,}, {stats.current:,} of them current",
+        "kinds": kinds,
+        "facts": f"{stats.facts:,}, {stats.changed_facts:,} of them with more than one edit",
+        "times": times,
+    }
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows.items():
+        table.add_row(Text(name, style="bold"), Text(one_line(value)))
+    console.print(table)
+
+
+@contextmanager
+def counting(edits: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, a line now and then elsewhere; lends what is told how many entries more are through."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not sys.stderr.isatty():
+        yield _Lines().told
+        return
+    columns = (TextColumn("embedding and storing"), BarColumn(), TextColumn("{task.completed:,.0f} entries"))
+    shown = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
+    with shown:
+        task = shown.add_task("", total=edits)
+        yield lambda entries: shown.advance(task, entries)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._entries, self._last = 0, time.monotonic()
+
+    def told(self, entries: int) -> None:
+        self._entries += entries
+        if time.monotonic() - self._last >= EVERY_SECONDS:
+            self._last = time.monotonic()
+            sys.stderr.write(f"{self._entries} entries embedded and stored\n")
+            sys.stderr.flush()
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    for name in names:
+        table.add_column(name, no_wrap=name not in ("text", "value"), overflow="fold")
+    return table

@@ -1,0 +1,60 @@
+"""What editing costs is measured where it happens."""
+
+import time
+
+import pytest
+import torch
+
+from emend.editors.base import NO_COST, EditCost
+from emend.editors.costing import Meter, Resident, counted
+
+
+def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
+    lm = random_model().lm
+    ids = torch.tensor([[5, 6, 7], [5, 6, 0]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    with torch.no_grad(), counted(lm) as counter:
+        lm.model(input_ids=ids, attention_mask=mask)
+        assert counter.tokens == 5
+        lm.model(ids)
+        assert counter.tokens == 5 + 6
+        lm.model(inputs_embeds=lm.model.get_input_embeddings()(ids))
+        assert counter.cost == EditCost(tokens=5 + 6 + 6)
+        counter.tokens += 10
+    with torch.no_grad():
+        lm.model(ids)
+    assert counter.cost.tokens == 27
+
+
+def test_time_is_told_apart_into_waiting_and_working():
+    with Meter(alone=False) as waited:
+        time.sleep(0.05)
+    assert waited.seconds >= 0.05 > 0.04 > waited.cpu_seconds
+    with Meter(alone=True) as worked:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+    assert worked.cpu_seconds >= 0.05
+
+
+def test_memory_is_how_far_it_rose_and_the_highest_is_not_forgotten():
+    with Meter(alone=True) as meter:
+        held = bytearray(64 * 2**20)
+        held[:: 2**12] = b"x" * len(held[:: 2**12])
+        del held
+    if meter.peak_bytes is None:
+        pytest.skip("this system does not tell how much memory a process held")
+    assert 60 * 2**20 < meter.peak_bytes < 200 * 2**20
+    highest = Resident.highest_so_far()
+    with Meter(alone=True) as small:
+        pass
+    assert small.peak_bytes is not None and small.peak_bytes < 2**20
+    assert highest is not None and (Resident.highest_so_far() or 0) >= highest
+
+
+def test_a_cost_is_what_the_editor_tells_with_what_was_measured():
+    with Meter(alone=False) as meter:
+        pass
+    cost = meter.cost(3, EditCost(tokens=7))
+    assert (cost.edits, cost.tokens, cost.peak_bytes) == (3, 7, None)
+    assert meter.cost(0, NO_COST).tokens == 0
