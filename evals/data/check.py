@@ -1,0 +1,178 @@
+"""Checks a folder of a benchmark's files: names every fault by file, record and field, and counts what is there."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from emend.evals.benchmarks.docter import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
+from emend.evals.benchmarks.files import data_folder, sha256
+from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.case import Benchmark
+from emend.evals.data.digests import Ledger, digest_like
+from emend.evals.data.faults import Fault, faults_of_rows, records
+from emend.evals.data.shapes import Shape, shapes_of
+from emend.evals.data.sources import SOURCES, source_of
+from emend.memory.edit import Word
+from emend.memory.errors import BadSettings, EmendError, MissingData
+
+
+class FileCheck(Word):
+    """One file: how many records and faults it has, and what its checksum says."""
+
+    name: str
+    records: int | None = None
+    """None for a file that holds no records, such as a prompt."""
+    faults: int = 0
+    checksum: str = ""
+    """`as published`; `as fetched`, or `changed` since; `not the published one`; `not known`."""
+    absent: bool = False
+
+
+class Checked(Word):
+    """What was found in a folder; `counts` says per reading what the loader dropped, repaired and tagged."""
+
+    data: str
+    folder: str
+    files: tuple[FileCheck, ...]
+    faults: tuple[Fault, ...]
+    counts: tuple[tuple[str, str, int], ...]
+    """(reading, what, how many)."""
+
+
+def check(target: str, data: Path | None = None) -> Checked:
+    """Check a benchmark's folder, by the benchmark's name (its usual folder, or `data`) or by the folder.
+
+    Raises:
+        BadSettings: neither a benchmark nor a folder, or a folder of an unknown benchmark.
+        MissingData: no file of the benchmark is there.
+    """
+    name, folder = _target(target, data)
+    shapes = shapes_of(name)
+    if not any(shape.find(folder) for shape in shapes):
+        what = f"'{folder}' holds no file of {name}" if folder.is_dir() else f"no folder '{folder}'"
+        raise MissingData(f"{what}. Get them with: emend data pull {name}.")
+    checksums, faults = _checksums(name, folder)
+    tables: dict[str, list[Any]] = {}
+    files: list[FileCheck] = []
+    for shape in shapes:
+        files.append(_file(shape, folder, checksums, tables, faults))
+    others = [FileCheck(name=n, checksum=said) for n, said in checksums.items() if n not in {f.name for f in files}]
+    if name == "docter":
+        faults += _docter_links(tables)
+    counts = tuple(_counts(name, shapes, folder, faults))
+    return Checked(
+        data=name,
+        folder=str(folder),
+        files=tuple(_with_faults([*files, *others], faults)),
+        faults=tuple(faults),
+        counts=counts,
+    )
+
+
+def _file(
+    shape: Shape, folder: Path, checksums: Mapping[str, str], tables: dict[str, list[Any]], faults: list[Fault]
+) -> FileCheck:
+    name = shape.find(folder)
+    if name is None:
+        return FileCheck(name=shape.names[0], absent=True)
+    raw, broken = records(folder / name, name)
+    faults += [broken] if broken else []
+    tables[name] = []
+    faults += faults_of_rows(raw, name, shape, tables[name])
+    return FileCheck(name=name, records=len(raw), checksum=checksums.get(name, "not known"))
+
+
+def _with_faults(files: list[FileCheck], faults: list[Fault]) -> Iterator[FileCheck]:
+    for file in files:
+        yield file.model_copy(update={"faults": sum(fault.file == file.name for fault in faults)})
+
+
+def _target(target: str, data: Path | None) -> tuple[str, Path]:
+    if target in SOURCES:
+        return target, data_folder(target, data)
+    folder = Path(target).expanduser()
+    if not folder.is_dir():
+        source_of(target)  # says what there is
+    told = Ledger.read(folder).data or folder.resolve().name
+    if told in SOURCES:
+        return told, folder
+    fitting = [name for name in SOURCES if any(shape.find(folder) for shape in shapes_of(name))]
+    if len(fitting) == 1:
+        return fitting[0], folder
+    of = f"of {' or '.join(fitting)}" if fitting else "of no benchmark that is known"
+    raise BadSettings(f"'{folder}' holds files {of}: name it, as in emend data check akew --data {folder}.")
+
+
+def _checksums(name: str, folder: Path) -> tuple[dict[str, str], list[Fault]]:
+    """What the checksums of the files that are there say, and a fault for each that changed since it was fetched.
+
+    A file of the user's own, such as a part of the published one, is none: its records are what counts.
+    """
+    said: dict[str, str] = {}
+    faults = []
+    ledger = Ledger.read(folder, name)
+    for remote in source_of(name).remotes:
+        if remote.digest and (folder / remote.name).is_file():
+            same = digest_like(folder / remote.name, remote.digest) == remote.digest
+            said[remote.name] = "as published" if same else "not the published one"
+    for file, entry in ledger.files.items():
+        if said.get(file) == "as published" or not (folder / file).is_file():
+            continue
+        found = sha256(folder / file)
+        said[file] = "as fetched" if found == entry.sha256 else "changed"
+        if found != entry.sha256:
+            problem = f"changed since it was fetched: sha256 {found}, expected {entry.sha256}"
+            faults.append(Fault(file=file, problem=problem))
+    return said, faults
+
+
+def _docter_links(tables: Mapping[str, list[Any]]) -> Iterator[Fault]:
+    """What is wrong between DocTER's files."""
+    ids = {name: {row.id for row in rows} for name, rows in tables.items()}
+    linked = [(SUCCESS, DOCUMENTS), (LOCALITY, DOCUMENTS), (SUCCESS, FACTS)]
+    linked += [(queries, documents) for _, documents, queries in DIRECTIONS.values()]
+    for tests, edits in linked:
+        if tests in ids and edits in ids:
+            for number in sorted(ids[tests] - ids[edits]):
+                yield Fault(file=tests, record=f"id {number}", field="id", problem=f"{edits} has no record of this id")
+    labels = {row.label for row in tables.get(REASONING, ())}
+    if len(labels) == 1:
+        problem = f"every label is {labels.pop()}: a constant answer would be right everywhere"
+        yield Fault(file=REASONING, field="label", problem=problem)
+
+
+def _counts(name: str, shapes: list[Shape], folder: Path, faults: list[Fault]) -> Iterator[tuple[str, str, int]]:
+    """What the loader itself says that it reads, drops, repairs and tags; nothing of files with faults."""
+    readings: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for shape in shapes:
+        if (file := shape.find(folder)) is not None:
+            readings.setdefault(tuple(shape.options.items()), []).append(file)
+    for options, files in readings.items():
+        if any(fault.file in files for fault in faults):
+            continue
+        label = ", ".join(f"{key}={value}" for key, value in options)
+        try:
+            told = _loaded(BENCHMARKS.load(name)(folder, dict(options)))
+        except MissingData:
+            continue  # other files are needed to read these; they are listed as absent
+        except EmendError as error:
+            faults.append(Fault(file=files[0], problem=str(error)))
+            continue
+        yield from ((label, what, count) for what, count in told.items())
+
+
+def _loaded(benchmark: Benchmark) -> dict[str, int]:
+    """The number of cases, and of what was dropped, repaired and tagged."""
+    told = benchmark.provenance
+    counts = {"cases": max(_cases(benchmark, setting) for setting in benchmark.settings)}
+    for kind in ("dropped", "repaired", "tagged"):
+        for what, count in told.get(kind, {}).items():
+            counts[f"{kind}: {what}"] = count if isinstance(count, int) else len(count)
+    return counts
+
+
+def _cases(benchmark: Benchmark, setting: str) -> int:
+    try:
+        return sum(1 for _ in benchmark.cases(setting))
+    except (MissingData, BadSettings):
+        return 0  # the setting needs what these files have not, such as texts or a file that is absent

@@ -1,0 +1,113 @@
+"""Files that nobody publishes as they are needed, made from published ones."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emend.memory.errors import BadData
+
+Json = Any
+"""What a JSON file holds; its shape is checked where it is used."""
+SERAC = "serac_event"
+"""What ELKEN's scope classifier chose: a result, no data."""
+
+
+def make(maker: str, folder: Path, target: Path) -> None:
+    """Make the file `target` from others of the folder.
+
+    Raises:
+        BadData: one of them is not as it must be.
+    """
+    try:
+        content = MAKERS[maker](folder)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadData(
+            f"{target.name} cannot be made: a record lacks {error}. Take the files it is made of away and fetch again."
+        ) from error
+    beside = target.with_name(f"{target.name}.part")
+    beside.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    beside.replace(target)
+
+
+def elken_test(folder: Path) -> Json:
+    """ELKEN's test events from the outputs of its scope classifier, which hold them whole.
+
+    First the events with tendency questions, in their order, with the fact questions of the same event; then those with
+    fact questions alone.
+    """
+    tendencies = [_bare(row) for row in _read(folder / "serac/tendency.json")]
+    facts = {row["event"]: _bare(row) for row in _read(folder / "serac/fact.json")}
+    none: dict[str, list[Json]] = {"qas": [], "local_qas": []}
+    both = [
+        {
+            "event_type": row["event_type"],
+            "event": row["event"],
+            "tendency": row["tendency"],
+            "fact": facts.pop(row["event"], {"fact": none})["fact"],
+        }
+        for row in tendencies
+    ]
+    return both + [{**row, "tendency": none} for row in facts.values()]
+
+
+def docter_facts(folder: Path) -> Json:
+    """The CounterFact record behind each id that DocTER uses, with `{}` for the subject in its prompt.
+
+    Raises:
+        BadData: an id has no record, or its targets are not DocTER's.
+    """
+    names = ("counterfact-edit.json", "counterfact-train.json", "counterfact-val.json")
+    known = {row["case_id"]: row for name in names for row in _read(folder / "counterfact" / name)}
+    asked: dict[int, Json] = {}
+    for name in ("edit_success_eval.json", "cross_en_eval.json", "reasoning_eval.json"):
+        for row in _read(folder / name):
+            asked.setdefault(int(row["id"]), row)
+    if lost := sorted(asked.keys() - known.keys()):
+        raise BadData(f"gold_facts.json cannot be made: CounterFact's files have no record of the ids {lost[:10]}.")
+    return {"data": [_fact(number, known[number], asked[number]) for number in sorted(asked)]}
+
+
+def _fact(number: int, row: Json, asked: Json) -> Json:
+    for field, theirs in (("original_target", "ground_truth"), ("altered_target", "target_new")):
+        if field in asked and asked[field] != row[theirs]:
+            raise BadData(
+                f"gold_facts.json cannot be made: id {number}, field '{field}': '{asked[field]}' in DocTER and "
+                f"'{row[theirs]}' in CounterFact. Fetch the files of one version together."
+            )
+    if row["subject"] not in row["prompt"]:
+        raise BadData(f"gold_facts.json cannot be made: id {number}: subject '{row['subject']}' is not in the prompt.")
+    return {
+        "id": number,
+        "subject": row["subject"],
+        "prompt": row["prompt"],
+        "prompt_template": row["prompt"].replace(row["subject"], "{}", 1),
+        "original_target": row["ground_truth"],
+        "altered_target": row["target_new"],
+    }
+
+
+def _bare(row: Json) -> Json:
+    """The record without what the classifier chose."""
+    kept = {key: value for key, value in row.items() if key not in (SERAC, "id")}
+    for part in ("fact", "tendency"):
+        if part in kept:
+            kept[part] = {
+                asked: [{k: v for k, v in question.items() if k != SERAC} for question in kept[part][asked]]
+                for asked in ("qas", "local_qas")
+            }
+    return kept
+
+
+def _read(path: Path) -> list[Json]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadData(f"{path} is not JSON in UTF-8: {error}. Take it away and fetch it again.") from error
+    rows = content.get("data") if isinstance(content, dict) else content
+    if not isinstance(rows, list):
+        raise BadData(f"{path}: a list of records expected. Take it away and fetch it again.")
+    return rows
+
+
+MAKERS: dict[str, Callable[[Path], Json]] = {"elken_test": elken_test, "docter_facts": docter_facts}

@@ -1,0 +1,319 @@
+"""Files are fetched whole from a real server or not at all, an interrupted download goes on, all is written down."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from pydantic import ValidationError
+
+from emend.evals.data.digests import LEDGER, Ledger
+from emend.evals.data.pull import LOCK, Outcome, Puller
+from emend.evals.data.sources import DataSource, Remote
+from emend.memory.errors import BadData, FetchFailed
+from tests.evals.data.origin import Origin, dead_url, serving
+
+BIG = bytes(range(256)) * 2000  # half a megabyte, no two places within 256 bytes alike
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    with serving() as server:
+        yield server
+
+
+def pull(source: DataSource, folder: Path, *patience: float) -> dict[str, Outcome]:
+    return {outcome.name: outcome for outcome in Puller(source, folder, patience=patience).pull()}
+
+
+def names(folder: Path) -> set[str]:
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return found - {LOCK}
+
+
+# --- what goes well
+
+
+def test_a_file_is_fetched_whole_and_its_origin_licence_and_checksum_are_written_down(origin, tmp_path):
+    sum_ = origin.publish("sub/a.json", BIG)
+    outcome = pull(origin.source(origin.remote("sub/a.json", f"sha256:{sum_}")), tmp_path / "akew")["sub/a.json"]
+    assert (outcome.status, outcome.bytes, outcome.sha256, outcome.pinned) == ("fetched", len(BIG), sum_, True)
+    assert (tmp_path / "akew/sub/a.json").read_bytes() == BIG
+    assert names(tmp_path / "akew") == {"sub/a.json", LEDGER}
+    written = json.loads((tmp_path / "akew" / LEDGER).read_text("utf-8"))
+    assert written["data"] == "akew"
+    entry = written["files"]["sub/a.json"]
+    assert {key: entry[key] for key in ("origin", "url", "commit", "licence", "sha256", "bytes", "pinned")} == {
+        "origin": "github.com/them/it",
+        "url": origin.url("sub/a.json"),
+        "commit": "c0ffee",
+        "licence": "MIT",
+        "sha256": sum_,
+        "bytes": len(BIG),
+        "pinned": True,
+    }
+    assert entry["fetched"].startswith("20")
+
+
+def test_a_file_without_a_known_checksum_is_recorded_when_it_first_comes(origin, tmp_path):
+    sum_ = origin.publish("a.json", b"[1]")
+    outcome = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert (outcome.status, outcome.pinned) == ("fetched", False)
+    assert Ledger.read(tmp_path).files["a.json"].sha256 == sum_
+
+
+def test_gits_own_id_of_a_content_is_a_checksum_too(origin, tmp_path):
+    origin.publish("a.json", b"what is up, doc?")  # the example of git's own book
+    digest = "git-blob:bd9dbf5aae1a3862dd1526723246b20206e5fc37"
+    assert pull(origin.source(origin.remote("a.json", digest)), tmp_path)["a.json"].pinned
+
+
+def test_a_second_pull_asks_for_nothing_and_changes_nothing(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"), origin.remote("b.json"))
+    origin.publish("b.json", b"[]")
+    pull(source, tmp_path)
+    before, ledger = len(origin.sent), (tmp_path / LEDGER).read_bytes()
+    assert {outcome.status for outcome in pull(source, tmp_path).values()} == {"there"}
+    assert len(origin.sent) == before and (tmp_path / LEDGER).read_bytes() == ledger
+
+
+# --- interruptions
+
+
+def test_an_interrupted_download_keeps_its_bytes_and_goes_on_behind_them(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"))
+    origin.cuts = [200_000]
+    failed = pull(source, tmp_path)["a.json"]
+    assert failed.status == "failed" and "200,000 bytes are kept" in failed.problem
+    assert names(tmp_path) == {"a.json.part", "a.json.part.json"}
+    assert (tmp_path / "a.json.part").read_bytes() == BIG[:200_000]
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+    assert origin.sent == [("/a.json", "", 200_000), ("/a.json", "bytes=200000-", len(BIG) - 200_000)]
+    assert (tmp_path / "a.json").read_bytes() == BIG and names(tmp_path) == {"a.json", LEDGER}
+
+
+def test_a_further_try_of_the_same_pull_goes_on_too(origin, tmp_path):
+    origin.publish("a.json", BIG)
+    origin.cuts, origin.reset = [100_000, 0, 100_000], False
+    assert pull(origin.source(origin.remote("a.json")), tmp_path, 0, 0, 0)["a.json"].status == "fetched"
+    assert sum(count for _, _, count in origin.sent) == len(BIG)
+    assert (tmp_path / "a.json").read_bytes() == BIG
+
+
+def test_a_connection_that_is_reset_in_the_middle_is_an_interruption(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"))
+    origin.cuts, origin.reset = [100_000], True
+    failed = pull(source, tmp_path)["a.json"]
+    assert failed.status == "failed" and "broke off" in failed.problem and not (tmp_path / "a.json").exists()
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+    assert (tmp_path / "a.json").read_bytes() == BIG
+
+
+class Impatient:
+    """Somebody who presses Ctrl-C when the first bytes are there."""
+
+    @contextmanager
+    def file(self, name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
+        def told(done: int, total: int | None) -> None:
+            if done:
+                raise KeyboardInterrupt
+
+        yield told
+
+
+def test_a_pull_that_is_broken_off_by_hand_keeps_its_bytes_and_lets_go_of_the_folder(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"))
+    with pytest.raises(KeyboardInterrupt):
+        Puller(source, tmp_path, Impatient()).pull()
+    had = (tmp_path / "a.json.part").stat().st_size
+    assert 0 < had < len(BIG)
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+    assert origin.sent[-1] == ("/a.json", f"bytes={had}-", len(BIG) - had)
+    assert (tmp_path / "a.json").read_bytes() == BIG
+
+
+def test_a_server_that_ignores_ranges_makes_the_download_begin_again(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"))
+    origin.cuts, origin.ranges = [100_000], False
+    pull(source, tmp_path)
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+    assert [count for _, _, count in origin.sent] == [100_000, len(BIG)]
+    assert (tmp_path / "a.json").read_bytes() == BIG
+
+
+def test_a_file_that_changed_in_between_is_fetched_anew_and_not_mixed(origin, tmp_path):
+    source = origin.source(origin.remote("a.json"))
+    origin.publish("a.json", BIG)
+    origin.cuts, origin.tag = [100_000], '"one"'
+    pull(source, tmp_path)
+    origin.publish("a.json", BIG[::-1])
+    origin.tag = '"two"'
+    pull(source, tmp_path)
+    assert (tmp_path / "a.json").read_bytes() == BIG[::-1]
+
+
+def test_bytes_of_another_address_are_not_gone_on_with(origin, tmp_path):
+    origin.publish("old.json", BIG)
+    origin.cuts = [100_000]
+    old = origin.remote("old.json").model_copy(update={"name": "a.json"})
+    pull(origin.source(old), tmp_path)
+    origin.publish("a.json", BIG[::-1])
+    pull(origin.source(origin.remote("a.json")), tmp_path)
+    assert origin.sent[-1] == ("/a.json", "", len(BIG))
+    assert (tmp_path / "a.json").read_bytes() == BIG[::-1]
+
+
+def test_what_had_come_whole_before_the_check_is_checked_and_not_fetched_again(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', BIG)}"))
+    (tmp_path / "a.json.part").write_bytes(BIG)
+    (tmp_path / "a.json.part.json").write_text(json.dumps({"url": origin.url("a.json")}), "utf-8")
+    assert pull(source, tmp_path)["a.json"].status == "fetched"
+    assert origin.sent == [("/a.json", f"bytes={len(BIG)}-", 0)]
+
+
+def test_more_bytes_than_the_file_has_are_thrown_away(origin, tmp_path):
+    source = origin.source(origin.remote("a.json", f"sha256:{origin.publish('a.json', b'[1]')}"))
+    (tmp_path / "a.json.part").write_bytes(BIG)
+    (tmp_path / "a.json.part.json").write_text(json.dumps({"url": origin.url("a.json")}), "utf-8")
+    assert pull(source, tmp_path, 0)["a.json"].status == "fetched"
+    assert (tmp_path / "a.json").read_bytes() == b"[1]"
+
+
+def test_a_server_that_is_busy_is_asked_again(origin, tmp_path):
+    origin.publish("a.json", b"[1]")
+    origin.says = [503, 429]
+    assert pull(origin.source(origin.remote("a.json")), tmp_path, 0, 0)["a.json"].status == "fetched"
+    assert len(origin.sent) == 3
+
+
+# --- what is refused
+
+
+def test_a_wrong_checksum_is_refused_with_both_sums_and_nothing_is_kept(origin, tmp_path):
+    found = origin.publish("a.json", BIG)
+    wanted = hashlib.sha256(b"another").hexdigest()
+    failed = pull(origin.source(origin.remote("a.json", f"sha256:{wanted}")), tmp_path)["a.json"]
+    assert failed.status == "failed" and found in failed.problem and wanted in failed.problem
+    assert names(tmp_path) == set()
+
+
+def test_a_file_that_is_not_there_does_not_stop_the_others(origin, tmp_path):
+    origin.publish("b.json", b"[]")
+    done = pull(origin.source(origin.remote("a.json"), origin.remote("b.json")), tmp_path, 0, 0)
+    assert done["b.json"].status == "fetched"
+    assert "404" in done["a.json"].problem and origin.url("a.json") in done["a.json"].problem
+    assert [path for path, _, _ in origin.sent] == ["/a.json", "/b.json"]  # and it is not asked for twice
+
+
+def test_a_server_that_is_gone_is_asked_once_and_not_for_its_other_files(tmp_path):
+    remotes = [Remote(name=name, url=dead_url(name), licence="MIT") for name in ("a.json", "b.json")]
+    done = pull(DataSource(name="akew", remotes=tuple(remotes)), tmp_path)
+    assert "no connection to 127.0.0.1" in done["a.json"].problem and "Try again later" in done["a.json"].problem
+    assert "did not answer before" in done["b.json"].problem
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_said(origin, tmp_path):
+    origin.publish("a.json", BIG)
+    (tmp_path / "a.json.part").symlink_to("/dev/full")
+    failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert "no space left" in failed.problem and "--to" in failed.problem
+
+
+def test_a_file_that_is_larger_than_the_free_space_is_not_begun(origin, tmp_path):
+    origin.publish("a.json", b"[]")
+    filled = os.statvfs(tmp_path)
+    origin.claims = filled.f_bavail * filled.f_frsize * 2
+    failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert "no space for" in failed.problem and not (tmp_path / "a.json").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(origin, tmp_path):
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    with pytest.raises(FetchFailed, match=r"cannot write to '.*file/akew'.*--to"):
+        pull(origin.source(origin.remote("a.json")), tmp_path / "file" / "akew")
+
+
+def test_two_pulls_into_one_folder_do_not_meet(origin, tmp_path):
+    with FileLock(tmp_path / LOCK), pytest.raises(FetchFailed, match="another process"):
+        pull(origin.source(origin.remote("a.json")), tmp_path)
+
+
+def test_a_pointer_of_git_lfs_is_not_taken_for_the_file(origin, tmp_path):
+    origin.publish("a.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n")
+    failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert "Git LFS" in failed.problem and names(tmp_path) == set()
+
+
+def test_a_file_that_comes_packed_is_not_kept_as_it_is(origin, tmp_path):
+    origin.publish("a.json", b"\x1f\x8b")
+    origin.packed = "gzip"
+    failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert "packed as gzip" in failed.problem and names(tmp_path) == set()
+
+
+def test_only_https_is_fetched_from_elsewhere(tmp_path):
+    remotes = (
+        Remote(name="a.json", url="http://example.org/a.json", licence="MIT"),
+        Remote(name="b.json", url="file:///etc/hostname", licence="MIT"),
+    )
+    for failed in pull(DataSource(name="akew", remotes=remotes), tmp_path).values():
+        assert failed.status == "failed" and "only https" in failed.problem
+
+
+def test_a_redirection_to_an_unsafe_address_is_not_followed(origin, tmp_path):
+    origin.publish("a.json", b"[]")
+    origin.leads = "http://example.org/a.json"
+    failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
+    assert "http://example.org/a.json" in failed.problem and "only https" in failed.problem
+
+
+@pytest.mark.parametrize("name", ["../a.json", "/etc/a.json", "a/../../b", "", "a\\b.json", "./a.json"])
+def test_a_name_that_leads_out_of_the_folder_is_no_name(name):
+    with pytest.raises(ValidationError):
+        Remote(name=name, url="https://example.org", licence="MIT")
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_written_through(origin, tmp_path):
+    origin.publish("sub/a.json", b"[]")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/sub").symlink_to(tmp_path / "elsewhere")
+    failed = pull(origin.source(origin.remote("sub/a.json")), tmp_path / "data")["sub/a.json"]
+    assert "leads out" in failed.problem and not list((tmp_path / "elsewhere").iterdir())
+
+
+# --- what is there already
+
+
+def test_a_file_of_the_users_own_is_kept_and_not_fetched_over(origin, tmp_path):
+    origin.publish("a.json", BIG)
+    (tmp_path / "a.json").write_bytes(b"mine")
+    assert pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"].status == "kept"
+    assert (tmp_path / "a.json").read_bytes() == b"mine" and origin.sent == []
+
+
+def test_a_file_that_is_another_than_the_checksum_says_is_left_and_said(origin, tmp_path):
+    sum_ = origin.publish("a.json", BIG)
+    (tmp_path / "a.json").write_bytes(b"mine")
+    failed = pull(origin.source(origin.remote("a.json", f"sha256:{sum_}")), tmp_path)["a.json"]
+    assert failed.status == "failed" and sum_ in failed.problem and "move it away" in failed.problem
+    assert (tmp_path / "a.json").read_bytes() == b"mine"
+
+
+def test_a_file_that_was_changed_since_it_came_is_said(origin, tmp_path):
+    source = origin.source(origin.remote("a.json"))
+    origin.publish("a.json", b"[1]")
+    pull(source, tmp_path)
+    (tmp_path / "a.json").write_bytes(b"[2]")
+    assert "another file" in pull(source, tmp_path)["a.json"].problem
+
+
+def test_a_broken_sources_file_is_said(origin, tmp_path):
+    (tmp_path / LEDGER).write_text("{", "utf-8")
+    with pytest.raises(BadData, match=f"{LEDGER}.*Take it away"):
+        pull(origin.source(origin.remote("a.json")), tmp_path)
