@@ -1,0 +1,107 @@
+"""Which published figure a number of a run stands beside; the rules are data, `counterparts.toml`."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from emend.evals.manifest import Manifest
+from emend.evals.report.rows import Row
+from emend.memory.edit import Word
+
+
+class MethodRule(Word):
+    """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are."""
+
+    editor: str
+    method: str
+    mode: str | None = None
+    setting: str | None = None
+    retriever: str | None = None
+
+
+class MetricRule(Word):
+    """A run's metric is a published one, on some data; see the head of `counterparts.toml`."""
+
+    metric: str
+    published: str
+    data: str
+    mode: str | None = None
+    given: tuple[str, ...] = ()
+    setting: str | None = None
+    method: str | None = None
+    when: dict[str, str] = {}
+    n: int | None = None
+    differs: str = ""
+
+
+class Rules(Word):
+    """The rules of one paper, and what differs from it in every run."""
+
+    methods: tuple[MethodRule, ...]
+    metrics: tuple[MetricRule, ...]
+    settings: dict[str, str] = {}
+    differs: tuple[str, ...] = ()
+
+
+class Place(NamedTuple):
+    """Where in a paper a number belongs: `method` is empty where the paper has no such method."""
+
+    method: str
+    data: str
+    setting: str
+    metric: str
+    n: int | None
+    """What the paper's figure is over, where that is known."""
+    differs: str
+    shared: bool
+    """The figure is not the editor's own: every editor of a run has the same."""
+
+
+@cache
+def _told() -> dict[str, Any]:
+    return tomllib.loads((files("emend.evals.papers") / "counterparts.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def rules(paper: str) -> Rules:
+    """The rules of a paper."""
+    return Rules.model_validate(_told()[paper])
+
+
+def places(paper: str, row: Row, manifest: Manifest) -> Iterator[Place]:
+    """Where the number of a run belongs in the tables of a paper; nowhere, if no rule says so."""
+    told = rules(paper)
+    options = manifest.benchmark.get("options") or manifest.config.options
+    for rule in told.metrics:
+        if rule.metric != row.metric or rule.mode not in (None, row.mode):
+            continue
+        if rule.given and row.setting not in rule.given:
+            continue
+        if all(value in str(options.get(name, "")).split(",") for name, value in rule.when.items()):
+            method = rule.method if rule.method is not None else _method(told, row, manifest)
+            setting = rule.setting if rule.setting is not None else _setting(told, row)
+            yield Place(method, rule.data, setting, rule.published, rule.n, rule.differs, rule.method is not None)
+
+
+def _method(told: Rules, row: Row, manifest: Manifest) -> str:
+    told_editor = manifest.editors.get(row.setting, {}).get(row.editor, {}).get("editor", row.editor)
+    here = (told_editor, row.mode, _setting(told, row), manifest.config.retriever)
+    for rule in told.methods:
+        wanted = (rule.editor, rule.mode, rule.setting, rule.retriever)
+        if all(want in (None, have) for want, have in zip(wanted, here, strict=True)):
+            return rule.method
+    return ""
+
+
+def _setting(told: Rules, row: Row) -> str:
+    return told.settings.get(row.setting, row.setting)
+
+
+def same_model(run: str, published: str) -> bool:
+    """Whether a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name that the paper's model goes by."""
+    name = run.partition(":")[2].partition("@")[0] if run.startswith("openai:") else run.partition(":")[2]
+    plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower())
+    return plain in _told()["models"].get(published, ())
