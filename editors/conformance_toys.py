@@ -9,12 +9,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.agents.scoring import Scores
-from emend.memory.chroma import entries_of
 from emend.memory.edit import Edit
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.exact import ExactCorpus
 from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Corpus, Entry
+from emend.memory.stored import entries_of
 
 UNKNOWN = "I do not know"
 

@@ -77,7 +77,7 @@ def _as_edit(fact: Fact) -> Edit:
 
 def run_chains(lm: CausalLM, chains: Chains, strategy: str | None) -> list[float]:
     """1.0 for each question whose final answer is right; `strategy` None gives the right fact, or none, to each hop."""
-    memory = ChromaMemory(None, LexicalEmbedding())
+    memory = ChromaMemory(None, LexicalEmbedding(), superseding="never")
     memory.add(list(chains.edits.values()))
     retriever = RETRIEVERS.load(strategy)(memory.view()) if strategy else None
     texts = [f"Question: {asked.question}\n" for asked in chains.asked]

@@ -1,132 +1,92 @@
-"""The memory: two Chroma collections, documents and triplets, that hold what edits say."""
+"""The memory in Chroma: two collections, documents and triplets, in a folder, on a server, or in this process."""
 
-import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-import numpy as np
+from filelock import FileLock, Timeout
 
-from emend.memory.edit import Edit
-from emend.memory.embed import Embedding, Vectors
-from emend.memory.errors import BadSettings, MemoryMismatch
-from emend.memory.exact import DECIMALS, ExactCorpus, QueryVectors
-from emend.memory.retrieval.base import Corpus, Entry, Hit
+from emend.memory.embed import Embedding
+from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.shelf import Shelf, space_of
+from emend.memory.store import StoredMemory
+from emend.memory.superseding import Superseding
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
-    from chromadb.api.models.Collection import Collection
 
 COLLECTIONS = ("documents", "triplets")
-EXACT_LIMIT = 20_000
-"""Up to this many entries a view of everything is searched exactly, above it by Chroma's HNSW index (approximate)."""
-PAGE = 2_000  # entries read at once: Chroma hands vectors out in double precision
-IDS = 500  # edit ids in one filter: SQLite bounds the variables of a statement
+INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
+"""Of the HNSW index: twice Chroma's own width and neighbours, for recall (measured in tests/benchmarks)."""
+LOCK = "emend.lock"
 
 
-class ChromaMemory:
+class ChromaMemory(StoredMemory):
     """Stores what edits say, embedded, and lends views of it; safe to use from several threads of one process.
 
     Args:
         path: a folder; `http://HOST:PORT` of a `chroma run` server; None keeps everything in this process and alone
             to this object. A folder takes one process at a time: for more, start a server.
-        embedding: turns texts into vectors. Its identity is stored, and another one is refused later.
+        embedding: turns texts into vectors. Its identity is stored, and another one is refused later. None opens what
+            is stored without a model: to be read and withdrawn from, not added to or searched.
+        superseding: which of several edits of a (subject, relation) is current; a new memory keeps it (default
+            `arrival`), and one that is there must have been made with it. None takes what is there.
+        create: False refuses a place where there is no memory yet.
 
     Raises:
-        MemoryMismatch: what is stored there was embedded by another model.
+        MemoryMismatch: what is stored there was embedded by another model, or supersedes otherwise.
+        MissingData: there is no memory, and none is to be made.
         BadSettings: the folder cannot be used, or the server does not answer.
+        MemoryUnavailable: another process has the folder; from any call later: the server stopped answering.
     """
 
-    def __init__(self, path: Path | str | None, embedding: Embedding) -> None:
-        self._where = "in-process memory" if path is None else str(path)
-        self._client = _client(path)
-        self._embedding = embedding
-        self._queries = QueryVectors(embedding)
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        path: Path | str | None,
+        embedding: Embedding | None,
+        superseding: Superseding | None = None,
+        create: bool = True,
+    ) -> None:
+        where = "in-process memory" if path is None else str(path)
+        made_of = (embedding.identity, superseding or "arrival") if create and embedding else None
+        self._lock_file = _locked(path, made_of is not None)
+        self._client: Client | None = None
         # In-process clients share their collections: a name of its own keeps this memory apart.
         self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
+        answering = partial(_answering, where)
         try:
-            self._stores = {name: self._open(name) for name in COLLECTIONS}
+            self._client = _client(path)
+            with answering():
+                stores = {name: _collection(self._client, name + self._suffix, where, made_of) for name in COLLECTIONS}
+                told = dict(stores[COLLECTIONS[0]].metadata or {})
+                for store in stores.values():
+                    _refuse_other(store, where, embedding, superseding)
+            shelves = {name: Shelf(store, self._limit) for name, store in stores.items()}
         except BaseException:
-            _close(self._client)
+            self._let_go()
             raise
-
-    def add(self, edits: Sequence[Edit]) -> None:
-        """Store the edits; one stored before under the same id is replaced, one that is unchanged costs nothing."""
-        wanted: dict[str, dict[str, Entry]] = {name: {} for name in COLLECTIONS}
-        known = {edit.id: edit for edit in edits}
-        for edit in known.values():
-            for entry in entries_of(edit):
-                wanted[_collection(entry)][entry.id] = entry
-        with self._lock:
-            for name, store in self._stores.items():
-                stored = {e.id: e for e in _entries(store, list(known))}
-                changed = [e for e in wanted[name].values() if stored.get(e.id) != e]
-                self._upsert(store, changed)
-                stale = sorted(stored.keys() - wanted[name].keys())
-                for start in range(0, len(stale), IDS):
-                    store.delete(ids=stale[start : start + IDS])
-
-    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
-        """The entries of these edits alone, or of all, as they are now; what is added later is not in it.
-
-        A view of chosen edits is always searched exactly; one of everything up to `EXACT_LIMIT` entries.
-        """
-        if edit_ids is None and self.count() > EXACT_LIMIT:
-            return _HnswCorpus(list(self._stores.values()), self._queries)
-        chosen = None if edit_ids is None else sorted(set(edit_ids))
-        found = [pair for store in self._stores.values() for pair in _embedded(store, chosen)]
-        found.sort(key=lambda pair: pair[0].id)  # by content, not by the order in which threads stored it
-        vectors = np.stack([vector for _, vector in found]) if found else np.zeros((0, 0), np.float32)
-        return ExactCorpus([entry for entry, _ in found], vectors, self._queries)
-
-    def count(self) -> int:
-        """Number of entries stored."""
-        return sum(store.count() for store in self._stores.values())
+        super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering)
 
     def close(self) -> None:
         """Let go of folder or connection; an in-process memory is gone. Exact views go on working."""
-        if self._suffix:
-            for store in self._stores.values():
-                self._client.delete_collection(store.name)
-        _close(self._client)
+        if self._suffix and self._client is not None:
+            for shelf in self._shelves.values():
+                self._client.delete_collection(shelf.collection.name)
+        self._let_go()
 
-    def _open(self, name: str) -> "Collection":
-        from chromadb.errors import NotFoundError
+    def _let_go(self) -> None:
+        if self._client is not None:
+            _close(self._client)
+        if self._lock_file is not None:
+            self._lock_file.release()
+        self._client = self._lock_file = None
 
-        try:
-            store = self._client.get_collection(name + self._suffix, embedding_function=None)
-        except NotFoundError:
-            store = self._client.get_or_create_collection(
-                name + self._suffix,
-                embedding_function=None,
-                configuration={"hnsw": {"space": "cosine"}},
-                metadata={"embedding": self._embedding.identity},
-            )
-        stored = (store.metadata or {}).get("embedding")
-        if stored != self._embedding.identity:
-            raise MemoryMismatch(
-                f"collection '{name}' in {self._where} was embedded by '{stored or 'an unnamed model'}', this is "
-                f"'{self._embedding.identity}': open it with that embedding, or choose another folder."
-            )
-        return store
-
-    def _upsert(self, store: "Collection", entries: Sequence[Entry]) -> None:
-        if not entries:
-            return
-        vectors = self._embedding.documents([entry.text for entry in entries])
-        size = min(PAGE, self._client.get_max_batch_size())
-        for start in range(0, len(entries), size):
-            part = entries[start : start + size]
-            store.upsert(
-                ids=[entry.id for entry in part],
-                embeddings=vectors[start : start + size],
-                documents=[entry.text for entry in part],
-                metadatas=[_metadata(entry) for entry in part],
-            )
+    def _limit(self) -> int:
+        return self._client.get_max_batch_size() if self._client is not None else 1
 
     def __enter__(self) -> "ChromaMemory":
         return self
@@ -135,89 +95,89 @@ class ChromaMemory:
         self.close()
 
 
-class _HnswCorpus:
-    """All entries of the collections, searched by Chroma's own index; for memories too big for exact search."""
+def _collection(client: "Client", name: str, where: str, made_of: tuple[str, str] | None) -> Any:
+    """The collection of that name; made, if `made_of` says of which embedding and rule."""
+    from chromadb.errors import NotFoundError
 
-    def __init__(self, stores: Sequence["Collection"], queries: QueryVectors) -> None:
-        self._stores = stores
-        self._queries = queries
-
-    @cached_property
-    def _all(self) -> tuple[Entry, ...]:
-        found = (entry for store in self._stores for entry in _entries(store, None))
-        return tuple(sorted(found, key=lambda entry: entry.id))
-
-    def entries(self) -> Sequence[Entry]:
-        return self._all
-
-    def embed(self, queries: Sequence[str]) -> Vectors:
-        return self._queries(queries)
-
-    def nearest(self, query: str, k: int) -> list[Hit]:
-        if k <= 0:
-            return []
-        vector = self._queries([query])
-        hits = [hit for store in self._stores for hit in _query(store, vector, k)]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.entry.id))[:k]
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except NotFoundError as error:
+        if made_of is None:
+            raise _nothing_there(where) from error
+    return client.get_or_create_collection(
+        name,
+        embedding_function=None,
+        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(made_of[0])})},
+        metadata={"embedding": made_of[0], "superseding": made_of[1]},
+    )
 
 
-def entries_of(edit: Edit) -> list[Entry]:
-    """What the memory holds of an edit: its text, or each of its triplets when its form is `triplets`.
-
-    A blank text gives no entry: an edit from which nothing could be extracted cannot be found.
-    """
-    many = edit.form == "triplets" and edit.triplets
-    texts = [triplet.text for triplet in edit.triplets] if many else [edit.text]
-    kind = "triplet" if edit.form == "triplets" else edit.form
-    return [
-        Entry(id=f"{edit.id}.{place:03d}", edit_id=edit.id, text=text, kind=kind, time=edit.time)
-        for place, text in enumerate(texts)
-        if text.strip()
-    ]
-
-
-def _collection(entry: Entry) -> str:
-    return "triplets" if entry.kind == "triplet" else "documents"
+def _refuse_other(store: Any, where: str, embedding: Embedding | None, rule: Superseding | None) -> None:
+    """Refuse a collection that was embedded, or that supersedes, in another way."""
+    told = dict(store.metadata or {})
+    stored, here = told.get("embedding"), embedding.identity if embedding else None
+    if stored is None or here not in (None, stored):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {where} was embedded by '{stored or 'an unnamed model'}', this is "
+            f"'{here}': open it with that embedding, or choose another folder."
+        )
+    kept = told.get("superseding")
+    if kept is None or rule not in (None, kept):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {where} supersedes by '{kept or 'no rule'}', not by '{rule}': "
+            "leave the rule out, or choose another folder."
+        )
 
 
-def _metadata(entry: Entry) -> Mapping[str, str]:
-    # Upsert merges metadata, so that a key left out would keep its old value: no time is written as "".
-    return {"edit_id": entry.edit_id, "kind": entry.kind, "time": entry.time or ""}
+def _nothing_there(where: str) -> MissingData:
+    return MissingData(f"there is no memory in {where}: make one with `emend memory add`, or name another place.")
 
 
-def _entry(id_: str, text: str, told: Mapping[str, Any]) -> Entry:
-    return Entry(id=id_, edit_id=told["edit_id"], text=text, kind=told["kind"], time=told["time"] or None)
+def _is_url(path: Path | str | None) -> bool:
+    return str(path).startswith(("http://", "https://"))
 
 
-def _pages(store: "Collection", edit_ids: list[str] | None, include: list[Any]) -> Iterator[Any]:
-    if edit_ids is None:
-        for offset in range(0, store.count(), PAGE):
-            yield store.get(limit=PAGE, offset=offset, include=include)
-        return
-    for start in range(0, len(edit_ids), IDS):
-        chosen: Any = {"edit_id": {"$in": edit_ids[start : start + IDS]}}
-        yield store.get(where=chosen, include=include)
+def _locked(path: Path | str | None, create: bool) -> FileLock | None:
+    """The lock of a folder; objects of one process share it, and a killed process leaves none behind."""
+    if path is None or _is_url(path):
+        return None
+    folder = Path(path)
+    if not create and not (folder / "chroma.sqlite3").exists():
+        raise _nothing_there(str(path))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
+        lock.acquire()
+    except Timeout as error:
+        raise MemoryUnavailable(
+            f"another process uses the memory folder '{path}' (it holds {LOCK}): wait for it, or let both share a "
+            f"server: `chroma run --path {path} --host 127.0.0.1 --port 8000`, and name http://127.0.0.1:8000."
+        ) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return lock
 
 
-def _entries(store: "Collection", edit_ids: list[str] | None) -> Iterator[Entry]:
-    for page in _pages(store, edit_ids, ["documents", "metadatas"]):
-        yield from map(_entry, page["ids"], page["documents"], page["metadatas"])
+def _unusable(path: Path | str, error: Exception) -> BadSettings:
+    return BadSettings(f"memory folder '{path}' cannot be used: {error}. Name a folder that can be written to.")
 
 
-def _embedded(store: "Collection", edit_ids: list[str] | None) -> Iterable[tuple[Entry, Vectors]]:
-    for page in _pages(store, edit_ids, ["documents", "metadatas", "embeddings"]):
-        entries = map(_entry, page["ids"], page["documents"], page["metadatas"])
-        yield from zip(entries, np.asarray(page["embeddings"], dtype=np.float32), strict=True)
+@contextmanager
+def _answering(where: str) -> Iterator[None]:
+    """Around each use of the database: says what can be done when it fails."""
+    import httpx
+    from chromadb.errors import ChromaError, InternalError
 
-
-def _query(store: "Collection", vector: Vectors, k: int) -> Iterator[Hit]:
-    found: Any = store.query(query_embeddings=vector, n_results=k)
-    if not found["ids"]:
-        return
-    columns = (found[part][0] for part in ("ids", "documents", "metadatas", "distances"))
-    for id_, text, told, distance in zip(*columns, strict=True):
-        score = round(max(-1.0, min(1.0, 1.0 - distance)), DECIMALS)
-        yield Hit(entry=_entry(id_, text, told), score=score)
+    try:
+        yield
+    except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
+        again = "start it again (`chroma run`)" if _is_url(where) else "see that its disk is not full"
+        raise MemoryUnavailable(
+            f"the memory {where} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
+            "and repeat the command; what is stored is kept and is not doubled."
+        ) from error
+    except ChromaError as error:
+        raise BadSettings(f"the memory {where} refuses this ({type(error).__name__}): {error}") from error
 
 
 def _client(path: Path | str | None) -> "Client":
@@ -229,14 +189,12 @@ def _client(path: Path | str | None) -> "Client":
     settings = Settings(anonymized_telemetry=False)
     if path is None:
         return cast("Client", chromadb.EphemeralClient(settings=settings))
-    if str(path).startswith(("http://", "https://")):
+    if _is_url(path):
         return _server(str(path), settings)
     try:
         return cast("Client", chromadb.PersistentClient(str(path), settings=settings))
     except (ChromaError, OSError, ValueError) as error:
-        raise BadSettings(
-            f"memory folder '{path}' cannot be used: {error}. Name a folder that can be written to."
-        ) from error
+        raise _unusable(path, error) from error
 
 
 def _server(url: str, settings: Any) -> "Client":

@@ -84,6 +84,11 @@ class ExactCorpus:
         vectors = embedding.documents([entry.text for entry in entries])
         return cls(entries, vectors, QueryVectors(embedding))
 
+    @property
+    def identity(self) -> str:
+        """Of the embedding that the vectors are of."""
+        return self._queries.embedding.identity
+
     def entries(self) -> Sequence[Entry]:
         """All entries in scope, in a stable order."""
         return self._entries

@@ -25,18 +25,9 @@ def _free_port() -> int:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The address of a `chroma run` server, or why there is none; started once."""
-    command = Path(sys.executable).with_name("chroma")
-    if not command.exists():
-        pytest.skip(f"no chroma command beside {sys.executable}")
     folder, port = tmp_path_factory.mktemp("server"), _free_port()
-    started = subprocess.Popen(
-        [command, "run", "--path", folder, "--host", "127.0.0.1", "--port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
-    )
+    started = _serve(folder, port)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/api/v2/heartbeat", started)
         yield f"http://127.0.0.1:{port}"
     finally:
         started.terminate()
@@ -44,14 +35,40 @@ def server(tmp_path_factory):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_for(url: str, process: subprocess.Popen) -> None:
-    for _ in range(100):
+@pytest.fixture
+def serve():
+    """Starts `chroma run` on a folder and a port, which is chosen if it is 0; what runs at the end is killed."""
+    started: list[subprocess.Popen] = []
+
+    def start(folder: Path, port: int = 0) -> tuple[subprocess.Popen, int]:
+        port = port or _free_port()
+        started.append(_serve(folder, port))
+        return started[-1], port
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait(10)
+
+
+def _serve(folder: Path, port: int) -> subprocess.Popen:
+    command = Path(sys.executable).with_name("chroma")
+    if not command.exists():
+        pytest.skip(f"no chroma command beside {sys.executable}")
+    started = subprocess.Popen(
+        [command, "run", "--path", folder, "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
+    )
+    for _ in range(300):
         try:
-            urllib.request.urlopen(url, timeout=1).close()
-            return
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=1).close()
+            return started
         except OSError:
             time.sleep(0.1)
-    pytest.skip(f"`chroma run` did not answer within 10 s (exit code {process.poll()})")
+    started.kill()
+    pytest.skip(f"`chroma run` did not answer within 30 s (exit code {started.wait(10)})")
 
 
 def _place(kind: str, request):

@@ -5,14 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import emend.memory.chroma as chroma
+import emend.memory.shelf as shelf
+import emend.memory.store as store
 from emend.editors.base import MemoryLike
-from emend.memory.chroma import ChromaMemory, entries_of
+from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.stored import entries_of
 
 SMALL = LexicalEmbedding(256)
+METZ = Triplet(subject="Metz", relation="twin city", object="Ostrim")
 TRIPLETS = tuple(Triplet(subject="Lyon", relation="twin city", object=name) for name in ("Ostrim", "Veld", "Mira"))
 
 
@@ -34,7 +37,7 @@ def test_entries_come_back_as_they_were_stored(memory):
     edits = [
         document("Текст 城市\n\ttwo lines", id="b", time="2026-02-03"),
         Edit(form="event", text="A flood.", id="a"),
-        Edit(form="triplet", text="The twin of Lyon is Ostrim.", id="c", triplets=TRIPLETS[:1]),
+        Edit(form="triplet", text="The twin of Metz is Ostrim.", id="c", triplets=(METZ,)),
         Edit(form="triplets", text="all of it", id="d", triplets=TRIPLETS),
     ]
     memory.add(edits)
@@ -49,7 +52,7 @@ def test_entries_come_back_as_they_were_stored(memory):
 
 def test_documents_and_triplets_lie_in_two_collections(memory):
     memory.add([document("x"), Edit(form="triplets", text="y", triplets=TRIPLETS)])
-    assert {name: store.count() for name, store in memory._stores.items()} == {"documents": 1, "triplets": 3}
+    assert {name: shelf.count() for name, shelf in memory._shelves.items()} == {"documents": 1, "triplets": 3}
 
 
 def test_adding_twice_doubles_nothing(memory):
@@ -148,8 +151,8 @@ def test_the_order_of_adding_does_not_show(where):
 def test_batches_beyond_the_limit_of_the_client_are_split(memory, monkeypatch):
     monkeypatch.setattr(memory._client, "get_max_batch_size", lambda: 7)
     sizes: list[int] = []
-    for store in memory._stores.values():
-        monkeypatch.setattr(store, "upsert", _noting(store.upsert, sizes), raising=False)
+    for one in memory._shelves.values():
+        monkeypatch.setattr(one.collection, "upsert", _noting(one.collection.upsert, sizes), raising=False)
     memory.add([document(f"town {i}") for i in range(30)])
     assert sizes == [7, 7, 7, 7, 2]
     assert texts(memory) == sorted(f"town {i}" for i in range(30))
@@ -175,8 +178,8 @@ def test_threads_may_add_and_search_at_once(memory):
 
 
 def test_a_view_of_many_edits_and_pages_is_complete(memory, monkeypatch):
-    monkeypatch.setattr(chroma, "PAGE", 10)
-    monkeypatch.setattr(chroma, "IDS", 7)
+    monkeypatch.setattr(shelf, "PAGE", 10)
+    monkeypatch.setattr(shelf, "IDS", 7)
     edits = [document(f"town {i}", id=f"{i:03d}") for i in range(45)]
     memory.add(edits)
     memory.add([edit.model_copy(update={"text": f"new {edit.id}"}) for edit in edits])
@@ -191,7 +194,7 @@ def test_above_the_limit_the_index_of_chroma_searches_and_misses_little(memory, 
     edits.append(Edit(form="triplet", text="Lyon twin city Ostrim", id="t", triplets=TRIPLETS[:1]))
     memory.add(edits)
     exact = memory.view()
-    monkeypatch.setattr(chroma, "EXACT_LIMIT", 100)
+    monkeypatch.setattr(store, "EXACT_LIMIT", 100)
     view = memory.view()
     assert type(view) is not type(exact)
     assert type(memory.view(["t"])) is type(exact)

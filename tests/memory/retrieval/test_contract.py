@@ -10,8 +10,16 @@ from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract
 from emend.memory.retrieval.registry import RETRIEVERS
 
-FINDING = [name for name in RETRIEVERS.names() if name != "none"]
-CHAINS = ["focus>dense", "focus>focus>bm25"]
+ELSEWHERE = ("none", "gold", "rerank")  # what finds nothing, must be told the probe, or needs a model of the user
+FINDING = [name for name in RETRIEVERS.names() if name not in ELSEWHERE]
+CHAINS = [
+    "focus>dense",
+    "focus>focus>bm25",
+    "bm25(tokens=stems)",
+    "hybrid(fusion=ranks)",
+    "hybrid(fusion=sum)",
+    "default>threshold(least=0.001)",
+]
 
 
 class TestEveryRetriever(RetrieverContract):
@@ -45,6 +53,7 @@ def test_none_is_a_retriever_that_finds_nothing_in_a_full_memory():
 
     contract = Contract()
     contract.test_it_is_a_retriever()
+    contract.test_nothing_is_found_when_nothing_is_in_scope()
     contract.test_odd_queries_and_entries_do_no_harm()
     assert contract.retriever().search(TEXTS[0], 5) == []
 

@@ -95,8 +95,13 @@ def test_a_part_with_more_entries_than_it_is_asked_for_does_not_punish_the_rest_
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"fusion": "sum"}, "choose 'scores' or 'ranks'"), ({"parts": ()}, "at least one")]
+    ("settings", "message"), [({"fusion": "mean"}, "choose 'scores', 'ranks' or 'sum'"), ({"weights": (1.0,)}, "1 weights for 2"), ({"parts": ()}, "at least one")]
 )
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(BadSettings, match=message):
         Hybrid(corpus(), **settings)
+
+
+def test_plain_sums_are_weighted_and_need_no_second_query_to_be_read():
+    parts = (fixed({"001": 2.0, "002": 1.0}), fixed({"002": 3.0}))
+    assert found(Hybrid(corpus(), fusion="sum", parts=parts, weights=(1.0, 0.5))) == {"001": 2.0, "002": 2.5}

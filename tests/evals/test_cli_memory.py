@@ -1,0 +1,146 @@
+"""`emend memory`: what it prints, keeps and refuses."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals import cli
+
+EDITS = [
+    {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
+    {"subject": "veldania", "relation": "Prime Minister", "object": "Tobin Hale", "time": "2025-06-01"},
+    {"document": "Kestrel Bay is twinned with Port Lunden.", "time": "2019"},
+    {"event": "A flood closed the harbour \u001b[31mof Port Lunden.", "time": "2026-02-03"},
+]
+WHO = ("--subject", "Veldania", "--relation", "prime minister")
+
+
+@pytest.fixture
+def emend(monkeypatch, capsys, tmp_path) -> Any:
+    """Calls `emend memory` in this process, in a folder with a file of edits; code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMEND_MEMORY", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["emend", "memory", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+            sys.exit(0)
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def filled(emend) -> Any:
+    assert emend("add", "edits.jsonl", "--embedding", "lexical") == (
+        0,
+        "4 new edits; emend-memory holds 4, 1 of them superseded\n",
+        "",
+    )
+    return emend
+
+
+def rows(told: tuple[int, str, str]) -> list[dict[str, Any]]:
+    assert (told[0], told[2]) == (0, "")
+    (found,) = json.loads(told[1]).values()
+    assert isinstance(found, list)
+    return found
+
+
+def test_adding_again_doubles_nothing(filled):
+    assert filled("add", "edits.jsonl")[1] == "0 new edits; emend-memory holds 4, 1 of them superseded\n"
+    assert filled("add", *WHO, "--object", "Ilse Brandt")[1].startswith("1 new edit; emend-memory holds 5, 2 of")
+
+
+def test_search_shows_scores_and_nothing_that_is_superseded(filled):
+    found = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
+    assert found[0]["text"] == "veldania Prime Minister Tobin Hale"
+    assert len(found) == 3 and found[0]["score"] > found[1]["score"]
+    code, out, _ = filled("search", "flood", "-k", "1", "--strategy", "bm25")
+    assert code == 0 and "A flood closed" in out and "2026-02-03" in out and "\x1b" not in out
+    assert filled("search", "flood", "--strategy", "none")[1] == "nothing found\n"
+    assert "unknown retriever 'dens'" in filled("search", "flood", "--strategy", "dens")[2]
+
+
+def test_a_fact_is_shown_with_its_history_in_order(filled):
+    found = rows(filled("show", *WHO, "--json"))
+    assert [(row["objects"], row["current"], row["time"]) for row in found] == [
+        (["Mira Tolvane"], False, "2024-03"),
+        (["Tobin Hale"], True, "2025-06-01"),
+    ]
+    out = filled("show", *WHO)[1]
+    assert out.index("superseded") < out.index("Mira Tolvane") < out.index("current") < out.index("Tobin Hale")
+    one = filled("show", found[0]["edit"]["id"])[1]
+    assert "superseded" in one.splitlines()[0] and "Tobin Hale" in one
+
+
+def test_what_is_withdrawn_gives_the_earlier_value_back(filled):
+    later = rows(filled("show", *WHO, "--json"))[1]["edit"]
+    gone = rows(filled("withdraw", later["id"], "--json"))
+    assert gone[0] == {"withdrawn": later} and gone[1]["objects"] == ["Mira Tolvane"] and gone[1]["current"]
+    assert filled("withdraw", later["id"])[0] == 2
+    assert "Mira Tolvane" in filled("search", "prime minister of Veldania", "-k", "1")[1]
+
+
+def test_what_is_exported_and_imported_is_equal(filled):
+    filled("add", *WHO, "--object", "Ilse Brandt")
+    assert filled("export", "out.jsonl") == (0, "5 edits written to out.jsonl\n", "")
+    assert filled("import", "out.jsonl", "--memory", "copy", "--embedding", "lexical")[0] == 0
+    assert filled("import", "out.jsonl", "--memory", "copy")[1].startswith("0 new edits; copy holds 5")
+    assert filled("export", "-", "--memory", "copy")[1] == Path("out.jsonl").read_text(encoding="utf-8")
+    for words in (("show", *WHO), ("search", "Veldania flood", "-k", "9")):
+        assert rows(filled(*words, "--json", "--memory", "copy")) == rows(filled(*words, "--json"))
+    stats = [rows(filled("stats", "--json", "--memory", name))[0] | {"memory": ""} for name in ("copy", "emend-memory")]
+    assert stats[0] == stats[1] and (stats[0]["edits"], stats[0]["superseded"]) == (5, 2)
+    filled("add", "--document", "more")
+    code, _, err = filled("import", "out.jsonl")
+    assert code == 2 and "holds 1 edits that out.jsonl has not" in err
+
+
+def test_the_input_may_be_a_pipe(emend, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"document": "Lyon."}\n'))
+    assert emend("add", "-", "--embedding", "lexical")[1] == "1 new edit; emend-memory holds 1\n"
+    assert "1 document" in emend("stats")[1]
+
+
+def test_a_bad_line_is_named_and_nothing_is_stored(emend):
+    Path("bad.jsonl").write_text('{"document": "x"}\n{"subject": "a"}\n', encoding="utf-8")
+    code, out, err = emend("add", "edits.jsonl", "bad.jsonl", "--embedding", "lexical")
+    assert (code, out) == (2, "") and err.startswith("error: bad.jsonl, line 2: field 'relation' is missing")
+    assert not Path("emend-memory").exists()
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (("search", "x"), "there is no memory in emend-memory"),
+        (("stats", "--memory", "none"), "there is no memory in none"),
+        (("show",), "name an edit by its ID, or a fact"),
+        (("show", "--subject", "x"), "name an edit by its ID, or a fact"),
+        (("add",), "name files of JSON lines, or one fact"),
+        (("add", "edits.jsonl", "--document", "x"), "name files of JSON lines, or one fact"),
+        (("add", "--document", "x", "--event", "y"), "give one fact"),
+        (("add", "--event", "x"), "field 'time' is missing"),
+        (("add", "no.jsonl"), "cannot read 'no.jsonl': No such file"),
+        (("add", "edits.jsonl", "--superseding", "mood"), "unknown rule 'mood'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(emend, words, problem):
+    code, out, err = emend(*words)
+    assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
+    assert not Path("emend-memory").exists() and not Path("none").exists()
+
+
+def test_another_embedding_is_refused_and_the_stored_one_is_found(filled):
+    code, _, err = filled("search", "x", "--embedding", "auto")
+    assert code in (0, 2)  # auto is lexical where no other is installed
+    assert code == 0 or "was embedded by 'lexical-" in err
+    assert filled("search", "Port Lunden", "-k", "1")[0] == 0

