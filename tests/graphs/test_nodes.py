@@ -120,7 +120,7 @@ def test_respond_generates_without_targets():
     assert model.calls == ["Where?"]
     assert update == {
         "reply": "Ostrim. And so on",
-        "usage": {"input_tokens": 1, "output_tokens": 4, "calls": 1},
+        "usage": {"input_tokens": 1, "output_tokens": 4, "calls": 1, "cached": 0},
         "cut_tokens": 0,
     }
 
@@ -147,7 +147,37 @@ def test_respond_counts_a_call_whose_usage_was_not_told():
             return result
 
     update = speak(Silent(reply=lambda prompt: "x"), "Where?")
-    assert update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1} and update["cut_tokens"] == 7
+    assert update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1, "cached": 0} and update["cut_tokens"] == 7
+
+
+class Limited(ScriptedChatModel):
+    """Has a limit of new tokens, and keeps what it was asked with."""
+
+    max_new_tokens: int = 20
+    asked: list[dict[str, Any]] = []
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.asked.append({"stop": stop, **kwargs})
+        return super()._generate(messages)
+
+
+@pytest.mark.parametrize("reading", ["thoughts", "whole"])
+def test_a_reply_of_several_lines_has_room_and_ends_before_the_next_question(reading):
+    model = Limited(reply=lambda prompt: "x")
+    respond({"prompt": "Where?", "reading": reading}, runtime(RespondContext(model)))
+    respond({"prompt": "Where?"}, runtime(RespondContext(model)))
+    assert model.asked == [{"stop": ["\nQuestion:"], "max_new_tokens": 160}, {"stop": None}]
+
+
+def test_a_text_of_a_given_length_is_asked_for_with_that_length():
+    model = Limited(reply=lambda prompt: "x")
+    respond({"prompt": "Where?", "reading": "whole", "new_tokens": 100}, runtime(RespondContext(model)))
+    assert model.asked[-1]["max_new_tokens"] == 100
+
+
+def test_a_model_without_a_limit_of_its_own_is_asked_for_several_lines_as_for_one():
+    model = scripted()
+    assert speak(model, "Where?", None, "thoughts")["reply"] == speak(model, "Where?")["reply"]
 
 
 @pytest.mark.parametrize(

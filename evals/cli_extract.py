@@ -1,0 +1,89 @@
+"""The command `emend extract`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from emend.evals.cli_options import Json, pair, print_rows
+from emend.memory.errors import BadSettings
+
+
+def extract(
+    benchmark: Annotated[str, typer.Option(help="See: emend list benchmarks.")],
+    out: Annotated[Path, typer.Option("--out", help="The file of triplets, one JSON line per document.")],
+    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
+    setting: Annotated[str | None, typer.Option(help="Whose texts are read; default the first with texts.")] = None,
+    method: Annotated[str, typer.Option(help="rules, spacy or llm.")] = "rules",
+    model: Annotated[str | None, typer.Option(help="The chat model (llm), or the pipeline (spacy).")] = None,
+    form: Annotated[str, typer.Option(help="How an LLM is to reply: json, lines or tuples.")] = "json",
+    validation: Annotated[str, typer.Option(help="Where an entity must be: both ends, subject, or off.")] = "both",
+    coreference: Annotated[bool, typer.Option(help="Put names in the place of pronouns.")] = True,
+    deduplication: Annotated[bool, typer.Option(help="Of like triplets keep the first.")] = True,
+    attempts: Annotated[int, typer.Option(help="How often a model is asked before a document is given up.")] = 3,
+    judge: Annotated[str | None, typer.Option(help="A chat model that sorts errors; default by rule.")] = None,
+    embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
+    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample that --limit takes.")] = 0,
+    concurrency: Annotated[int, typer.Option(help="Documents read at the same time.")] = 1,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Extract triplets from a benchmark's documents, and measure them; the same command again goes on."""
+    from emend.evals.benchmarks.triples import text_setting
+    from emend.evals.extraction import documents_of, extract_to, reader, score
+    from emend.evals.manifest import RunConfig
+    from emend.evals.parts import load_benchmark
+    from emend.evals.progress import fitting
+    from emend.graphs.extract import ExtractContext
+    from emend.graphs.extraction.load import load_extractor
+    from emend.memory.embed import load_embedding
+    from emend.memory.folders import cache_folder
+
+    for name, number in (("--limit", limit), ("--concurrency", concurrency)):
+        if number is not None and number < 1:
+            raise BadSettings(f"{name} is {number}: it must be 1 or more.")
+    options = dict(pair(text, "--option") for text in option or ())
+    config = RunConfig(benchmark=benchmark, data=data, editors=("rag",), options=options)
+    source, _ = load_benchmark(config)
+    chosen = text_setting(source, setting)
+    encoder = load_embedding(embedding, cache_folder("vectors"))
+    context = ExtractContext(
+        load_extractor(method, model, form), encoder, coreference, validation, deduplication, attempts
+    )
+    documents = documents_of(source, chosen, limit, seed)
+    found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency)
+    quality = score(documents, found.rows, encoder, *_sorter(judge))
+    _print(benchmark, method, documents[0].edit.language if documents else "en", quality, encoder.identity, as_json)
+    if not as_json:
+        _say_next(out, found.rows, found.skipped, benchmark, method)
+
+
+def _sorter(judge: str | None) -> tuple[Any, str]:
+    if judge is None:
+        return None, "rules"
+    from emend.agents.extract import sort_error
+    from emend.agents.llm import load_model
+
+    model = load_model(judge)
+    return (lambda gold, triplet: sort_error(model, gold, triplet)), judge
+
+
+def _print(benchmark: str, method: str, language: str, quality: Any, embedding: str, as_json: bool) -> None:
+    from emend.evals.report.extraction import PUBLISHED, show_extraction
+    from emend.evals.report.table import console_for
+
+    if as_json:
+        print_rows([{"benchmark": benchmark, "method": method, "embedding": embedding, **quality.model_dump()}])
+        return
+    show_extraction(method, quality, embedding, PUBLISHED.get((benchmark, language), ()), console_for())
+
+
+def _say_next(out: Path, rows: Any, skipped: int, benchmark: str, method: str) -> None:
+    triplets = sum(len(row.triplets) for row in rows)
+    before = f", {skipped} of them from before" if skipped else ""
+    typer.echo(f"\n{triplets} triplets of {len(rows)} documents are in {out}{before}.")
+    if empty := sum(not row.triplets for row in rows):
+        typer.echo(f"{empty} documents have none; each line says why.")
+    setting = {"docter": "llm" if method == "llm" else "tool"}.get(benchmark, "extract")
+    typer.echo(f"Edit with them: emend run --benchmark {benchmark} --setting {setting} --option triples={out} ...")

@@ -1,0 +1,78 @@
+"""The extractors by name."""
+
+from typing import Any
+
+from emend.graphs.extraction.base import Extractor
+from emend.memory.errors import BadSettings
+from emend.memory.registry import Registry
+
+EXTRACTORS: Registry[Any] = Registry(
+    kind="extraction method",
+    group="emend.extractors",
+    builtin={
+        "rules": ("emend.graphs.extraction.load:rules", "own rules for English: no model, no download"),
+        "spacy": (
+            "emend.graphs.extraction.load:spacy",
+            "a spaCy pipeline: parser and named entities; --model names it",
+        ),
+        "llm": ("emend.graphs.extraction.load:llm", "a chat model reads the document whole; --model names it"),
+    },
+)
+"""Each is a function `(model, form) -> Extractor`."""
+
+
+def load_extractor(method: str = "rules", model: Any = None, form: str = "json") -> Extractor:
+    """The extractor of that name.
+
+    Args:
+        method: `rules`, `spacy`, `llm`, or a plug-in.
+        model: a chat model or its name for `llm`, the name or folder of a pipeline for `spacy`.
+        form: how an LLM is to reply: `json`, `lines` or `tuples`.
+
+    Raises:
+        BadSettings: unknown method, or `llm` without a model.
+        MissingExtra: what the method needs is not installed.
+    """
+    extractor: Extractor = EXTRACTORS.load(method)(model, form)
+    return extractor
+
+
+def rules(model: Any = None, form: str = "") -> Extractor:
+    """The rules.
+
+    Raises:
+        BadSettings: a model is named, which the rules would not use.
+    """
+    if model is not None:
+        raise BadSettings(
+            f"method 'rules' uses no model, and '{model}' is named: leave it out, or choose 'spacy' or 'llm'."
+        )
+    from emend.graphs.extraction.rules import RulesExtractor
+
+    return RulesExtractor()
+
+
+def spacy(model: Any = None, form: str = "") -> Extractor:
+    """A spaCy pipeline, `en_core_web_sm` unless another is named."""
+    from emend.graphs.extraction.spacy_parse import DEFAULT_PIPELINE, SpacyExtractor
+
+    return SpacyExtractor(model or DEFAULT_PIPELINE)
+
+
+def llm(model: Any = None, form: str = "json") -> Extractor:
+    """A chat model.
+
+    Raises:
+        BadSettings: none is named: who reads the documents is never left open.
+    """
+    if model is None:
+        raise BadSettings("method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini.")
+    from emend.agents.extract import check_form
+    from emend.agents.llm import fingerprint, load_model
+    from emend.graphs.extraction.llm import LlmExtractor
+
+    check_form(form)  # before a model is loaded
+    if isinstance(model, str):
+        chat = load_model(model)
+        return LlmExtractor(chat, form, fingerprint(chat, model))
+    return LlmExtractor(model, form)

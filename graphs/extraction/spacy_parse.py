@@ -1,0 +1,219 @@
+"""The extractor over a spaCy pipeline: its sentences, its parse and its named entities, read by rules of ours.
+
+spaCy, because it is kept up, runs on a CPU without torch, loads pipelines for some 25 languages by name, and parses
+and finds entities in one pass; Stanza is slower and needs torch models from a hub, and the coreference and OpenIE tools
+that DocTER used (neuralcoref, GEN2OIE) are no longer maintained. spaCy resolves no coreference: the rules do.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from emend.graphs.extraction import coreference
+from emend.graphs.extraction.base import Found
+from emend.graphs.extraction.words import REPORTING
+from emend.memory.edit import Triplet
+from emend.memory.errors import BadSettings, MissingExtra
+
+DEFAULT_PIPELINE = "en_core_web_sm"
+SUBJECTS = ("nsubj", "nsubjpass", "nsubj:pass")
+DIRECT = ("dobj", "obj", "attr", "oprd", "dative")
+KEPT = 256
+
+
+class SpacyExtractor:
+    """Triplets from the dependency parse of each sentence.
+
+    Args:
+        pipeline: the name of an installed pipeline, its folder, or a loaded one.
+
+    Raises:
+        MissingExtra: spaCy, or the pipeline, is not installed.
+        BadSettings: the pipeline has no parser or finds no entities.
+    """
+
+    method = "spacy"
+    whole = False
+
+    def __init__(self, pipeline: Any = DEFAULT_PIPELINE) -> None:
+        self._nlp = load_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+        lacking = [part for part in ("parser", "ner") if not self._nlp.has_pipe(part)]
+        if lacking:
+            raise BadSettings(
+                f"spaCy pipeline '{self._nlp.meta['name']}' has no {' and no '.join(lacking)}: "
+                f"choose one that has, such as {DEFAULT_PIPELINE}."
+            )
+        meta = self._nlp.meta
+        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}"
+        self._lock = threading.Lock()
+        self._docs: OrderedDict[str, Any] = OrderedDict()  # each sentence is needed three times
+
+    def segment(self, document: str) -> list[str]:
+        """The sentences, as the pipeline parts them."""
+        from emend.graphs.extraction.sentences import split_sentences
+
+        lines = split_sentences(document)  # first: documents may have lost the space after a full stop
+        return [
+            sentence.text.strip() for line in lines for sentence in self._parsed(line).sents if sentence.text.strip()
+        ]
+
+    def resolve(self, sentences: Sequence[str]) -> list[str]:
+        """The sentences with names for pronouns, by the rules."""
+        return coreference.resolve(sentences)
+
+    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> Found:
+        """The triplets, in the order of the sentences, each once.
+
+        Raises:
+            BadSettings: the pipeline is of another language.
+        """
+        if language != self._nlp.meta["lang"]:
+            raise BadSettings(
+                f"spaCy pipeline '{self._nlp.meta['name']}' reads '{self._nlp.meta['lang']}', and a document is in "
+                f"'{language}': name a pipeline of that language with --model."
+            )
+        found = (triplet for sentence in sentences for triplet in triplets_of(self._parsed(sentence)))
+        return Found(triplets=tuple(dict.fromkeys(found)))
+
+    def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
+        """Whether a named entity of the sentences lies in the phrase, or the phrase in it."""
+        plain = phrase.lower()
+        found = (entity.text.lower() for sentence in sentences for entity in self._parsed(sentence).ents)
+        return any(name in plain or plain in name for name in found)
+
+    def _parsed(self, text: str) -> Any:
+        with self._lock:
+            if text not in self._docs:
+                self._docs[text] = self._nlp(text)
+            self._docs.move_to_end(text)
+            while len(self._docs) > KEPT:
+                self._docs.popitem(last=False)
+            return self._docs[text]
+
+
+def load_pipeline(name: str) -> Any:
+    """The pipeline of that name, or in that folder.
+
+    Raises:
+        MissingExtra: spaCy or the pipeline is not installed; names the command that gets it.
+    """
+    try:
+        import spacy
+    except ImportError as error:
+        raise MissingExtra(
+            "method 'spacy' needs spaCy, which is not installed: pip install 'emend[extract]', or choose 'rules'."
+        ) from error
+    try:
+        return spacy.load(name)
+    except OSError as error:
+        raise MissingExtra(
+            f"spaCy has no pipeline '{name}': python -m spacy download {name}, give its folder, or choose 'rules'."
+        ) from error
+
+
+def triplets_of(doc: Any) -> Iterator[Triplet]:
+    """Triplets of a parsed text: of its verbs, its appositions and its possessives.
+
+    Args:
+        doc: a spaCy `Doc` with dependencies as in spaCy's English pipelines (ClearNLP labels).
+    """
+    for token in doc:
+        if (
+            token.pos_ in ("VERB", "AUX")
+            and token.lemma_.lower() not in REPORTING
+            and token.text.lower() not in REPORTING
+        ):
+            yield from _of_verb(token)
+        elif token.dep_ == "appos":
+            yield from _complements(_phrase(token.head, inner=True), "is", token, [token])
+        elif token.dep_ == "acl" and token.tag_ == "VBN":
+            for relation, thing in _objects(token):
+                yield _triplet(_phrase(token.head, inner=True), f"was {relation}", thing)
+
+
+def _of_verb(verb: Any) -> Iterator[Triplet]:
+    subject = _subject(verb)
+    if subject is None:
+        return
+    of = [child for child in subject.children if child.dep_ in ("prep", "poss") and child.text.lower() != "in"]
+    for relation, thing in _objects(verb):
+        owner = next((_owner(child) for child in of if _owner(child) is not None), None)
+        if owner is not None and subject.pos_ == "NOUN":  # 'the capital of X is Y', 'X's capital is Y'
+            noun = " ".join(t.text for t in subject.lefts if t.dep_ in ("amod", "compound")) + f" {subject.text}"
+            plain = verb.lemma_ == "be" and relation == _verb_text(verb)
+            yield _triplet(_phrase(owner), noun.strip() if plain else f"{noun.strip()} {relation}", thing)
+        else:
+            yield _triplet(_phrase(subject, inner=True), relation, thing)
+
+
+def _owner(child: Any) -> Any:
+    if child.dep_ == "poss":
+        return child
+    return (
+        next((inner for inner in child.children if inner.dep_ == "pobj"), None) if child.text.lower() == "of" else None
+    )
+
+
+def _subject(verb: Any) -> Any:
+    """The verb's own subject, that of the verb it is joined to, or what its relative clause is about."""
+    for child in verb.lefts:
+        if child.dep_ in SUBJECTS:
+            if child.tag_ in ("WP", "WDT") and verb.dep_ == "relcl":
+                return verb.head
+            return None if child.pos_ == "PRON" else child
+    if verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX"):
+        return _subject(verb.head)
+    return None
+
+
+def _objects(verb: Any) -> Iterator[tuple[str, Any]]:
+    """Relation and object: what the verb has directly, then what its prepositions have."""
+    told = _verb_text(verb)
+    for child in verb.children:
+        if child.dep_ in DIRECT:
+            yield from _through(told, child)
+        elif child.dep_ in ("prep", "agent"):
+            for thing in (inner for inner in child.children if inner.dep_ == "pobj"):
+                yield f"{told} {child.text.lower()}", thing
+        elif child.dep_ in ("acomp", "xcomp"):
+            yield from ((f"{told} {relation}", thing) for relation, thing in _objects(child))
+
+
+def _through(told: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    """'is a citizen of | X' where the noun has a preposition, else the noun itself, and those joined to it."""
+    inner = [(p, o) for p in thing.children if p.dep_ == "prep" for o in p.children if o.dep_ == "pobj"]
+    if inner and thing.pos_ == "NOUN":
+        for preposition, of in inner:
+            left = " ".join(token.text for token in thing.lefts)
+            yield " ".join(f"{told} {left} {thing.text} {preposition.text}".split()), of
+        return
+    yield told, thing
+    yield from ((told, other) for other in thing.children if other.dep_ == "conj")
+
+
+def _complements(subject: str, verb: str, thing: Any, seen: list[Any]) -> Iterator[Triplet]:
+    for relation, of in _through(verb, thing):
+        yield _triplet(subject, relation, of)
+
+
+def _verb_text(verb: Any) -> str:
+    aside = ("aux", "auxpass", "neg", "prt")
+    parts = [token for token in verb.children if token.dep_ in aside] + [verb]
+    return " ".join(token.text.lower() for token in sorted(parts, key=lambda token: token.i))
+
+
+def _phrase(token: Any, inner: bool = False) -> str:
+    """The noun phrase of a token without its determiner; `inner` also without what follows it."""
+    words = [t for t in token.subtree if t.i <= token.i or not inner]
+    cut = next(
+        (i for i, t in enumerate(words) if t.i > token.i and t.dep_ in ("punct", "relcl", "appos", "acl", "cc")), None
+    )
+    kept = words[:cut]
+    while kept and (kept[0].pos_ == "DET" or kept[0].is_punct):
+        kept = kept[1:]
+    return "".join(t.text_with_ws for t in kept).strip().removesuffix("'s").strip()
+
+
+def _triplet(subject: str, relation: str, thing: Any) -> Triplet:
+    return Triplet(subject=subject, relation=relation, object=_phrase(thing))

@@ -1,0 +1,127 @@
+"""Words of a sentence with one letter each for their class, so that the rules are regular expressions over letters.
+
+The letters: `N` part of a name, `n` noun or adjective, `#` number, `D` determiner, `P` preposition, `o` of, `t` to,
+`B` auxiliary, `V` verb, `G` verb in -ing, `A` adverb, `C` comma, `K` conjunction, `W` relative word, `O` pronoun,
+`s` the possessive mark, `X` anything that ends a clause.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from emend.graphs.extraction import words as w
+
+_TOKEN = re.compile(
+    r"(?:[A-Z]\.){2,}|[A-Z]\.(?=\s[A-Z])|(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|Mt|Prof|Inc)\.|\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s)?(?!\w)"
+    r"|['’]s\b|\w+(?:[-&]\w+)*(?:['’](?!s\b)\w+)*|[,;:()]|[^\w\s]"
+)
+_PLAIN = {",": "C", "of": "o", "to": "t", "'s": "s", "’s": "s", "'": "s", "’": "s"}
+_QUOTES = frozenset('"“”*‘`')
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence: its words, and their classes as one string of the same length."""
+
+    words: tuple[str, ...]
+    tags: str
+
+    def text(self, start: int, end: int) -> str:
+        """The words of a span as they read."""
+        joined = " ".join(self.words[start:end])
+        return re.sub(r"\s+(['’]s\b|[,.;:)])", r"\1", re.sub(r"\s+(['’])$", r"\1", joined)).replace("( ", "(")
+
+
+@lru_cache(maxsize=4096)
+def tag(sentence: str) -> Tagged:
+    """The sentence in words and letters; quotation marks are left out."""
+    plain = sentence.replace(" is that of ", " is ")
+    tokens = tuple(token for token in _TOKEN.findall(plain) if token not in _QUOTES)
+    tags = ""
+    for place in range(len(tokens)):
+        tags += _letter(tokens, place, tags)
+    return Tagged(tokens, _joined_names(tokens, tags))
+
+
+def names(sentence: Tagged) -> Iterator[tuple[int, int]]:
+    """The spans of names, from left to right."""
+    for found in re.finditer(r"N[N#]*", sentence.tags):
+        yield found.span()
+
+
+def _letter(tokens: tuple[str, ...], place: int, before: str) -> str:
+    token = tokens[place]
+    if not token[0].isalnum():
+        return _PLAIN.get(token, "X")
+    if token[0].isdigit():
+        return "N" if re.search(r"[A-Z]", token) else "#"
+    if token[0].isupper() and not (place == 0 or before.endswith("X")) and token != "I":
+        return "N"
+    if token[0].isupper() and _names_something(tokens, place):
+        return "N"
+    return _lower(token.lower(), before, tokens[place + 1].lower() if place + 1 < len(tokens) else "")
+
+
+def _names_something(tokens: tuple[str, ...], place: int) -> bool:
+    """Whether a capital at the beginning of a sentence belongs to a name."""
+    word, after = tokens[place].lower(), tokens[place + 1] if place + 1 < len(tokens) else ""
+    if word in w.DETERMINERS:  # 'The Iron Tower is', but 'The United States'
+        return word == "the" and after[:1].isupper()
+    closed = w.PREPOSITIONS | w.BE | w.PRONOUNS | w.RELATIVES | w.CONJUNCTIONS | w.ADVERBS | w.QUANTITIES | {"of", "to"}
+    if word in closed or (word.endswith("ly") and not after[:1].isupper()):
+        return False
+    beyond = tokens[place + 2] if place + 2 < len(tokens) else ""
+    if after[:1].isupper() or after in ("'s", "’s") or after == "and" and beyond[:1].isupper():
+        return True
+    plural = word.endswith("s") and after not in ("is", "was", "has")
+    known = word in w.BASES | w.IRREGULAR or plural or word.endswith(("ed", "ing"))
+    return not known and (after in w.BE or after == "," or after in w.THIRD_PERSON or after.endswith("ly"))
+
+
+def _lower(word: str, before: str, after: str) -> str:
+    last = before[-1:]
+    for letters, known in (
+        ("B", w.BE),
+        ("D", w.DETERMINERS),
+        ("W", w.RELATIVES),
+        ("K", w.CONJUNCTIONS),
+        ("O", w.PRONOUNS),
+    ):
+        if word in known:
+            return letters
+    if word in _PLAIN:
+        return _PLAIN[word]
+    if word in w.PREPOSITIONS:
+        return "A" if word == "since" and last == "B" else "P"  # 'has since become'
+    if word in w.ADVERBS or (word.endswith("ly") and len(word) > 4 and word not in w.NOT_ADVERBS):
+        return "A"
+    return _verb(word, last, before, after) or "n"
+
+
+def _verb(word: str, last: str, before: str, after: str) -> str:
+    """`V` or `G` for a verb in its place, else an empty string."""
+    opened = bool(re.search(r"[Ds]A*$", before))  # 'a renowned actress', 'her works'
+    if opened or (word in w.NOUN_LIKE and last not in ("N", "O", "W", "B", "A", "V", "t")):
+        return ""
+    if word.endswith("ing") and len(word) > 5 and last != "o":
+        return "G" if after[:1].isalnum() else ""  # 'is cycling.'
+
+    if word in w.IRREGULAR or word in w.THIRD_PERSON or (word.endswith("ed") and len(word) > 4):
+        return "V"
+    return "V" if word in w.BASES and last in ("t", "B", "A") and before[-2:-1] != "o" else ""
+
+
+def _joined_names(tokens: tuple[str, ...], tags: str) -> str:
+    """'University of Oxford' is one name: the small words between capitals become part of it."""
+    out = list(tags)
+    for place in range(1, len(tokens) - 1):
+        if tokens[place] == "&" and tags[place - 1] == tags[place + 1] == "N":  # 'Ernst & Young'
+            out[place] = "N"
+        small = (
+            tokens[place] in w.JOINERS or tokens[place] == "the" and out[place - 1] == "N" and tags[place - 1] != "N"
+        )
+        if small and out[place - 1] == "N" and (tags[place + 1] == "N" or tokens[place + 1] in ("the", *w.JOINERS)):
+            if tags[place + 1] == "N" or tags[place + 2 : place + 3] == "N":
+                out[place] = "N"
+    return "".join(out)

@@ -1,0 +1,156 @@
+"""The rules over English sentences: what they find, and what they leave alone."""
+
+import pytest
+
+from emend.graphs.extraction.coreference import cast_of, resolve
+from emend.graphs.extraction.patterns import find_triplets
+from emend.graphs.extraction.rules import RulesExtractor, has_name
+from emend.graphs.extraction.sentences import split_sentences
+from emend.graphs.extraction.tagging import tag
+from emend.memory.errors import BadSettings
+
+
+def found(sentence):
+    return [(t.subject, t.relation, t.object) for t in find_triplets(sentence)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Dr. Ana Rojo left. She was born in 1874.", ["Dr. Ana Rojo left.", "She was born in 1874."]),
+        ("It opened in Oslo.The lock is old.", ["It opened in Oslo.", "The lock is old."]),
+        ("OSLO, Norway - Pell Lock is old.", ["Pell Lock is old."]),
+        ('"It is old," she said. "Very old."He left.', ['"It is old," she said.', '"Very old."', "He left."]),
+        ("J. R. Smith met A. B. Jones at 3.5 km.", ["J. R. Smith met A. B. Jones at 3.5 km."]),
+        ("The U.S. Army came.", ["The U.S. Army came."]),
+        ("A storm over PellOslo is wet. Oslo is big.", ["A storm over Pell", "Oslo is wet.", "Oslo is big."]),
+        ("See www.pell.org today.", ["See www.pell.org today."]),
+        ("", []),
+        ("  \n ... \n", []),
+    ],
+)
+def test_sentences_end_where_a_reader_ends_them(text, sentences):
+    assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("sentence", "triplet"),
+    [
+        ("Ana Rojo was born in Chile.", ("Ana Rojo", "was born in", "Chile")),
+        ("Ana Rojo is the founder of Pell Lock.", ("Ana Rojo", "is the founder of", "Pell Lock")),
+        ("The capital of Chile is Oslo.", ("Chile", "capital", "Oslo")),
+        (
+            "The twin city of Oslo, one of the oldest ports in the north, is actually Lima.",
+            ("Oslo", "twin city", "Lima"),
+        ),
+        ("Chile's capital is Oslo.", ("Chile", "capital", "Oslo")),
+        ("Ana Rojo's country of citizenship is Chile.", ("Ana Rojo", "country of citizenship", "Chile")),
+        ("Oslo, a port in Chile, is old.", ("Oslo", "is a port in", "Chile")),
+        ("Pell Lock, located in Chile, is old.", ("Pell Lock", "was located in", "Chile")),
+        ("Born in Oslo, Ana Rojo moved to Lima.", ("Ana Rojo", "was born in", "Oslo")),
+        ("Born in Oslo, Ana Rojo moved to Lima.", ("Ana Rojo", "moved to", "Lima")),
+        ("It is widely known that Ana Rojo holds citizenship of Chile.", ("Ana Rojo", "holds citizenship of", "Chile")),
+        ("Ana Rojo, who works for Toleix, is old.", ("Ana Rojo", "works for", "Toleix")),
+        ("The company that Ana Rojo works for is Toleix.", ("Ana Rojo", "works for", "Toleix")),
+        ("The city in which Toleix is headquartered is Oslo.", ("Toleix", "is headquartered in", "Oslo")),
+        ("The person who coaches Toleix is Ana Rojo.", ("Ana Rojo", "coaches", "Toleix")),
+        ("The sport played by Toleix is cycling.", ("Toleix", "sport played", "cycling")),
+        ("In Chile, the official language is Welsh.", ("Chile", "official language", "Welsh")),
+        ("Toleix, whose headquarters are in Oslo, grew.", ("Toleix", "headquarters in", "Oslo")),
+        ("Ana Rojo's husband Juan Paz left.", ("Ana Rojo", "husband", "Juan Paz")),
+        ("Ana Rojo was born in Oslo and died in Lima.", ("Ana Rojo", "died in", "Lima")),
+        ("Oslo and Lima are twin cities.", ("Oslo", "are twin cities with", "Lima")),
+        ("Ana Rojo is a graduate of the University of Lima.", ("Ana Rojo", "is a graduate of", "University of Lima")),
+        ("Ana Rojo does not speak Welsh.", ("Ana Rojo", "does not speak", "Welsh")),
+        ("The Iron Tower was written by Ana Rojo in 1902.", ("The Iron Tower", "was written in", "1902")),
+    ],
+)
+def test_a_statement_gives_its_triplet(sentence, triplet):
+    assert triplet in found(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The report was published in Oslo.",  # no name is its subject
+        "Ana Rojo said that the lock was old.",  # who said so is no fact about anything
+        "People love the old port.",
+        "Is it so?",
+        "1902, 1903 and 1904.",
+        "",
+    ],
+)
+def test_what_states_nothing_of_a_name_gives_nothing(sentence):
+    assert found(sentence) == []
+
+
+def test_a_list_gives_a_triplet_for_each_name():
+    assert [thing for _, _, thing in found("Ana Rojo visited Oslo, Lima and Quito.")] == ["Oslo", "Lima", "Quito"]
+
+
+def test_no_word_gets_lost_and_every_one_gets_a_class():
+    sentence = tag('Ana Rojo, 34, is Toleix\'s "boss" (since 1902).')
+    assert len(sentence.words) == len(sentence.tags)
+    assert sentence.text(0, 2) == "Ana Rojo" and sentence.text(6, 8) == "Toleix's"
+
+
+STORY = [
+    "Ana Rojo, a renowned engineer in Chile, is famous.",
+    "She was born in Oslo.",
+    "Rojo speaks Welsh and her brother is Juan Paz.",
+    "It is known that the engineer lives in Lima.",
+]
+
+
+def test_pronouns_short_names_and_descriptions_become_the_person_at_hand():
+    assert resolve(STORY)[1:] == [
+        "Ana Rojo was born in Oslo.",
+        "Ana Rojo speaks Welsh and Ana Rojo's brother is Juan Paz.",
+        "It is known that Ana Rojo lives in Lima.",
+    ]
+
+
+def test_it_is_the_thing_that_the_document_is_about_but_not_where_it_stands_for_nothing():
+    story = ["Pell Lock is a lock in Chile.", "It is certain that it was opened in 1874.", "Its keeper is Juan Paz."]
+    told = resolve(story)
+    assert told[1] == "It is certain that Pell Lock was opened in 1874."
+    assert told[2] == "Pell Lock's keeper is Juan Paz."
+
+
+def test_a_short_name_of_two_people_is_left_alone():
+    story = ["Ana Rojo met Juan Rojo.", "Rojo was born in Oslo."]
+    assert resolve(story)[1] == story[1]
+
+
+def test_a_text_without_names_has_no_main_subject():
+    assert cast_of(["it was late.", "nobody came."]).main == ""
+    assert resolve(["it was late."]) == ["it was late."]
+
+
+def test_the_extractor_reads_english_only_and_says_so():
+    with pytest.raises(BadSettings, match="English only.*'zh'.*llm"):
+        RulesExtractor().extract(["奥斯陆是智利的首都。"], "zh")
+
+
+def test_the_same_triplet_comes_once_and_in_order():
+    sentences = ["Ana Rojo was born in Oslo.", "Ana Rojo speaks Welsh.", "Ana Rojo was born in Oslo."]
+    assert [t.object for t in RulesExtractor().extract(sentences, "en").triplets] == ["Oslo", "Welsh"]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "named"),
+    [("Oslo", True), ("in 1902", True), ("old port", False), ("I", False), ("", False), ("奥斯陆", True)],
+)
+def test_a_name_has_a_capital_or_a_digit(phrase, named):
+    assert has_name(phrase) is named
+
+
+@pytest.mark.parametrize("text", ["(" * 3000, "the " * 3000, "A, " * 1500, "X's " * 1500, "and or but " * 800])
+def test_odd_texts_end_soon(text):
+    extractor = RulesExtractor()
+    extractor.extract(extractor.resolve(extractor.segment(text)), "en")
+
+
+def test_a_name_that_is_whole_already_stays_as_it_is():
+    story = ["Pell Academy is in Chile.", "The Academy of Pell Academy is old.", "Academy is a word."]
+    assert "Pell Pell" not in " ".join(resolve(story))
