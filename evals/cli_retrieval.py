@@ -1,42 +1,75 @@
 """The command `emend retrieval`."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from emend.evals.cli_options import Json, pair, print_rows
+from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.evals.retrieval_rows import RetrievalReport
 
 
 def retrieval(
     benchmark: Annotated[str, typer.Option(help="See: emend list benchmarks.")],
     data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
-    setting: Annotated[str | None, typer.Option(help="What is stored; default the benchmark's first setting.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(help="What is stored; default the benchmark's first setting; may be given several times."),
+    ] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="default, or see: emend list retrievers; may be given several times.")
+        list[str] | None, typer.Option(help="See: emend list retrievers; may be given several times.")
     ] = None,
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
     seed: Annotated[int, typer.Option(help="Of the sample that --limit takes.")] = 0,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    calibrate: Annotated[
+        str | None, typer.Option(help="A kind of probe on whose right hits a threshold is found for each strategy.")
+    ] = None,
+    keep: Annotated[float, typer.Option(help="Share of those hits that the threshold keeps.")] = 0.95,
+    plot: Annotated[Path | None, typer.Option(help="Draw hit@1 into this .png or .svg file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure retrieval strategies on a benchmark's probes, without a language model."""
     from emend.evals.retrieval import DEFAULT, measure_retrieval
 
-    found = measure_retrieval(
-        benchmark,
-        strategy or [DEFAULT],
-        data=data,
-        setting=setting,
-        embedding=embedding,
-        limit=limit,
-        seed=seed,
-        options=dict(pair(text, "--option") for text in option or ()),
-    )
+    if as_json and len(setting or ()) > 1:
+        raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
+    if plot is not None:
+        from emend.evals.report.retrieval_plot import require_plotting
+
+        require_plotting(plot)
+    found = [
+        measure_retrieval(
+            benchmark,
+            strategy or [DEFAULT],
+            data=data,
+            setting=chosen,
+            embedding=embedding,
+            limit=limit,
+            seed=seed,
+            options=dict(pair(text, "--option") for text in option or ()),
+            calibrate_on=calibrate,
+            keep=keep,
+        )
+        for chosen in (setting or (None,))
+    ]
+    _tell(found, plot, as_json)
+
+
+def _tell(found: "list[RetrievalReport]", plot: Path | None, as_json: bool) -> None:
+    if plot is not None:
+        from emend.evals.report.retrieval_plot import plot_retrieval
+
+        plot_retrieval(found, plot)
     if as_json:
-        print_rows([row.model_dump(by_alias=True) for row in found.rows])
+        print_rows([row.model_dump(by_alias=True) for report in found for row in report.rows])
         return
     from emend.evals.report.retrieval import show_retrieval
     from emend.evals.report.table import console_for
 
-    show_retrieval(found, console_for())
+    for report in found:
+        show_retrieval(report, console_for())

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
+from emend.agents.ledger import Spent
 from emend.evals.case import Metric
 from emend.evals.checkpoints import Checkpoints
 from emend.memory.edit import Word
@@ -33,7 +34,7 @@ PACKAGES = (
     "pydantic",
 )
 MODEL = "model"
-FREE = ("concurrency", "fail_on_error", "data")
+FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
 """May change between a run and its resumption; that the data is the same is told by its content, not by its path."""
 
 
@@ -43,7 +44,8 @@ class RunConfig(Word):
     `settings` empty means the benchmark's first setting, `mode` and `wording` None the benchmark's own; `overrides` are
     editor settings by editor name, and under `model` those of loading the model; `fail_on_error` is `true` (stop at
     the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count; `checkpoints` are counts
-    of standing edits at which mode `sequential` asks all earlier cases again.
+    of standing edits at which mode `sequential` asks all earlier cases again. `max_cost` and `max_calls` bound what one
+    process spends, `prices` is a file, `rpm` and `tpm` are calls and tokens per minute, `cache` a folder of replies.
 
     Raises:
         BadSettings: unknown mode, or an impossible number; checkpoints without mode `sequential`.
@@ -66,6 +68,12 @@ class RunConfig(Word):
     overrides: dict[str, dict[str, Any]] = {}
     wording: str | None = None
     fail_on_error: str = "0.1"
+    max_cost: float | None = None
+    max_calls: int | None = None
+    prices: str | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    cache: str | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -84,6 +92,8 @@ class RunConfig(Word):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise BadSettings(f"{name} is {number}: it must be 1 or more.")
+        if "api_key" in self.overrides.get(MODEL, {}):
+            raise BadSettings("--set model.api_key would be written down: put the key into the environment instead.")
         for name in self.overrides:
             if name not in (*self.editors, MODEL):
                 raise BadSettings(
@@ -154,6 +164,10 @@ class Manifest(Word):
     git: dict[str, Any] | None = None
     platform: dict[str, Any]
     started: str
+    prices: dict[str, Any] | None = None
+    """Of the user's file, as the last process read it."""
+    spent: dict[str, Spent] = {}
+    """On models behind an API, by model, by all processes that came to an end."""
 
     def write(self, folder: Path) -> None:
         """Put it into the folder, whole or not at all."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emend.memory.embed_families import DOT, family_of, shaped
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.vector_cache import VectorCache
 
@@ -27,7 +28,10 @@ FUNCTION_WORDS = frozenset(
 
 
 class Embedding(Protocol):
-    """Turns texts into unit vectors; a stored collection refuses every model but the one of the same `identity`."""
+    """Turns texts into unit vectors; a stored collection refuses every model but the one of the same `identity`.
+
+    An identity that ends in `/dot` is of vectors that keep their length: they are compared by dot product.
+    """
 
     identity: str
 
@@ -82,7 +86,10 @@ def _slot(name: str, dimensions: int, value: float) -> tuple[int, float]:
 
 
 class SentenceEmbedding:
-    """A sentence-transformers model: normalised, quiet, with its own prompts for queries and documents if it has some.
+    """A sentence-transformers model: quiet, with its own prompts for queries and documents if it has some.
+
+    Vectors have length 1, except those of Contriever and mContriever; the E5 models are asked with their prefixes (see
+    `embed_families`, which goes by the name of the model or its folder).
 
     Args:
         model: a folder, or a name on the Hugging Face Hub (downloaded once).
@@ -102,11 +109,15 @@ class SentenceEmbedding:
         batch_size: int = 32,
         cache: Path | None = None,
     ) -> None:
-        self._model = _sentence_transformer(str(model))
+        family = family_of(str(model))
+        self._model = shaped(_sentence_transformer(str(model)), family)
+        self._unit = not family.dot
         self._batch_size = batch_size
         self._lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
         tokens = self._model.max_seq_length
-        self.identity = f"{name or Path(model).name}/{tokens}/{_digest(self._model)}"
+        told = [name or Path(model).name, str(tokens), _digest(self._model)]
+        told += [text.strip() for text in (family.query, family.passage) if text] + [DOT] * family.dot
+        self.identity = "/".join(told)
         self._cache = VectorCache(cache, self.identity) if cache else None
 
     def documents(self, texts: Sequence[str]) -> Vectors:
@@ -130,7 +141,7 @@ class SentenceEmbedding:
             vectors = encode(
                 list(texts),
                 batch_size=self._batch_size,
-                normalize_embeddings=True,
+                normalize_embeddings=self._unit,
                 show_progress_bar=False,
             )
         return np.asarray(vectors, dtype=np.float32)

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.report.safe import one_line
-from emend.evals.retrieval import DEPTH, RetrievalReport, RetrievalRow, ThresholdRow
+from emend.evals.retrieval import DEPTH
+from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
 

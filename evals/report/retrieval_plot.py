@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from emend.evals.retrieval import RetrievalReport, RetrievalRow
+from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow
 from emend.memory.errors import BadSettings, MissingExtra
 
 FORMATS = (".png", ".svg")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.edit import Word
+from emend.memory.probe import Probe
 
 
 class Entry(Word):
@@ -49,3 +50,19 @@ class Retriever(Protocol):
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; empty when nothing is in scope."""
         ...
+
+
+@runtime_checkable
+class ProbeRetriever(Protocol):
+    """A strategy that must see the whole probe, not only its words."""
+
+    def search_probe(self, probe: Probe, k: int) -> list[Hit]:
+        """At most k hits for the probe, best first."""
+        ...
+
+
+def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
+    """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks."""
+    if isinstance(retriever, ProbeRetriever):
+        return retriever.search_probe(probe, k)
+    return retriever.search(probe.asked, k)

@@ -1,6 +1,6 @@
 """Shared words, weighted by how rare they are: BM25 (Robertson et al., 1994) in Lucene's variant, by bm25s."""
 
-import re
+import threading
 from collections.abc import Collection
 
 import bm25s
@@ -9,15 +9,9 @@ from numpy.typing import NDArray
 
 from emend.memory.exact import best
 from emend.memory.retrieval.base import Corpus, Hit
+from emend.memory.retrieval.tokens import tokens_by_name, words
 
-# Chinese and Japanese write no spaces: each of their characters counts as a word.
-_CHARACTERS = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_CHARACTERS}]|[^\W{_CHARACTERS}]+")
-
-
-def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
-    """Lower-cased words of a text, without the stop words."""
-    return [word for word in _WORD.findall(text.lower()) if word not in stop_words]
+__all__ = ["BM25", "words"]
 
 
 class BM25:
@@ -30,12 +24,25 @@ class BM25:
         stop_words: words that neither entries nor queries are credited for.
         k1: how soon a repeated word stops adding to the score.
         b: how much long entries are held back, 0 (not at all) to 1.
+        tokens: what counts as a word: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
+
+    Raises:
+        BadSettings: unknown tokens. And what the tokens need is missing.
     """
 
-    def __init__(self, corpus: Corpus, stop_words: Collection[str] = (), k1: float = 1.5, b: float = 0.75) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        stop_words: Collection[str] = (),
+        k1: float = 1.5,
+        b: float = 0.75,
+        tokens: str = "words",
+    ) -> None:
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
-        texts = [words(entry.text, self._stop_words) for entry in self._entries]
+        self._tokens = tokens_by_name(tokens)
+        self._lock = threading.Lock()  # fast tokenizers and stemmers serve one thread at a time
+        texts = [self._words(entry.text) for entry in self._entries]
         self._index: bm25s.BM25 | None = None
         if any(texts):  # bm25s cannot index nothing
             self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
@@ -49,7 +56,11 @@ class BM25:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """The score of every entry in the order of the corpus, 0 without a shared word; shape (len(entries),)."""
-        asked = words(query, self._stop_words)
+        asked = self._words(query)
         if self._index is None or not asked:
             return np.zeros(len(self._entries), np.float32)
         return np.asarray(self._index.get_scores(asked), np.float32)
+
+    def _words(self, text: str) -> list[str]:
+        with self._lock:
+            return [word for word in self._tokens(text) if word not in self._stop_words]

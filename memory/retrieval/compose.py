@@ -1,12 +1,15 @@
 """Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the part of the query that asks."""
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Retriever
 from emend.memory.retrieval.registry import RETRIEVERS
 
@@ -15,21 +18,27 @@ Factory = Callable[[Corpus], Retriever]
 INNER = "inner"
 """A strategy that wraps another takes that one's factory as an argument of this name."""
 
+_PART = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<settings>[^()]*)\))?")
+
 
 def load_retriever(spec: str) -> Factory:
     """The factory of one strategy, or of a chain of them joined by `>`; a name may be `module:attr`.
+
+    Settings of a strategy stand in parentheses: `bm25(tokens=stems, k1=1.2)>threshold(least=16)`. Numbers, `true` and
+    `false` are read as such, anything else is text.
 
     A query passes the chain from left to right. One strategy searches; those before it wrap it, the first outermost,
     and those after it work on what it found: `a>search>b` is a around b around search. A chain in which none
     searches ends in the last one's own default.
 
     Raises:
-        BadSettings: an unknown or empty name, a part that cannot be imported or called, two that search.
+        BadSettings: an unknown or empty name, a part that cannot be imported or called, two that search, settings
+            that the strategy does not have.
     """
     names = [name.strip() for name in spec.split(">")]
     if not all(names):
         raise BadSettings(f"retriever '{spec}' has an empty place in its chain: write for example focus>hybrid.")
-    loaded = [(name, _factory(name)) for name in names]
+    loaded = [(name, _part(name)) for name in names]
     searching = [place for place, (_, factory) in enumerate(loaded) if not _wraps(factory)]
     if len(searching) > 1:
         first, second = (names[place] for place in searching[:2])
@@ -41,7 +50,33 @@ def load_retriever(spec: str) -> Factory:
     chain = loaded[at][1]
     for _, wrapper in [*loaded[at + 1 :], *reversed(loaded[:at])]:
         chain = partial(wrapper, **{INNER: chain})
-    return _named(chain, spec) if len(loaded) > 1 else chain
+    return _named(chain, spec) if len(loaded) > 1 or isinstance(chain, partial) else chain
+
+
+def _part(text: str) -> Any:
+    """The factory of one place of a chain, with its settings."""
+    match = _PART.fullmatch(text)
+    if match is None:
+        raise BadSettings(f"retriever '{text}' cannot be read: write for example bm25(tokens=stems).")
+    factory = _factory(match["name"])
+    settings = dict(_setting(text, pair) for pair in (match["settings"] or "").split(",") if pair.strip())
+    if not settings:
+        return factory
+    known = [name for name in list(inspect.signature(factory).parameters)[1:] if name != INNER]
+    for name in settings:
+        if name not in known:
+            raise BadSettings(f"retriever '{match['name']}' has no setting '{name}': {nearest(name, known)}")
+    return partial(factory, **settings)
+
+
+def _setting(text: str, pair: str) -> tuple[str, Any]:
+    name, equals, value = (part.strip() for part in pair.partition("="))
+    if not (name and equals and value):
+        raise BadSettings(f"retriever '{text}': '{pair.strip()}' is no setting; write for example least=16.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _factory(name: str) -> Any:

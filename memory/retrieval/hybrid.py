@@ -1,4 +1,4 @@
-"""Several strategies that vote: sums of their scores, or of their reciprocal ranks (Cormack et al., 2009)."""
+"""Several strategies that vote: weighted sums of their scores, or of reciprocal ranks (Cormack et al., 2009)."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -27,30 +27,36 @@ class Hybrid:
     Args:
         corpus: what may be found.
         fusion: `scores` adds, per query, each part's scores as standard deviations from its mean over the entries;
-            `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over the parts that found the entry.
+            `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over the parts that found the entry; `sum`
+            adds the scores as they are, so that the totals of two queries can be compared.
         parts: the factories of the strategies.
+        weights: what each part's vote is multiplied by, one per part; all 1 if none are given.
         depth: hits that each part is asked for.
 
     Raises:
-        BadSettings: an unknown fusion, or no parts.
+        BadSettings: an unknown fusion, no parts, or not as many weights as parts.
     """
 
     def __init__(
         self,
         corpus: Corpus,
-        fusion: Literal["scores", "ranks"] = "scores",
+        fusion: Literal["scores", "ranks", "sum"] = "scores",
         parts: Sequence[Callable[[Corpus], Retriever]] = (Dense, BM25),
+        weights: Sequence[float] = (),
         depth: int = DEPTH,
     ) -> None:
-        if fusion not in ("scores", "ranks"):
-            raise BadSettings(f"hybrid knows no fusion '{fusion}': choose 'scores' or 'ranks'.")
+        if fusion not in _VOTES:
+            raise BadSettings(f"hybrid knows no fusion '{fusion}': choose 'scores', 'ranks' or 'sum'.")
         if not parts:
             raise BadSettings("hybrid was given no parts: name at least one strategy, for example Dense.")
+        if weights and len(weights) != len(parts):
+            raise BadSettings(f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one per part.")
         self._corpus = corpus
+        self._weights = tuple(weights) or (1.0,) * len(parts)
         self._entries = corpus.entries()
         self._places = {entry.id: place for place, entry in enumerate(self._entries)}
         self._parts = [part(corpus) for part in parts]
-        self._votes = _deviations if fusion == "scores" else _reciprocal_ranks
+        self._votes = _VOTES[fusion]
         self._depth = depth
 
     def search(self, query: str, k: int) -> list[Hit]:
@@ -58,9 +64,9 @@ class Hybrid:
         if not self._entries or k <= 0:
             return []
         total, found = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
-        for part in self._parts:
+        for part, weight in zip(self._parts, self._weights, strict=True):
             scores, seen = self._scores(part, query, k)
-            total += self._votes(scores, seen)
+            total += weight * self._votes(scores, seen)
             found |= seen
         total = np.where(found, np.round(total, DECIMALS), -np.inf)
         return [Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if found[i]]
@@ -93,3 +99,15 @@ def _reciprocal_ranks(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
     """1 / (60 + rank), ranks from 1 and equal for equal scores; 0 for what was not found."""
     better = np.searchsorted(np.sort(-scores[seen]), -scores, side="left")
     return np.where(seen, 1.0 / (RANK_CONSTANT + 1 + better), 0.0)
+
+
+def _plain(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
+    """The scores as they are."""
+    return scores
+
+
+_VOTES: dict[str, Callable[[Floats, NDArray[np.bool_]], Floats]] = {
+    "scores": _deviations,
+    "ranks": _reciprocal_ranks,
+    "sum": _plain,
+}

@@ -10,8 +10,10 @@ import pytest
 
 from emend.evals import cli
 from emend.evals.case import Case
+from emend.evals.manifest import RunConfig
 from emend.evals.report.retrieval import retrieval_notes
-from emend.evals.retrieval import DEPTH, RetrievalReport, RetrievalRow, TimedEmbedding, measure_retrieval
+from emend.evals.retrieval import DEPTH, TimedEmbedding, measure_retrieval
+from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe
@@ -104,8 +106,9 @@ def test_what_lies_deeper_than_is_looked_counts_nothing():
 def test_false_hits_are_counted_out_of_scope_only():
     report = measured(RIGHT, SILENT, options={"probes": "2"})
     always, silent = row(report, RIGHT, "neighborhood"), row(report, SILENT, "neighborhood")
-    assert (always.n, always.false_hits, always.hit_at_1, always.mrr) == (12, 1.0, None, None)
-    assert silent.false_hits == 0.0 and silent.high is not None and 0 < silent.high < 1
+    assert (always.n, always.false_hits, always.hit_at_1, always.mrr) == (12, 1.0, 0.0, 0.0)
+    assert (silent.hit_at_1, silent.hit_at_5, silent.mrr) == (1.0, 1.0, 1.0)
+    assert silent.false_hits == 0.0 and silent.low is not None and 0 < silent.low < 1
     assert row(report, SILENT, "efficacy").false_hits is None
     assert row(report, SILENT, "efficacy").hit_at_1 == 1.0
     told = " ".join(retrieval_notes(report))
@@ -113,11 +116,8 @@ def test_false_hits_are_counted_out_of_scope_only():
 
 
 def test_default_is_the_strategy_that_a_run_uses():
-    report = measured("default", "dense")
-    assert report.default == "dense"
-    both = [row(report, name, "efficacy").model_dump(exclude={"strategy", "ms"}) for name in ("default", "dense")]
-    assert both[0] == both[1]
-    assert "default is dense" in retrieval_notes(report)
+    assert RunConfig(benchmark=BENCHMARK, editors=("rag",)).retriever == "default"
+    assert {row.strategy for row in measure_retrieval(BENCHMARK, embedding="lexical").rows} == {"default"}
 
 
 def test_probes_that_name_no_edit_are_counted_not_scored():
@@ -192,8 +192,9 @@ def test_json_has_a_row_per_strategy_and_kind(emend):
     assert [(row["kind"], row["strategy"]) for row in rows] == [
         ("efficacy", "dense"), ("efficacy", "bm25"), ("neighborhood", "dense"), ("neighborhood", "bm25"),
     ]  # fmt: skip
-    assert {"strategy", "kind", "n", "hit@1", "hit@5", "mrr", "low", "high", "ms"} <= set(rows[0])
-    assert rows[0]["hit@1"] == 1.0 and rows[2]["hit@1"] is None and rows[2]["false_hits"] == 1.0
+    for row in rows:
+        assert list(row) == ["strategy", "kind", "n", "hit@1", "hit@5", "mrr", "low", "high", "ms"]
+    assert rows[0]["hit@1"] == 1.0 and rows[2]["hit@1"] == 0.0
 
 
 def test_the_table_says_what_the_rows_say(emend):
@@ -223,3 +224,51 @@ def test_a_wrong_name_is_one_line_and_exit_code_2(emend, words, told):
 def test_one_strategy_needs_no_name(emend):
     code, out, _ = emend("--benchmark", BENCHMARK, "--json")
     assert code == 0 and {row["strategy"] for row in json.loads(out)["rows"]} == {"default"}
+
+
+def test_gold_is_told_the_probe_and_finds_nothing_out_of_scope():
+    report = measured("gold")
+    assert row(report, "gold", "efficacy").hit_at_1 == row(report, "gold", "neighborhood").hit_at_1 == 1.0
+
+
+def test_a_threshold_is_found_on_the_right_hits_of_a_kind_and_tried_on_what_is_out_of_scope():
+    report = measured("dense", calibrate_on="efficacy", keep=1.0)
+    told = {found.by: found for found in report.thresholds}
+    assert set(told) == {"score", "lead"} and told["score"].kind == "neighborhood"
+    kept = measured(f"dense>threshold(least={told['score'].least})")
+    (name,) = {found.strategy for found in kept.rows}
+    assert row(kept, name, "efficacy").hit_at_1 == 1.0
+    assert row(kept, name, "neighborhood").false_hits == pytest.approx(told["score"].false_hits)
+    with pytest.raises(BadSettings, match="did you mean 'efficacy'"):
+        measured("dense", calibrate_on="efficacie")
+
+
+def test_the_table_of_thresholds_is_shown(emend):
+    code, out, _ = emend("--benchmark", BENCHMARK, "--calibrate", "efficacy", "--keep", "0.9")
+    assert code == 0 and "thresholds that keep 90 %" in out
+    assert any(line.split()[:2] == ["default", "lead"] for line in out.splitlines())
+
+
+@pytest.mark.parametrize("name", ["hits.png", "hits.svg"])
+def test_hits_are_drawn_for_several_settings(emend, tmp_path, name):
+    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    code, out, _ = emend(
+        "--benchmark", BENCHMARK, "--setting", "plain", "--setting", "loud",
+        "--strategy", "dense", "--strategy", "bm25", "--plot", str(tmp_path / name),
+    )  # fmt: skip
+    drawn = (tmp_path / name).read_bytes()
+    assert code == 0 and "plain" in out and "loud" in out
+    assert drawn.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--plot", "hits.gif"], "must be .png or .svg"),
+        (["--plot", "nowhere/hits.png"], "no folder 'nowhere'"),
+        (["--setting", "plain", "--setting", "loud", "--json"], "one --setting at a time"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_before_it_is_measured(emend, words, told):
+    code, out, err = emend("--benchmark", BENCHMARK, *words)
+    assert (code, out) == (2, "") and told in err

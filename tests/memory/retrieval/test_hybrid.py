@@ -95,7 +95,12 @@ def test_a_part_with_more_entries_than_it_is_asked_for_does_not_punish_the_rest_
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"fusion": "mean"}, "choose 'scores', 'ranks' or 'sum'"), ({"weights": (1.0,)}, "1 weights for 2"), ({"parts": ()}, "at least one")]
+    ("settings", "message"),
+    [
+        ({"fusion": "mean"}, "choose 'scores', 'ranks' or 'sum'"),
+        ({"weights": (1.0,)}, "1 weights for 2"),
+        ({"parts": ()}, "at least one"),
+    ],
 )
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(BadSettings, match=message):

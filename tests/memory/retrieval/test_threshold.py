@@ -13,9 +13,7 @@ CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
 
 
 def hits(*found: tuple[str, float]) -> list[Hit]:
-    return [
-        Hit(entry=Entry(id=f"{i}", edit_id=edit, text="x"), score=score) for i, (edit, score) in enumerate(found)
-    ]
+    return [Hit(entry=Entry(id=f"{i}", edit_id=edit, text="x"), score=score) for i, (edit, score) in enumerate(found)]
 
 
 def test_below_the_threshold_nothing_is_found_and_on_it_everything():

@@ -1,0 +1,89 @@
+"""A second look at what was found: a cross-encoder reads query and entry together (Nogueira and Cho, 2019)."""
+
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.exact import DECIMALS
+from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.default import Default
+
+MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
+_LOCK = threading.Lock()  # fast tokenizers cannot be used by two threads at once
+
+
+class PairScorer(Protocol):
+    """What reads a query and a text together; sentence-transformers' `CrossEncoder` is one."""
+
+    def predict(self, inputs: Any, *, show_progress_bar: bool = False) -> Any:
+        """One score per (query, text), higher is better."""
+        ...
+
+
+class Rerank:
+    """The first hits of another strategy in the order of a cross-encoder's scores.
+
+    Args:
+        corpus: what may be found.
+        inner: the factory of the strategy that searches.
+        model: a sentence-transformers cross-encoder with one output: a folder, or a name on the Hugging Face Hub; or
+            any object that scores pairs.
+        depth: so many hits are read again; what lies deeper is left out.
+
+    Raises:
+        MissingExtra: sentence-transformers is not installed.
+        BadSettings: there is no such model, or it has several outputs.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        inner: Callable[[Corpus], Retriever] = Default,
+        model: str | PairScorer = MODEL,
+        depth: int = 20,
+    ) -> None:
+        if depth < 1:
+            raise BadSettings(f"depth={depth} of rerank: at least 1 hit must be read again.")
+        self._inner = inner(corpus)
+        self._model: PairScorer = _cross_encoder(model) if isinstance(model, str) else model
+        self._depth = depth
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most min(k, depth) hits with the model's scores, best first; equal ones in the inner order."""
+        hits = self._inner.search(query, self._depth) if k > 0 else []
+        if not hits:
+            return []
+        with _LOCK:
+            scores = self._model.predict([(query, hit.entry.text) for hit in hits], show_progress_bar=False)
+        scored = [
+            Hit(entry=hit.entry, score=round(float(score), DECIMALS)) for hit, score in zip(hits, scores, strict=True)
+        ]
+        return sorted(scored, key=lambda hit: -hit.score)[:k]
+
+
+@lru_cache(maxsize=2)
+def _cross_encoder(model: str) -> Any:
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise MissingExtra(
+            f"rerank with '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]'."
+        ) from error
+    try:
+        found = CrossEncoder(
+            model,
+            trust_remote_code=False,
+            local_files_only=Path(model).is_dir(),
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError) as error:
+        raise BadSettings(
+            f"cross-encoder '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
+            "Give rerank(model=FOLDER), or a name on the Hugging Face Hub."
+        ) from error
+    if found.num_labels != 1:
+        raise BadSettings(f"cross-encoder '{model}' has {found.num_labels} outputs: rerank needs a model with one.")
+    return found.eval()

@@ -1,0 +1,83 @@
+"""A strategy that may say nothing: below a threshold, the query counts as out of scope."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from emend.memory.errors import BadSettings
+from emend.memory.retrieval.base import Corpus, Hit, Retriever
+from emend.memory.retrieval.default import Default
+
+Sign = Literal["score", "lead"]
+"""What is compared with the threshold: the best hit's score, or its lead over the best hit of another edit."""
+
+DEPTH = 10
+
+
+class Threshold:
+    """What another strategy finds, if it is sure enough of the first hit; nothing otherwise.
+
+    Scales differ between strategies, memories and embeddings: `calibrate` finds the threshold on examples.
+
+    Args:
+        corpus: what may be found.
+        inner: the factory of the strategy that searches.
+        least: the threshold; what lies on it is returned.
+        by: `score` of the first hit, or its `lead` over the first hit of any other edit among ten.
+
+    Raises:
+        BadSettings: an unknown sign.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        inner: Callable[[Corpus], Retriever] = Default,
+        least: float = 0.0,
+        by: Sign = "score",
+    ) -> None:
+        if by not in get_args(Sign):
+            raise BadSettings(f"threshold knows no sign '{by}': choose 'score' or 'lead'.")
+        self._inner = inner(corpus)
+        self._least = least
+        self._by: Sign = by
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most k hits, best first; empty when the query is out of scope."""
+        if k <= 0:
+            return []
+        hits = self._inner.search(query, max(k, DEPTH))
+        return hits[:k] if hits and confidence(hits, self._by) >= self._least else []
+
+
+def confidence(hits: Sequence[Hit], by: Sign) -> float:
+    """How sure a strategy is of the first of its hits; the lead of a hit without rival is its score.
+
+    Raises:
+        BadSettings: there are no hits.
+    """
+    if not hits:
+        raise BadSettings("no hits: there is nothing to be sure of.")
+    first = hits[0]
+    if by == "score":
+        return first.score
+    rivals = (hit.score for hit in hits[:DEPTH] if hit.entry.edit_id != first.entry.edit_id)
+    return first.score - next(rivals, 0.0)
+
+
+def calibrate(confidences: Sequence[float], keep: float = 0.95) -> float:
+    """The highest threshold that keeps at least this share of these right hits.
+
+    Args:
+        confidences: of queries whose first hit was right.
+        keep: the share, above 0 and at most 1.
+
+    Raises:
+        BadSettings: no confidences, or an impossible share.
+    """
+    if not 0 < keep <= 1:
+        raise BadSettings(f"keep={keep}: give a share above 0 and at most 1, for example 0.95.")
+    if not confidences:
+        raise BadSettings("there are no right hits to calibrate on: ask more queries, or choose another strategy.")
+    return float(np.sort(confidences)[int(np.floor((1 - keep) * len(confidences) + 1e-9))])

@@ -1,0 +1,23 @@
+"""Keeps API keys out of everything that is written or shown."""
+
+import os
+
+NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+SHORTEST = 8
+"""A shorter value is no key, and would be found in words."""
+
+
+def hide_keys(text: str, *more: str) -> str:
+    """The text without the values of API keys that the environment holds, nor those that are given.
+
+    Args:
+        text: what is to be shown or written.
+        more: further values to hide, such as a key that was given as a setting.
+    """
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST and name.upper().endswith(NAMES):
+            text = text.replace(value, f"<{name}>")
+    for value in more:
+        if len(value) >= SHORTEST:
+            text = text.replace(value, "<key>")
+    return text
