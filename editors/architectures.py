@@ -1,5 +1,7 @@
-"""Where each architecture keeps the matrices that editors write to: one table, no chain of cases."""
+"""Where each architecture keeps what editors read and write: one table, no chain of cases."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from torch import nn
@@ -7,58 +9,152 @@ from transformers.pytorch_utils import Conv1D
 
 from emend.memory.errors import BadSettings
 
-LLAMA_LIKE = "model.layers.{}.mlp.down_proj"
-DOWN_PROJECTIONS = {
+
+@dataclass(frozen=True)
+class Architecture:
+    """Six module paths of a decoder-only model; `{}` stands for the layer's number."""
+
+    block: str
+    down_projection: str
+    """The matrix that ends the MLP: keys enter it, values leave it."""
+    query: str
+    value: str
+    """The attention's projections that adapters are put on; one path for both where they are one matrix."""
+    norm: str
+    head: str
+    adds: bool = True
+    """True where the down-projection's output is added to the residual stream as it is, with no norm between."""
+
+    def of_layer(self, layer: int, part: str) -> str:
+        """The path of a part of that layer; layers count from 0."""
+        return str(getattr(self, part)).replace("{}", str(layer))
+
+
+LLAMA_LIKE = Architecture(
+    block="model.layers.{}",
+    down_projection="model.layers.{}.mlp.down_proj",
+    query="model.layers.{}.self_attn.q_proj",
+    value="model.layers.{}.self_attn.v_proj",
+    norm="model.norm",
+    head="lm_head",
+)
+NORM_BETWEEN = replace(LLAMA_LIKE, adds=False)
+ONE_MATRIX = "model.layers.{}.self_attn.qkv_proj"
+ARCHITECTURES = {
     "llama": LLAMA_LIKE,
     "mistral": LLAMA_LIKE,
     "qwen2": LLAMA_LIKE,
     "qwen3": LLAMA_LIKE,
     "gemma": LLAMA_LIKE,
-    "gemma2": LLAMA_LIKE,
-    "gemma3_text": LLAMA_LIKE,
-    "gemma3": "model.language_model.layers.{}.mlp.down_proj",
-    "phi3": LLAMA_LIKE,
-    "olmo2": LLAMA_LIKE,
-    "phi": "model.layers.{}.mlp.fc2",
-    "gpt2": "transformer.h.{}.mlp.c_proj",
-    "gptj": "transformer.h.{}.mlp.fc_out",
-    "gpt_neox": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
-    "opt": "model.decoder.layers.{}.fc2",
+    "gemma2": NORM_BETWEEN,
+    "gemma3_text": NORM_BETWEEN,
+    "gemma3": Architecture(
+        block="model.language_model.layers.{}",
+        down_projection="model.language_model.layers.{}.mlp.down_proj",
+        query="model.language_model.layers.{}.self_attn.q_proj",
+        value="model.language_model.layers.{}.self_attn.v_proj",
+        norm="model.language_model.norm",
+        head="lm_head",
+        adds=False,
+    ),
+    "phi3": replace(LLAMA_LIKE, query=ONE_MATRIX, value=ONE_MATRIX),
+    "olmo2": NORM_BETWEEN,
+    "phi": replace(LLAMA_LIKE, down_projection="model.layers.{}.mlp.fc2", norm="model.final_layernorm"),
+    "gpt2": Architecture(
+        block="transformer.h.{}",
+        down_projection="transformer.h.{}.mlp.c_proj",
+        query="transformer.h.{}.attn.c_attn",
+        value="transformer.h.{}.attn.c_attn",
+        norm="transformer.ln_f",
+        head="lm_head",
+    ),
+    "gptj": Architecture(
+        block="transformer.h.{}",
+        down_projection="transformer.h.{}.mlp.fc_out",
+        query="transformer.h.{}.attn.q_proj",
+        value="transformer.h.{}.attn.v_proj",
+        norm="transformer.ln_f",
+        head="lm_head",
+    ),
+    "gpt_neox": Architecture(
+        block="gpt_neox.layers.{}",
+        down_projection="gpt_neox.layers.{}.mlp.dense_4h_to_h",
+        query="gpt_neox.layers.{}.attention.query_key_value",
+        value="gpt_neox.layers.{}.attention.query_key_value",
+        norm="gpt_neox.final_layer_norm",
+        head="lm_head",
+    ),
+    "opt": Architecture(
+        block="model.decoder.layers.{}",
+        down_projection="model.decoder.layers.{}.fc2",
+        query="model.decoder.layers.{}.self_attn.q_proj",
+        value="model.decoder.layers.{}.self_attn.v_proj",
+        norm="model.decoder.final_layer_norm",
+        head="lm_head",
+    ),
 }
-"""Model type to the module path of the MLP's down-projection; `{}` stands for the layer's number."""
+"""Model type to its module paths."""
+NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
 
 
-def down_projection(model: nn.Module, layer: int, path: str = "") -> str:
+def architecture_of(model: nn.Module, given: Mapping[str, str | bool] | None = None) -> Architecture:
+    """The model's module paths: what is given, over the table's.
+
+    Raises:
+        BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that leads nowhere.
+    """
+    config: Any = model.config
+    known = ARCHITECTURES.get(config.model_type)
+    given = dict(given or {})
+    missing = [name for name in NAMES if known is None and name not in given]
+    unknown = [name for name in given if name not in (*NAMES, "adds")]
+    if missing or unknown:
+        raise BadSettings(
+            f"model type '{config.model_type}' {'is not known' if known is None else 'is known'}, "
+            f"[architecture] lacks: {', '.join(missing) or 'nothing'}; unknown names in it: "
+            f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
+            f"[architecture] (--set EDITOR=@FILE): {', '.join(NAMES)}. Linear modules of this model: {_linear(model)}."
+        )
+    found = Architecture(**given) if known is None else replace(known, **given)  # type: ignore[arg-type]
+    for name in NAMES:
+        _check(model, name, found.of_layer(0, name))
+    return found
+
+
+def layer_of(model: nn.Module, layer: int) -> int:
+    """The layer's number from 0; -1 is the last.
+
+    Raises:
+        BadSettings: the model has no such layer.
+    """
+    config: Any = model.config
+    layers = config.get_text_config().num_hidden_layers
+    if not -layers <= layer < layers:
+        raise BadSettings(f"layer {layer} is not in a model of {layers} layers: choose {-layers} to {layers - 1}.")
+    return int(layer % layers)
+
+
+def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool] | None = None) -> str:
     """The module path of a layer's down-projection; layers count from 0, or from -1 at the end.
-
-    Args:
-        model: a Hugging Face causal LM.
-        layer: its number.
-        path: the path with `{}` for the number, for an architecture that the table lacks.
 
     Raises:
         BadSettings: unknown architecture, a path that leads nowhere, or a layer that the model does not have.
     """
-    config: Any = model.config
-    known = path or DOWN_PROJECTIONS.get(config.model_type, "")
-    if "{}" not in known:
-        raise BadSettings(
-            f"no down-projection is known for model type '{config.model_type}', seen path: '{known}': give the "
-            f"setting 'down_projection', a module path with {{}} for the layer's number, e.g. down_projection = "
-            f'"{LLAMA_LIKE}". Linear modules of this model: {", ".join(linear_paths(model)) or "none"}.'
-        )
-    layers = config.get_text_config().num_hidden_layers
-    if not -layers <= layer < layers:
-        raise BadSettings(f"layer {layer} is not in a model of {layers} layers: choose {-layers} to {layers - 1}.")
-    found = known.replace("{}", str(layer % layers))
+    return architecture_of(model, given).of_layer(layer_of(model, layer), "down_projection")
+
+
+def _check(model: nn.Module, name: str, path: str) -> None:
     try:
-        model.get_submodule(found)
+        model.get_submodule(path)
     except AttributeError as error:
         raise BadSettings(
-            f"model type '{config.model_type}' has no module '{found}': correct the setting 'down_projection'. "
-            f"Linear modules of this model: {', '.join(linear_paths(model)) or 'none'}."
+            f"this model has no module '{path}', seen as '{name}': correct it in [architecture]. "
+            f"Linear modules of this model: {_linear(model)}."
         ) from error
-    return found
+
+
+def _linear(model: nn.Module) -> str:
+    return ", ".join(linear_paths(model)) or "none"
 
 
 def linear_paths(model: nn.Module) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from emend.editors.base import Answerer, Demonstration, Editor, Materials, Scorable
+from emend.editors.base import Answerer, Demonstration, Editor, Materials, Scorable, Sequential
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.unedited import Unedited
 from emend.memory.edit import Edit, Triplet
@@ -103,6 +103,24 @@ class EditorContract:
                 asked(answerer, CAPITAL)
         else:
             raise AssertionError("the editor swallowed an exception from inside the 'with'")
+
+    def test_a_sequence_starts_from_nothing_repeats_itself_and_is_undone(self) -> None:
+        """Holds for every editor that is not `Sequential` too: its steps are edits of all so far."""
+        materials = self.materials()
+        editor, before = self.editor(materials), state_of(materials)
+        first, again = self.in_sequence(editor), self.in_sequence(editor)
+        check_same(before, state_of(materials), "after a sequence")
+        assert first == again, "the same sequence of edits led elsewhere the second time"
+        assert first[0] == self.under(editor, (), CAPITAL).log_probs, "a sequence began with an edit in place"
+        assert not first[0] or (first[1] != first[0]) == self.takes, "the first edit of a sequence did not take"
+
+    def in_sequence(self, editor: Editor) -> list[tuple[float, ...]]:
+        """Log-probabilities of the first edit's target before, after it, and after a second one."""
+        steps: tuple[tuple[Edit, ...], ...] = ((), (CAPITAL,), (CURRENCY,))
+        if not isinstance(editor, Sequential):
+            return [self.under(editor, sum(steps[: n + 1], ()), CAPITAL).log_probs for n in range(3)]
+        with editor.sequence() as grow:
+            return [asked(grow(edits), CAPITAL).log_probs for edits in steps]
 
     def test_no_edits_change_nothing(self) -> None:
         materials = self.materials()

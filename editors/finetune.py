@@ -1,14 +1,14 @@
-"""Fine-tuning on the new facts alone: FT-M (Zhang et al. 2024), with the norm constraint of FT-L as a setting.
+"""Fine-tuning on the new facts alone: FT-M (Zhang et al. 2024), FT-L (Zhu et al. 2020), and on documents as they are.
 
 FT-M trains by the cross-entropy of the target's tokens, each at its own place with the prompt masked; FT-L as coded by
 Meng et al. (2022) scores all of them at the prompt's last token, which is right for targets of one token only. FT-L's
-constraint (Zhu et al. 2020) keeps every element of a trained matrix within a distance of where it was.
+constraint keeps every element of a trained matrix within a distance of where it was.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,23 +16,32 @@ from emend.agents.answer import build_prompt, prompt_id
 from emend.agents.causal_lm import CausalLM
 from emend.editors.answering import direct, lend
 from emend.editors.architectures import down_projection
-from emend.editors.base import Answerer, Materials
+from emend.editors.base import Answerer, EditCost, Grow, Materials
+from emend.editors.costing import counted
+from emend.editors.halving import halving
 from emend.editors.hyperparameters import build_settings, family_values
+from emend.editors.stacking import stacked
 from emend.editors.training import Plan, Row, train
 from emend.editors.weights import Deltas, applied
-from emend.memory.edit import Edit
+from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FineTuningSettings(Plan):
     """What decides the deltas; the shipped values per model are in `settings/ft.toml`."""
 
+    parameters: Literal["down_projection", "all"] = "down_projection"
+    """What is trained: the down-projections of `layers`, or the whole model, as papers do on documents."""
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
     """Whose down-projections are trained; from 0, or from -1 at the end."""
-    down_projection: str = ""
-    """Module path with `{}` for the layer's number, for architectures that `editors.architectures` lacks."""
+    loss: Literal["target", "prompt_last"] = "target"
+    """Where an edit's target is scored: each token after those before it (FT-M), or all at the prompt's end (FT-L)."""
+    norm_constraint: Annotated[float, Field(ge=0)] = 0.0
+    """Farthest that an element of a matrix may move from where it was; 0 sets no bound."""
+    architecture: dict[str, str | bool] = field(default_factory=dict)
+    """Module paths by name, for architectures that `editors.architectures` lacks."""
 
 
 class FineTuning:
@@ -50,18 +59,17 @@ class FineTuning:
         self.lm = weights_of(materials, self.name)
         values = family_values(self.name, families(self.lm)) | materials.settings
         self.settings = build_settings(FineTuningSettings, values, self.name)
-        self.paths = [
-            down_projection(self.lm.model, layer, self.settings.down_projection) for layer in self.settings.layers
-        ]
+        self.paths = self._paths()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Settings, matrices, wording and the prompt's id."""
+        """Settings, matrices, seed, wording and the prompt's id."""
         wording = self.materials.wording
         return {
             "editor": self.name,
             "settings": asdict(self.settings),
-            "matrices": self.paths,
+            "matrices": self.paths or "all",
+            "seed": self.materials.seed,
             "wording": wording,
             "prompt": prompt_id(wording),
         }
@@ -69,28 +77,59 @@ class FineTuning:
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """The deltas of all edits together are in the weights until the `with` is left."""
-        with applied(self.lm.model, self.solve(edits), self.lm.lock):
-            yield lend(self.materials.model, direct(self.materials.model, self.materials.wording))
+        with counted(self.lm) as counter:
+            deltas = self.solve(edits)
+        with applied(self.lm.model, deltas, self.lm.lock):
+            yield self._answerer(counter.cost)
+
+    def sequence(self) -> AbstractContextManager[Grow]:
+        """Each call trains on its edits alone, from the weights that the calls before left."""
+        return stacked(self.lm, self.solve, self._answerer)
+
+    def _answerer(self, cost: EditCost) -> Answerer:
+        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float32; the model is left as it is.
 
         Raises:
             BadData: an edit has neither target nor text.
+            ModelError: the numbers overflowed; step and loss are named.
         """
-        rows = [row for edit in edits for row in rows_of(self.lm, edit, self.materials.wording)]
-        return train(self.lm, [f"{path}.weight" for path in self.paths], rows, self.settings) if rows else {}
+        rows = rows_of_all(self.lm, edits, self.materials.wording, self.settings.loss == "prompt_last")
+        if not rows:
+            return {}
+        names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
+        plan, seed = self.settings, seed_of(self.materials, edits)
+        return halving(self.lm, lambda: train(self.lm, names, rows, plan, plan.norm_constraint, seed))
+
+    def _paths(self) -> list[str]:
+        """The matrices that are trained; none stands for the whole model."""
+        if self.settings.parameters == "all":
+            return []
+        return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in self.settings.layers]
 
 
-def rows_of(lm: CausalLM, edit: Edit, wording: str) -> list[Row]:
-    """The rows that an edit is trained on: one with its target, or its text in pieces of the model's window."""
+def rows_of_all(lm: CausalLM, edits: Sequence[Edit], wording: str, at_once: bool = False) -> list[Row]:
+    """The rows of all edits, in their order."""
+    return [row for edit in edits for row in rows_of(lm, edit, wording, at_once)]
+
+
+def rows_of(lm: CausalLM, edit: Edit, wording: str, at_once: bool = False) -> list[Row]:
+    """The rows that an edit is trained on: one with its target, or its text in pieces of the model's window.
+
+    Raises:
+        BadData: it has neither, or its target has no tokens.
+    """
     if edit.target_new and (edit.prompt or edit.question):
         encoded = lm.encode_pair(_asked(edit, wording), edit.target_new)
-        return [Row(encoded.ids, encoded.start)]
+        return [Row(encoded.ids, encoded.start, at_once)]
     if not edit.text.strip():
         raise BadData(f"edit '{edit.id}' has neither a target with a prompt nor a text: there is nothing to train on.")
     begin, ids = lm.encode("")[:1], lm.encode(edit.text)
     told = ids[1:] if ids[:1] == begin else ids
+    if not told:
+        raise BadData(f"the text of edit '{edit.id}', {edit.text[:60]!r}, becomes no token: there is nothing to learn.")
     size = lm.window or len(told)
     return [Row(begin + told[at : at + size], 1) for at in range(0, len(told), size)]
 
@@ -102,6 +141,11 @@ def _asked(edit: Edit, wording: str) -> str:
     return build_prompt(
         Probe(kind="efficacy", prompt=edit.question, style="question", gold=(edit.target_new,)), (), (), wording
     )
+
+
+def seed_of(materials: Materials, edits: Sequence[Edit]) -> int:
+    """What random draws for these edits start from."""
+    return int(content_id("draws", materials.seed, [edit.id for edit in edits]), 16) % 2**63
 
 
 def weights_of(materials: Materials, editor: str) -> CausalLM:

@@ -16,9 +16,36 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
         "in_context": ("emend.editors.in_context:InContext", "The right fact is put before the probe."),
         "rag": ("emend.editors.remembering:Rag", "Facts are kept in the memory and retrieved for each probe."),
         "ike": ("emend.editors.remembering:Ike", "As rag, with solved examples before the fact (Zheng et al. 2023)."),
+        "serac": (
+            "emend.editors.serac:Serac",
+            "Shows an edit only where a trained classifier finds it in scope (Mitchell et al. 2022).",
+        ),
+        "crag": (
+            "emend.editors.crag:Crag",
+            "Judges what it retrieves, refines it or searches elsewhere (Yan et al. 2024).",
+        ),
+        "cot": ("emend.editors.chain_of_thought:Cot", "As rag, and the model thinks step by step before it answers."),
+        "input_aug": (
+            "emend.editors.chain_of_thought:InputAug",
+            "All new facts are put before every probe; with chain=true the model thinks first.",
+        ),
+        "mello": (
+            "emend.editors.mello:Mello",
+            "Takes a question in steps, checks each against the memory (Zhong et al. 2023).",
+        ),
+        "agent": ("emend.editors.agent:Agent", "Gives the model tools over the memory, and lets it decide."),
         "ft": (
             "emend.editors.finetune:FineTuning",
             "Trains down-projections on the new facts (FT-M, FT-L's constraint).",
+        ),
+        "lora": ("emend.editors.lora:Lora", "Trains low-rank adapters on the new facts (Hu et al. 2022)."),
+        "qlora": ("emend.editors.lora:QLora", "As lora, over a model in 4 bits (Dettmers et al. 2023)."),
+        "rome": ("emend.editors.rome:Rome", "Writes one key and value into one layer (Meng et al. 2022)."),
+        "r_rome": ("emend.editors.rome:RRome", "As rome, with one averaged key throughout (Gupta et al. 2024)."),
+        "memit": ("emend.editors.memit:Memit", "Writes many edits into several layers (Meng et al. 2023)."),
+        "alphaedit": (
+            "emend.editors.alphaedit:AlphaEdit",
+            "As memit, in the null space of usual keys (Fang et al. 2025).",
         ),
     },
 )

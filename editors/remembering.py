@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
+from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.answer import prompt_id
@@ -12,9 +13,8 @@ from emend.editors.answering import Respond, answer_from, lend
 from emend.editors.base import Answerer, Materials, MemoryLike
 from emend.editors.hyperparameters import build_settings
 from emend.graphs.ike import IkeContext, Pool
-from emend.graphs.ike import build as build_ike
 from emend.graphs.rag import RagContext
-from emend.graphs.rag import build as build_rag
+from emend.graphs.registry import GRAPHS
 from emend.graphs.running import Graph, run_graph
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadSettings
@@ -29,77 +29,111 @@ class RagSettings:
     k: Annotated[int, Field(ge=1)] = 1
 
 
-@dataclass(frozen=True)
-class IkeSettings:
-    """How many entries, and how many solved examples; the paper shows 32, more than small windows hold."""
+class Remembering:
+    """What these editors share: a view of the memory that holds the standing edits alone, and a graph that uses it.
 
-    k: Annotated[int, Field(ge=1)] = 1
-    demonstrations: Annotated[int, Field(ge=0)] = 6
+    A subclass names its graph, its settings and, where it has one of its own, the context that the graph runs in.
+    """
 
-
-class Rag:
-    """Retrieves new facts for each probe from a view of the memory that holds the standing edits alone."""
-
-    name: ClassVar[str] = "rag"
+    name: ClassVar[str]
     needs_weights: ClassVar[bool] = False
+    schema: ClassVar[type[Any]] = RagSettings
+    graph: ClassVar[str] = "rag"
 
     def __init__(self, materials: Materials) -> None:
         self.materials = materials
-        self.settings = build_settings(RagSettings, materials.settings, self.name)
+        self.settings: Any = build_settings(self.schema, materials.settings, self.name)
         self.memory, self.retriever = _memory_of(materials, self.name)
-        self.app = build_rag()
+        self.app = GRAPHS.load(self.graph)()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Settings, retrieval strategy, graph, wording and the prompt's id."""
-        return _fingerprint(self.name, self.settings, self.materials)
-
-    @contextmanager
-    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The edits are added to the memory; the view of them ends with the `with`, so there is nothing to undo."""
-        model, wording = self.materials.model, self.materials.wording
-        found = _remember(self.memory, self.retriever, edits)
-        context = RagContext(model=model, retriever=found, k=self.settings.k, wording=wording)
-        yield lend(model, _through(self.app, context))
-
-
-class Ike:
-    """As `Rag`, with solved examples that show when to use a new fact and when to leave it."""
-
-    name: ClassVar[str] = "ike"
-    needs_weights: ClassVar[bool] = False
-
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        self.settings = build_settings(IkeSettings, materials.settings, self.name)
-        self.memory, self.retriever = _memory_of(materials, self.name)
-        self.pool = Pool(materials.demonstrations)
-        self.app = build_ike()
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the examples' hash and the seed of their order."""
-        shown = content_id("demonstrations", self.pool.examples)
-        return _fingerprint(self.name, self.settings, self.materials) | {
-            "examples": shown,
-            "similarity": self.pool.embedding.identity,
-            "seed": self.materials.seed,
+        return {
+            "editor": self.name,
+            "graph": self.app.name,
+            "settings": asdict(self.settings),
+            "retriever": named(self.materials.retriever),
+            "wording": self.materials.wording,
+            "prompt": prompt_id(self.materials.wording),
         }
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """As for `Rag`."""
-        context = IkeContext(
-            model=self.materials.model,
-            retriever=_remember(self.memory, self.retriever, edits),
-            k=self.settings.k,
-            wording=self.materials.wording,
+        """The edits are added to the memory; the view of them ends with the `with`, so there is nothing to undo."""
+        context = self.context(self.found(edits), edits)
+        yield lend(self.speaker, through(self.app, context))
+
+    @property
+    def speaker(self) -> BaseChatModel:
+        """The model whose gift of probabilities the answerer has."""
+        return self.materials.model
+
+    def found(self, edits: Sequence[Edit]) -> Retriever:
+        """The strategy over these edits alone, which are added to the memory."""
+        if not edits:
+            return Nothing()
+        self.memory.add(edits)
+        return self.retriever(self.memory.view([edit.id for edit in edits]))
+
+    def context(self, found: Retriever, edits: Sequence[Edit]) -> RagContext:
+        """What the graph's nodes work with while the edits stand."""
+        return RagContext(**self.shared(found))
+
+    def shared(self, found: Retriever) -> dict[str, Any]:
+        """The fields of every context."""
+        more = {"k": self.settings.k} if hasattr(self.settings, "k") else {}
+        return {"model": self.materials.model, "retriever": found, "wording": self.materials.wording} | more
+
+
+class Rag(Remembering):
+    """Retrieves new facts for each probe."""
+
+    name: ClassVar[str] = "rag"
+
+
+@dataclass(frozen=True)
+class IkeSettings(RagSettings):
+    """How many entries, and how many solved examples; the paper shows 32, more than small windows hold.
+
+    `original` appends the tested edit, with its answer, as a last example of copying, as the authors' code does: the
+    prompt of the edit itself then holds its own answer.
+    """
+
+    demonstrations: Annotated[int, Field(ge=0)] = 6
+    original: bool = False
+
+
+class Ike(Remembering):
+    """As `Rag`, with solved examples that show when to use a new fact and when to leave it."""
+
+    name: ClassVar[str] = "ike"
+    schema: ClassVar[type[Any]] = IkeSettings
+    graph: ClassVar[str] = "ike"
+
+    def __init__(self, materials: Materials) -> None:
+        super().__init__(materials)
+        self.pool = Pool(materials.demonstrations)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """As for `Rag`, with the examples' hash and the seed of their order."""
+        return super().fingerprint | {
+            "examples": content_id("demonstrations", self.pool.examples),
+            "similarity": self.pool.embedding.identity,
+            "seed": self.materials.seed,
+        }
+
+    def context(self, found: Retriever, edits: Sequence[Edit]) -> IkeContext:
+        """With the pool, and what may not be shown of it."""
+        return IkeContext(
+            **self.shared(found),
             pool=self.pool,
             demonstrations=self.settings.demonstrations,
             seed=self.materials.seed,
             standing=frozenset(edit.text for edit in edits),
+            original={edit.id: edit for edit in edits} if self.settings.original else {},
         )
-        yield lend(self.materials.model, _through(self.app, context))
 
 
 class Nothing:
@@ -120,31 +154,21 @@ def _memory_of(materials: Materials, editor: str) -> tuple[MemoryLike, Callable[
     return materials.memory, materials.retriever
 
 
-def _remember(memory: MemoryLike, retriever: Callable[[Corpus], Retriever], edits: Sequence[Edit]) -> Retriever:
-    if not edits:
-        return Nothing()
-    memory.add(edits)
-    return retriever(memory.view([edit.id for edit in edits]))
+def through(app: Graph, context: RagContext) -> Respond:
+    """Answering by a graph in that context; a graph may say how its reply is to be read."""
 
-
-def _through(app: Graph, context: RagContext) -> Respond:
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
         state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
         if targets is not None:
             state["targets"] = list(targets)
+        elif probe.reading != "line":
+            state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
         final, steps = run_graph(app, state, context)
-        return answer_from(final, steps)
+        return answer_from(final, steps, final.get("reading", "line"))
 
     return respond
 
 
-def _fingerprint(editor: str, settings: RagSettings | IkeSettings, materials: Materials) -> dict[str, Any]:
-    strategy: Any = materials.retriever
-    return {
-        "editor": editor,
-        "graph": editor,
-        "settings": asdict(settings),
-        "retriever": f"{strategy.__module__}:{getattr(strategy, '__qualname__', type(strategy).__qualname__)}",
-        "wording": materials.wording,
-        "prompt": prompt_id(materials.wording),
-    }
+def named(strategy: Any) -> str:
+    """Module and name of a retrieval strategy."""
+    return f"{strategy.__module__}:{getattr(strategy, '__qualname__', type(strategy).__qualname__)}"

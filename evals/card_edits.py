@@ -3,33 +3,31 @@
 import random
 
 from emend.agents.causal_lm import CausalLM
-from emend.agents.tiny.reasoning import Corpus
+from emend.agents.local import LocalChatModel
 from emend.agents.tiny.world import Fact, World, relations
-from emend.editors.rome import RankOneSettings, rank_one, second_moment
+from emend.editors.base import Materials
+from emend.editors.rome import Rome
 from emend.editors.weights import applied
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import Edit, Triplet
 
 EDITS = 40
 NEIGHBORS = 8
-TEXTS = 1500
 
 
 def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
     """Efficacy (the cloze gives the new object) and neighborhood (others keep theirs), one edit at a time."""
     world, rng = World(), random.Random(seed)
-    corpus = Corpus(world, seed)
-    texts = ["".join(span.text for span in corpus.document()) for _ in range(TEXTS)]
-    settings = RankOneSettings()
-    moment = second_moment(lm, texts, settings.layer)
+    editor = Rome(Materials(model=LocalChatModel(lm=lm)))
+    facts = rng.sample(world.facts, EDITS)
+    edits = [_edit(world, rng, fact) for fact in facts]
     efficacy: list[float] = []
     neighborhood: list[float] = []
     owners: list[int] = []
-    for place, fact in enumerate(rng.sample(world.facts, EDITS)):
-        edit = _edit(world, rng, fact)
+    for place, (fact, edit, deltas) in enumerate(zip(facts, edits, editor.solve_each(edits), strict=True)):
         near = [f for f in world.by_relation[fact.relation] if f.subject != fact.subject]
         near = rng.sample(near, min(NEIGHBORS, len(near)))
-        with applied(lm.model, rank_one(lm, edit, moment, settings)):
+        with applied(lm.model, deltas):
             asked = [edit.cloze, *(edit.prompt.format(f.subject) for f in near)]
             said = [reply.text.strip().rstrip(".") for reply in lm.generate(asked, max_new_tokens=8, stop=("\n", "."))]
         efficacy.append(float(said[0] == edit.target_new))

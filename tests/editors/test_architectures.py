@@ -1,10 +1,17 @@
 import pytest
 
-from emend.editors.architectures import DOWN_PROJECTIONS, down_projection, input_first, linear_paths
+from emend.editors.architectures import (
+    ARCHITECTURES,
+    NAMES,
+    architecture_of,
+    down_projection,
+    input_first,
+    linear_paths,
+)
 from emend.memory.errors import BadSettings
 
 
-@pytest.mark.parametrize("kind", sorted(set(DOWN_PROJECTIONS) - {"gemma3"}))
+@pytest.mark.parametrize("kind", sorted(set(ARCHITECTURES) - {"gemma3"}))
 def test_the_table_leads_to_the_matrix_that_ends_the_mlp(kind):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -12,6 +19,7 @@ def test_the_table_leads_to_the_matrix_that_ends_the_mlp(kind):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind))
     text = model.config.get_text_config()
+    architecture_of(model)
     module = model.get_submodule(down_projection(model, -1))
     inputs, outputs = module.weight.shape if input_first(module) else module.weight.shape[::-1]
     assert (outputs, inputs > outputs) == (text.hidden_size, True)
@@ -44,15 +52,16 @@ def test_a_layer_that_is_not_there_is_refused_with_those_that_are(random_model, 
 def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random_model, monkeypatch):
     model = random_model("gpt2").lm.model
     monkeypatch.setattr(model.config, "model_type", "unheard_of")
-    with pytest.raises(BadSettings, match="'unheard_of'.*'down_projection'.*transformer.h.{}.mlp.c_proj"):
+    with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\].*transformer.h.{}.mlp.c_proj"):
         down_projection(model, 0)
-    assert down_projection(model, 1, "transformer.h.{}.mlp.c_proj") == "transformer.h.1.mlp.c_proj"
+    given = {name: getattr(ARCHITECTURES["gpt2"], name) for name in NAMES}
+    assert down_projection(model, 1, given) == "transformer.h.1.mlp.c_proj"
 
 
-@pytest.mark.parametrize("path", ["model.layers.{}.mlp.down", "model.layers.1.mlp.down_proj"])
+@pytest.mark.parametrize("path", ["model.layers.{}.mlp.down", "model.layer.{}.mlp.down_proj"])
 def test_a_path_that_leads_nowhere_is_refused_with_those_that_lead_somewhere(random_model, path):
     with pytest.raises(BadSettings, match="model.layers.{}.mlp.down_proj"):
-        down_projection(random_model().lm.model, 0, path)
+        down_projection(random_model().lm.model, 0, {"down_projection": path})
 
 
 def test_linear_paths_name_each_kind_of_matrix_once(random_model):

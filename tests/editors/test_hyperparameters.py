@@ -60,7 +60,7 @@ def test_every_shipped_table_gives_valid_settings(path):
 
 
 def test_the_default_table_names_every_setting_that_has_no_default():
-    optional = {"down_projection"}
+    optional = {"architecture"}
     named = read_settings(SHIPPED / "ft.toml")["default"].keys()
     assert named == {field.name for field in fields(FineTuningSettings)} - optional
 

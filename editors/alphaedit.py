@@ -1,0 +1,89 @@
+"""Null-space constrained editing (Fang et al. 2025, AlphaEdit): updates that leave usual keys alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from emend.editors.base import Answerer, Grow, Materials
+from emend.editors.memit import Memit
+from emend.editors.subject_last import WritingSettings
+from emend.editors.writing import Factors
+from emend.memory.edit import Edit
+
+
+@dataclass(frozen=True)
+class AlphaEditSettings(WritingSettings):
+    """AlphaEdit's settings."""
+
+    null_below: Annotated[float, Field(gt=0)] = 2e-2
+    """Eigenvalues of the statistics below this span what may be changed."""
+    ridge: Annotated[float, Field(gt=0)] = 10.0
+    """Weight of the update's own size (L2)."""
+
+
+class AlphaEdit(Memit):
+    """As `Memit`, projected onto the null space of the statistics; keys of a sequence's earlier edits are kept too."""
+
+    name: ClassVar[str] = "alphaedit"
+    schema: ClassVar[type[WritingSettings]] = AlphaEditSettings
+    settings: AlphaEditSettings  # type: ignore[assignment]
+
+    def __init__(self, materials: Materials) -> None:
+        super().__init__(materials)
+        self._earlier: dict[int, Tensor] = {}
+        self._bases: dict[int, Tensor] = {}
+
+    @contextmanager
+    def sequence(self) -> Iterator[Grow]:
+        """Each call also holds fast the keys of the calls before; a new sequence begins without any."""
+        self._earlier = {}
+        try:
+            with super().sequence() as grow:
+                yield self._remembering(grow)
+        finally:
+            self._earlier = {}
+
+    def _remembering(self, grow: Grow) -> Grow:
+        def told(edits: Sequence[Edit]) -> Answerer:
+            answerer = grow(edits)
+            if edits:
+                self._keep(edits)
+            return answerer
+
+        return told
+
+    def _keep(self, edits: Sequence[Edit]) -> None:
+        """Adds the keys of these edits, as the model has them now that they stand."""
+        for layer in self.layers:
+            keys = self.keys_at(edits, layer).double()
+            earlier = self._earlier.get(layer)
+            self._earlier[layer] = keys if earlier is None else torch.cat([earlier, keys])
+
+    def spread(self, layer: int, keys: Tensor, left: Tensor) -> Factors:
+        """R K^T P [(K K^T + K' K'^T) P + L2]^-1, solved in as many unknowns as there are keys.
+
+        Args:
+            layer: whose statistics count.
+            keys: shape (edits, inputs).
+            left: what is left to reach, shape (edits, outputs), float64.
+        """
+        basis = self._basis(layer, keys.shape[1])
+        inside = keys.double() @ basis
+        earlier = self._earlier.get(layer)
+        everything = inside if earlier is None else torch.cat([inside, earlier @ basis])
+        # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2 with A the rows of all keys inside the null space
+        inner = everything @ everything.T + self.settings.ridge * torch.eye(len(everything), dtype=torch.float64)
+        solved = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.ridge
+        return Factors(left.T, solved @ basis.T)
+
+    def _basis(self, layer: int, size: int) -> Tensor:
+        """Eigenvectors of the moment with eigenvalues below the bound, shape (inputs, rank)."""
+        if layer not in self._bases:
+            values, vectors = torch.linalg.eigh(self.moments.moment(layer, size))
+            self._bases[layer] = vectors[:, values < self.settings.null_below]
+        return self._bases[layer]

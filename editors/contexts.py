@@ -1,0 +1,47 @@
+"""Texts put before a prompt, so that a value does not fit one context only (Meng et al. 2022, section 3.1)."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+
+from emend.agents.causal_lm import CausalLM
+
+OPENERS = ("The", "Therefore", "Because", "I", "You")
+BARE = ("",)
+
+
+def prefixes_of(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0) -> tuple[str, ...]:
+    """The empty prefix, then what the unedited model itself goes on with after five openers, each ended by ". ".
+
+    Args:
+        lm: samples among the five likeliest tokens.
+        lengths: (tokens, how many) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's.
+        seed: of the sampling; the texts are kept per model, lengths and seed, so edits never change them.
+    """
+    return BARE + _sampled(lm, tuple(lengths), seed)
+
+
+@lru_cache(maxsize=32)
+def _sampled(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> tuple[str, ...]:
+    texts: list[str] = []
+    with lm.lock, torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for tokens, count in lengths:
+            for number in range(count):
+                texts.append(_one(lm, OPENERS[number % len(OPENERS)], tokens))
+    return tuple(texts)
+
+
+def _one(lm: CausalLM, opener: str, tokens: int) -> str:
+    ids = torch.tensor([lm.encode(opener)], device=lm.device)
+    said = lm.model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=tokens,
+        do_sample=True,
+        top_k=5,
+        pad_token_id=lm.tokenizer.pad_token_id,
+    )
+    text = lm.tokenizer.decode(said[0], skip_special_tokens=True)
+    return " ".join(text.split()).rstrip(".") + ". "

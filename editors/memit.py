@@ -1,0 +1,89 @@
+"""Mass editing of a memory (Meng et al. 2023): many values spread over several layers, each by least squares."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from emend.editors.locate import Located, locate
+from emend.editors.subject_last import SubjectLast, WritingSettings
+from emend.editors.values import Found
+from emend.editors.writing import Factors, passing
+from emend.memory.edit import Edit
+
+
+@dataclass(frozen=True)
+class MemitSettings(WritingSettings):
+    """MEMIT's settings; `layers` go upwards, and values are searched for at the last of them."""
+
+    weight: Annotated[float, Field(gt=0)] = 15000.0
+    """How much the statistics count against one edit (lambda)."""
+
+
+class Memit(SubjectLast):
+    """Writes all edits given together into several layers, each taking its share of what is left to reach."""
+
+    name: ClassVar[str] = "memit"
+    at: ClassVar[Literal["mlp", "block"]] = "block"
+    schema: ClassVar[type[WritingSettings]] = MemitSettings
+    settings: MemitSettings
+
+    def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
+        """One product per layer; keys and what is left are measured anew after each layer."""
+        last = self.layers[-1]
+        wanted = (found.value + found.change).cpu()
+        located = [locate(self.lm, edit, self.prefixes) for edit in edits]
+        told: dict[str, Factors] = {}
+        with ExitStack() as stack:
+            for number, layer in enumerate(self.layers):
+                keys, states = self._measured(located, layer, last)
+                left = (wanted - states).double() / (len(self.layers) - number)
+                path = self.paths.of_layer(layer, "down_projection")
+                told[path] = self.spread(layer, keys, left)
+                if layer != last:
+                    stack.enter_context(written(self.lm.model.get_submodule(path), told[path]))
+        return told
+
+    def spread(self, layer: int, keys: Tensor, left: Tensor) -> Factors:
+        """The least-squares update: R (lambda + K^T C^-1 K)^-1 K^T C^-1, which is R K^T (lambda C + K K^T)^-1.
+
+        Args:
+            layer: whose statistics count.
+            keys: shape (edits, inputs).
+            left: what is left to reach, shape (edits, outputs), float64.
+        """
+        solved = self.moments.solve(layer, keys.T)
+        inner = keys.double() @ solved + self.settings.weight * torch.eye(len(keys), dtype=torch.float64)
+        return Factors(torch.linalg.solve(inner, left).T, solved.T)
+
+    def keys_at(self, edits: Sequence[Edit], layer: int) -> Tensor:
+        """The averaged keys of a layer, as the model stands now; shape (edits, inputs), on the CPU."""
+        located = [locate(self.lm, edit, self.prefixes) for edit in edits]
+        return self._measured(located, layer, layer)[0]
+
+    def _measured(self, located: Sequence[Sequence[Located]], layer: int, last: int) -> tuple[Tensor, Tensor]:
+        """Averaged keys (edits, inputs) of a layer, and bare prompts' states (edits, width) out of the last one."""
+        passed = passing(self.lm, self.paths, [row for each in located for row in each], layer, last)
+        keys = passed.keys.reshape(len(located), len(self.prefixes), -1).cpu()
+        states = passed.states.reshape(len(located), len(self.prefixes), -1)[:, 0].cpu()
+        if len(self.prefixes) == 1:
+            return keys[:, 0], states
+        return (keys[:, 0] + keys[:, 1:].mean(1)) / 2, states  # the bare prompt weighs as much as all contexts together
+
+
+@contextmanager
+def written(module: nn.Module, factors: Factors) -> Iterator[None]:
+    """Inside the `with` the delta is in the module's weight; on leaving it the original is back bit for bit."""
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    kept = weight.detach().clone()
+    try:
+        with torch.no_grad():
+            weight.copy_(kept.double() + factors.dense(module).to(weight.device))
+        yield
+    finally:
+        with torch.no_grad():
+            weight.copy_(kept)

@@ -1,0 +1,170 @@
+"""Collected statistics as editors use them: read once, factorised once, and never those of another model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from emend.agents.causal_lm import CausalLM
+from emend.editors.architectures import Architecture
+from emend.editors.finetune import families
+from emend.editors.hyperparameters import family_values
+from emend.editors.statistics import collect, layer_file, read_counts, save_whole
+from emend.memory.edit import content_id
+from emend.memory.errors import BadData, MissingData
+from emend.memory.folders import cache_folder
+
+WORLD, WORLD_TEXTS = "tinyworld", 1500
+
+
+class Moments:
+    """Second moments of keys, with their factors kept beside them on disk, so that each is factorised once.
+
+    Args:
+        folder: as `collect` writes it; None takes the identity in place of every moment, as if all keys were alike.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._moments: dict[int, Tensor] = {}
+        self._factors: dict[int, Tensor] = {}
+
+    def moment(self, layer: int, size: int) -> Tensor:
+        """Shape (size, size), float64.
+
+        Raises:
+            MissingData: there is none for this layer.
+            BadData: it has another size, or cannot be read.
+        """
+        if self.folder is None:
+            return torch.eye(size, dtype=torch.float64)
+        if layer not in self._moments:
+            self._moments[layer] = self._load(layer, size)
+        return self._moments[layer]
+
+    def solve(self, layer: int, keys: Tensor) -> Tensor:
+        """C^-1 K for keys of shape (D, n), float64."""
+        keys = keys.double().cpu()
+        if self.folder is None:
+            return keys
+        if layer not in self._factors:
+            self._factors[layer] = self._factor(layer, len(keys))
+        solved: Tensor = torch.cholesky_solve(keys, self._factors[layer])
+        return solved
+
+    def _load(self, layer: int, size: int) -> Tensor:
+        file = layer_file(Path(str(self.folder)), layer)
+        if not file.exists():
+            raise MissingData(f"no statistics of layer {layer} in '{self.folder}': collect them with `emend stats`.")
+        try:
+            moment = load_file(file)["moment"].double()
+        except (SafetensorError, KeyError, OSError) as error:
+            raise BadData(f"statistics '{file}' cannot be read ({error}): collect them with `emend stats`.") from error
+        if moment.shape != (size, size):
+            raise BadData(
+                f"statistics '{file}' have shape {tuple(moment.shape)}, the model's keys have {size} numbers: "
+                "they are another model's. Collect its own with `emend stats`."
+            )
+        return moment
+
+    def _factor(self, layer: int, size: int) -> Tensor:
+        """The lower Cholesky factor, from disk if it was kept there; a folder that is read-only goes without."""
+        file = Path(str(self.folder)) / f"factor-{layer}.safetensors"
+        with suppress(SafetensorError, KeyError, OSError):
+            kept: Tensor = load_file(file)["factor"]
+            if kept.shape == (size, size):
+                return kept
+        factor = _cholesky(self.moment(layer, size))
+        if file.parent.is_dir():
+            with suppress(OSError, SafetensorError):
+                save_whole({"factor": factor}, file)
+        return factor
+
+
+def _cholesky(moment: Tensor) -> Tensor:
+    """The Cholesky factor; a moment of too few tokens has no inverse and gets a little added to its diagonal."""
+    size = moment.diagonal().mean()
+    for ridge in (0.0, 1e-8, 1e-6, 1e-4):
+        factor, failed = torch.linalg.cholesky_ex(moment + ridge * size * torch.eye(len(moment), dtype=torch.float64))
+        if not failed and factor.diagonal().min() > 1e-6 * size.sqrt():
+            return factor
+    raise BadData("these statistics have no inverse: collect them over more text.")
+
+
+def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: str) -> Moments:
+    """The statistics that a setting names: `identity`, `tinyworld`, `collected`, or a folder.
+
+    `tinyworld` collects them from texts of the invented world, which takes seconds on the embedded model, once.
+
+    Raises:
+        MissingData: none were collected for this model, or from several corpora, so that one must be named.
+        BadData: the named ones are another model's.
+    """
+    if named == "identity":
+        return Moments(None)
+    if named == WORLD:
+        folder = statistics_folder(lm, WORLD)
+        collect(lm, paths, layers, _World(), folder, corpus=WORLD)
+        return Moments(folder)
+    if named != "collected":
+        return Moments(_checked(lm, Path(named).expanduser(), named))
+    found = [file.parent for file in sorted(statistics_folder(lm, "").glob("*/counts.json"))]
+    found = [
+        folder
+        for folder in found
+        if folder.name != WORLD and all(layer_file(folder, layer).exists() for layer in layers)
+    ]
+    if len(found) != 1:
+        raise MissingData(
+            f"{len(found) or 'no'} statistics of this model's layers {list(layers)} are at hand"
+            f"{': ' + ', '.join(map(str, found)) if found else ''}. Name one with the setting 'statistics', or collect "
+            f"them: emend stats --model hf:{lm.folder} --layers {','.join(map(str, layers))} --corpus FILES"
+        )
+    return Moments(found[0])
+
+
+def statistics_folder(lm: CausalLM, corpus: str) -> Path:
+    """Where statistics of a model lie, under the cache folder; `corpus` names their text."""
+    return cache_folder("statistics") / content_id("statistics", lm.fingerprint) / corpus
+
+
+def written_layers(lm: CausalLM, overrides: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    """The layers that rome and memit write to, by the shipped settings for this model and the overrides by editor."""
+    found = [family_values(name, families(lm)) | dict(overrides.get(name, {})) for name in ("rome", "memit")]
+    return [layer for values in found for layer in values["layers"]]
+
+
+def digest_of(fingerprint: str) -> str:
+    """What a model's fingerprint says of its weights and tokenizer, apart from folder name and number format."""
+    return fingerprint.rpartition("@")[2].partition("/")[0]
+
+
+def _checked(lm: CausalLM, folder: Path, named: str) -> Path:
+    counts = read_counts(folder)
+    if counts is None:
+        raise MissingData(
+            f"no finished statistics in '{named}': give a folder that `emend stats` has written, or one of "
+            "identity, collected, tinyworld."
+        )
+    if digest_of(counts.model) != digest_of(lm.fingerprint):
+        raise BadData(
+            f"statistics '{named}' are of model {counts.model}, and this one is {lm.fingerprint}: "
+            "collect its own with `emend stats`."
+        )
+    return folder
+
+
+class _World:
+    """Texts of the invented world; none is made before the first is asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        from emend.agents.tiny.reasoning import Corpus
+        from emend.agents.tiny.world import World
+
+        corpus = Corpus(World(), seed=1)
+        return ("".join(span.text for span in corpus.document()) for _ in range(WORLD_TEXTS))

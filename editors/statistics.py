@@ -1,0 +1,227 @@
+"""What usually enters a down-projection: the uncentred second moment of its keys, over any local text.
+
+One pass of the corpus serves all layers and stops after the last of them. Sums are kept on disk now and then, so an
+interrupted pass goes on where it was; what is finished lies in a folder named by model and corpus.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from emend.agents.causal_lm import CausalLM
+from emend.editors.architectures import Architecture
+from emend.editors.halving import halving
+from emend.memory.edit import Word, content_id
+from emend.memory.errors import BadData
+
+PART = 256
+"""Texts that are batched together, by length."""
+EVERY_SECONDS = 30.0
+"""Between two savings at least; also 20 times as long as the last one took."""
+COUNTS = "counts.json"
+
+
+class Counts(Word):
+    """What a folder of statistics was made from."""
+
+    model: str
+    """The model's fingerprint."""
+    corpus: str
+    texts: int
+    tokens: int
+    cap: int
+
+
+class _Found(NamedTuple):
+    keys: dict[int, Tensor]
+    """By layer, shape (tokens, D), float32."""
+    rows: int
+    tokens: int
+
+
+class _Enough(Exception):
+    """Ends a forward pass after the last layer that is looked at."""
+
+
+def collect(
+    lm: CausalLM,
+    paths: Architecture,
+    layers: Sequence[int],
+    texts: Iterable[str],
+    folder: Path,
+    *,
+    cap: int = 512,
+    corpus: str = "",
+    progress: Callable[[int, int], None] = lambda texts, tokens: None,
+    every: float = EVERY_SECONDS,
+) -> None:
+    """Writes the mean of k k^T of each layer to `folder`, going on from what an interrupted call has kept there.
+
+    Layers that are there already are left as they are. Memory is bounded by the model's token budget, which is halved
+    where it is too much, and one matrix per layer.
+
+    Args:
+        lm: the unedited model.
+        paths: its module paths.
+        layers: from 0.
+        texts: in a stable order; those that an earlier call has counted are passed over.
+        folder: gets `layer-N.safetensors` (moment, float32, shape (D, D)) and `counts.json`; of one corpus alone.
+        cap: tokens of a text at most; longer ones are cut into pieces of that size.
+        corpus: what the text is called in `counts.json`.
+        progress: is told texts and tokens so far, after every part.
+        every: seconds between two savings at least.
+
+    Raises:
+        BadData: there is no text, or the folder holds statistics of another model, corpus or cap.
+        ModelError: there is not enough memory for the smallest batches.
+    """
+    _check(folder, lm, corpus, cap)
+    lacking = [layer for layer in dict.fromkeys(layers) if not layer_file(folder, layer).exists()]
+    if not lacking:
+        return
+    kept = folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(lacking), cap)}.safetensors"
+    counted, tokens, sums = _resume(kept, lacking, lm)
+    source = islice(texts, counted, None)
+    saved, pause = time.monotonic(), every
+    while part := list(islice(source, PART)):
+        tokens += _add(lm, paths, _rows(lm, part, cap), sums)
+        counted += len(part)
+        began = time.monotonic()
+        if began - saved >= pause:
+            _keep(kept, counted, tokens, sums)
+            saved = time.monotonic()
+            pause = max(every, 20 * (saved - began)) if every else every
+        progress(counted, tokens)
+    if not tokens:
+        raise BadData(f"no text to collect statistics from, seen {counted} texts without tokens: name other files.")
+    _finish(folder, Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap), sums)
+    kept.unlink(missing_ok=True)
+
+
+def _check(folder: Path, lm: CausalLM, corpus: str, cap: int) -> None:
+    there = read_counts(folder)
+    if there and (there.model, there.corpus, there.cap) != (lm.fingerprint, corpus, cap):
+        raise BadData(
+            f"'{folder}' holds statistics of model {there.model}, corpus '{there.corpus}', {there.cap} tokens a piece; "
+            f"asked for are model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
+        )
+
+
+def layer_file(folder: Path, layer: int) -> Path:
+    """Where the moment of a layer lies; it is there exactly when it is finished."""
+    return folder / f"layer-{layer}.safetensors"
+
+
+def read_counts(folder: Path) -> Counts | None:
+    """What the statistics in a folder were made from; None if there are none.
+
+    Raises:
+        BadData: the file is not what `collect` writes.
+    """
+    file = folder / COUNTS
+    if not file.exists():
+        return None
+    try:
+        return Counts.model_validate_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadData(f"'{file}' does not say what it was made from: collect statistics with `emend stats`.") from error
+
+
+def save_whole(tensors: dict[str, Tensor], file: Path) -> None:
+    """Writes a safetensors file that is there whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    save_file(tensors, draft)
+    draft.replace(file)
+
+
+def _rows(lm: CausalLM, texts: Sequence[str], cap: int) -> list[tuple[int, ...]]:
+    """Pieces of the texts, longest first."""
+    size = min(cap, lm.window or cap)
+    whole = [lm.encode(text) for text in texts if text.strip()]
+    return sorted((ids[at : at + size] for ids in whole for at in range(0, len(ids), size)), key=len, reverse=True)
+
+
+def _add(lm: CausalLM, paths: Architecture, rows: list[tuple[int, ...]], sums: dict[int, Tensor]) -> int:
+    """Adds the keys of these rows, in batches of the token budget; the number of their tokens."""
+    start, tokens = 0, 0
+    while start < len(rows):
+        found = halving(lm, partial(_keys, lm, paths, rows[start:], list(sums)))
+        for layer, keys in found.keys.items():
+            total = sums[layer] if sums[layer].numel() else keys.new_zeros(keys.shape[1], keys.shape[1])
+            sums[layer] = total.addmm_(keys.T, keys)
+        start, tokens = start + found.rows, tokens + found.tokens
+    return tokens
+
+
+def _keys(lm: CausalLM, paths: Architecture, waiting: list[tuple[int, ...]], layers: list[int]) -> _Found:
+    """The keys of each layer at the tokens of the first rows, as many as fit the token budget."""
+    rows = waiting[: max(1, lm.batch_tokens // len(waiting[0]))]
+    ids = torch.zeros(len(rows), len(rows[0]), dtype=torch.long)
+    mask = torch.zeros(len(rows), len(rows[0]), dtype=torch.bool)
+    for line, row in enumerate(rows):
+        ids[line, : len(row)], mask[line, : len(row)] = torch.tensor(row), True
+    mask = mask.to(lm.device)
+    with lm.lock, torch.no_grad(), _watched(lm.model, paths, layers) as seen:
+        try:
+            lm.model.base_model(input_ids=ids.to(lm.device), attention_mask=mask.long(), use_cache=False)
+        except _Enough:
+            pass
+        flat = {layer: keys.reshape(*mask.shape, -1)[mask].float() for layer, keys in seen.items()}
+    return _Found(keys=flat, rows=len(rows), tokens=int(mask.sum()))
+
+
+@contextmanager
+def _watched(model: nn.Module, paths: Architecture, layers: list[int]) -> Iterator[dict[int, Tensor]]:
+    seen: dict[int, Tensor] = {}
+    last = max(layers)
+
+    def keep(layer: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen[layer] = inputs[0]
+            if layer == last:
+                raise _Enough
+
+        return hook
+
+    modules = [(layer, model.get_submodule(paths.of_layer(layer, "down_projection"))) for layer in layers]
+    handles = [module.register_forward_pre_hook(keep(layer)) for layer, module in modules]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _resume(kept: Path, layers: list[int], lm: CausalLM) -> tuple[int, int, dict[int, Tensor]]:
+    """Texts and tokens so far, and the sums."""
+    if not kept.exists():
+        return 0, 0, {layer: torch.zeros(0) for layer in layers}
+    told = load_file(kept)
+    texts, tokens = told["counted"].tolist()
+    return texts, tokens, {layer: told[f"layer-{layer}"].to(lm.device) for layer in layers}
+
+
+def _keep(kept: Path, texts: int, tokens: int, sums: dict[int, Tensor]) -> None:
+    """Sums and counts in one file, so that they always fit each other."""
+    if tokens:
+        told = {f"layer-{layer}": total.cpu() for layer, total in sums.items()}
+        save_whole(told | {"counted": torch.tensor([texts, tokens])}, kept)
+
+
+def _finish(folder: Path, counts: Counts, sums: dict[int, Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{COUNTS}.{os.getpid()}.part"
+    draft.write_text(counts.model_dump_json(), encoding="utf-8")
+    draft.replace(folder / COUNTS)
+    for layer, total in sums.items():
+        save_whole({"moment": (total / counts.tokens).cpu()}, layer_file(folder, layer))

@@ -1,0 +1,255 @@
+"""CPU seconds per edit: Emend beside the published algorithms written plainly, in one run on one model.
+
+    python tests/benchmarks/bench_editors.py --edits 20
+
+The model is made on the spot: GPT-2's architecture, 6 layers of width 256, 8,192 rows in the head, random weights, so
+that every search takes all its steps. One thread, float32. The plain form edits one fact at a time with whole prompts
+through the whole model, as the published code does.
+"""
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import kl_div
+
+from emend.agents.causal_lm import CausalLM
+from emend.agents.llm import load_model
+from emend.editors.base import Materials
+from emend.editors.locate import Located, locate, locate_essence
+from emend.editors.memit import Memit
+from emend.editors.rome import Rome
+from emend.editors.statistics import collect
+from emend.memory.edit import Edit, Triplet
+
+SHORT = ("The river", "Therefore it", "Because they", "I think", "You know")
+LONG = ("was long and the people of the town", "came back to the old house by the sea")
+PREFIXES = tuple(f"{SHORT[n % 5]} {LONG[n % 2] if n >= 10 else 'was there'}. " for n in range(20))
+ROME = {"layers": [2], "steps": 20, "rate": 0.5, "kl": 0.0625, "decay": 1e-3, "clamp": 4.0, "stop": 0.0}
+MEMIT = ROME | {"layers": [0, 1], "weight": 1000.0}
+FIRST = ("Ada", "Bo", "Cleo", "Dag", "Eno", "Fay", "Gus", "Hal", "Ida", "Jon")
+LAST = ("Marlowe", "Sandoval", "Thistlewood", "Quimby")
+CITIES = ("New Sandport", "Old Kestrel Bay", "Thornmere upon Wye", "Vell")
+
+
+def corpus(texts: int) -> list[str]:
+    """Short documents about the people of the edits."""
+    return [
+        f"{FIRST[n % 10]} {LAST[n % 4]} lives in {CITIES[n % 4]} and works at the {SHORT[n % 5].lower()} number {n}. "
+        f"{LONG[n % 2].capitalize()}, {FIRST[(n + 3) % 10]} said, {LONG[(n + 1) % 2]}."
+        for n in range(texts)
+    ]
+
+
+def edits(count: int) -> list[Edit]:
+    """Counterfactual homes."""
+    people = [f"{first} {last}" for last in LAST for first in FIRST][:count]
+    return [
+        Edit.from_triplet(Triplet(subject=name, relation="home", object=CITIES[n % 4]), "{} lives in the city of")
+        for n, name in enumerate(people)
+    ]
+
+
+def make_model(folder: Path) -> Path:
+    """A random model and a tokenizer of 8,192 rows, of which the corpus fills some hundreds."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(corpus(500) + list(PREFIXES), vocab_size=600, special_tokens=["</s>"], show_progress=False)
+    bpe.save(str(folder / "raw.json"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "raw.json"), eos_token="</s>", bos_token="</s>")
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=8192, n_positions=256, n_embd=256, n_layer=6, n_head=8, bos_token_id=0, eos_token_id=0)
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class Plain:
+    """ROME and MEMIT as the published code goes about them: one edit, whole prompts, whole model, every step."""
+
+    def __init__(self, lm: CausalLM) -> None:
+        self.lm, self.model = lm, lm.model
+
+    def module(self, layer: int) -> Any:
+        """The down-projection."""
+        return self.model.get_submodule(f"transformer.h.{layer}.mlp.c_proj")
+
+    def value(self, edit: Edit, prefixes: tuple[str, ...], layer: int, at: str, plan: dict[str, Any]) -> Tensor:
+        """The value v* (or z*) of one edit."""
+        rows = [*locate(self.lm, edit, prefixes), locate_essence(self.lm, edit)]
+        ids, mask = padded(rows)
+        lines, subjects = torch.arange(len(rows)), torch.tensor([row.subject for row in rows])
+        where = self.module(layer) if at == "mlp" else self.model.get_submodule(f"transformer.h.{layer}")
+        delta = torch.zeros(256, requires_grad=True)
+        optimizer = torch.optim.Adam([delta], lr=plan["rate"])
+        kept: Tensor | None = None
+        value = torch.zeros(256)
+        for step in range(plan["steps"]):
+            with hooked(where, lambda out: out.index_put((lines, subjects), delta.expand(len(rows), -1), True)) as seen:
+                logits = self.model(input_ids=ids, attention_mask=mask).logits.log_softmax(-1)
+            essence = logits[-1, rows[-1].subject]
+            if kept is None:
+                kept, value = essence.detach(), seen[0][0, rows[0].subject].detach()
+            losses = [
+                -logits[n, row.target - 1 : len(row.ids) - 1]
+                .gather(1, torch.tensor(row.ids[row.target :])[:, None])
+                .mean()
+                for n, row in enumerate(rows[:-1])
+            ]
+            drift = kl_div(kept, essence, log_target=True, reduction="sum")
+            loss = torch.stack(losses).mean() + plan["kl"] * drift + plan["decay"] * delta.norm() / value.norm() ** 2
+            if step == plan["steps"] - 1:
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                delta.mul_((plan["clamp"] * value.norm() / delta.norm()).clamp(max=1.0))
+        return (value + delta).detach()
+
+    def keys(self, edit: Edit, prefixes: tuple[str, ...], layer: int) -> Tensor:
+        """Keys of one edit, one per prefix, by a whole pass."""
+        rows = locate(self.lm, edit, prefixes)
+        ids, mask = padded(rows)
+        seen: list[Tensor] = []
+        handle = self.module(layer).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        with torch.no_grad():
+            self.model(input_ids=ids, attention_mask=mask)
+        handle.remove()
+        return seen[0][torch.arange(len(rows)), torch.tensor([row.subject for row in rows])]
+
+    def rome(self, every: list[Edit], moment: Tensor, plan: dict[str, Any]) -> list[Tensor]:
+        """Values, one edit after another, each with its outer product computed."""
+        values = []
+        for edit in every:
+            layer = plan["layers"][0]
+            values.append(self.value(edit, ("", *PREFIXES), layer, "mlp", plan))
+            keys = self.keys(edit, ("", *PREFIXES), layer)
+            direction = torch.linalg.solve(moment, keys.mean(0).double())
+            bare = self.keys(edit, ("",), layer)[0].double()
+            module = self.module(layer)
+            now = bare @ module.weight.double() + module.bias.double()
+            torch.outer(direction, (values[-1].double() - now) / (direction @ bare))
+        return values
+
+    def memit(self, every: list[Edit], moments: dict[int, Tensor], plan: dict[str, Any]) -> list[Tensor]:
+        """Values one request at a time, then each layer by a direct solve with whole passes for keys and states."""
+        prefixes, last = ("", *PREFIXES[10:15]), plan["layers"][-1]
+        values = [self.value(edit, prefixes, last, "block", plan) for edit in every]
+        for number, layer in enumerate(plan["layers"]):
+            keys = torch.stack([self.keys(edit, prefixes, layer) for edit in every])
+            averaged = ((keys[:, 0] + keys[:, 1:].mean(1)) / 2).double().T
+            states = torch.stack([self.state(edit, last) for edit in every])
+            left = (torch.stack(values) - states).double().T / (len(plan["layers"]) - number)
+            update = torch.linalg.solve(plan["weight"] * moments[layer] + averaged @ averaged.T, averaged) @ left.T
+            with torch.no_grad():
+                self.module(layer).weight.add_(update.float())
+        return values
+
+    def state(self, edit: Edit, layer: int) -> Tensor:
+        """What leaves a block at the subject, by a whole pass."""
+        (row,) = locate(self.lm, edit, [""])
+        with torch.no_grad():
+            out = self.model(input_ids=torch.tensor([row.ids]), output_hidden_states=True)
+        found: Tensor = out.hidden_states[layer + 1][0, row.subject]
+        return found
+
+
+@contextmanager
+def hooked(module: Any, change: Callable[[Tensor], Tensor]) -> Iterator[list[Tensor]]:
+    """The module's output passes through a function; the outputs before it are kept."""
+    seen: list[Tensor] = []
+
+    def hook(_: Any, __: Any, output: Any) -> Any:
+        states = output[0] if isinstance(output, tuple) else output
+        seen.append(states)
+        return (change(states), *output[1:]) if isinstance(output, tuple) else change(states)
+
+    handle = module.register_forward_hook(hook)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def padded(rows: list[Located]) -> tuple[Tensor, Tensor]:
+    """Right-padded ids and mask."""
+    width = max(len(row.ids) for row in rows)
+    ids = torch.tensor([[*row.ids, *[0] * (width - len(row.ids))] for row in rows])
+    return ids, torch.tensor([[1] * len(row.ids) + [0] * (width - len(row.ids)) for row in rows])
+
+
+def timed(what: Callable[[], Any]) -> tuple[Any, float, float]:
+    """What came of it, the CPU seconds, and how far peak memory rose, in MB."""
+    before, began = peak(), time.process_time()
+    told = what()
+    return told, time.process_time() - began, peak() - before
+
+
+def peak() -> float:
+    """The process's largest resident memory so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def farthest(ours: Tensor, theirs: list[Tensor]) -> float:
+    """The largest relative difference of a value."""
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(ours, theirs, strict=True))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edits", type=int, default=20)
+    parser.add_argument("--texts", type=int, default=1000)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), edits(chosen.edits), corpus(chosen.texts))
+
+
+def measure(folder: Path, every: list[Edit], texts: list[str]) -> None:
+    """The whole bench."""
+    model: Any = load_model(f"hf:{make_model(folder)}", device="cpu")
+    lm = model.lm
+    print(f"resident after loading: {peak():.0f} MB")
+    rome, memit = (
+        Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "statistics": str(folder / "stats")})),
+        Memit(
+            Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "statistics": str(folder / "stats")})
+        ),
+    )
+    _, one, _ = timed(lambda: collect(lm, rome.paths, [5], texts, folder / "one"))
+    _, six, rose = timed(lambda: collect(lm, rome.paths, range(6), texts, folder / "stats"))
+    print(f"statistics: one layer {one:.2f} CPU s, six layers {six:.2f}, ratio {six / one:.2f}, memory +{rose:.0f} MB")
+    moments = {layer: rome.moments.moment(layer, 1024) for layer in range(6)}
+    for name, ours, theirs in (
+        ("ROME", rome, lambda: Plain(lm).rome(every, moments[2], ROME)),
+        (f"MEMIT({len(every)})", memit, lambda: Plain(lm).memit(every, moments, MEMIT)),
+    ):
+        editor: Any = ours
+        editor.solve_each(every[:1])  # factorises the statistics
+        each = editor.solve_each if name == "ROME" else editor.solve
+        found = editor.search(every)
+        _, fast, rose = timed(partial(each, every))
+        values, slow, _ = timed(theirs)
+        print(
+            f"{name}: plain {slow / len(every):.3f} CPU s per edit, Emend {fast / len(every):.3f}, "
+            f"ratio {slow / fast:.1f}, memory +{rose:.0f} MB, "
+            f"values differ by {farthest(found.value + found.change, values):.1e} at most"
+        )
+
+
+if __name__ == "__main__":
+    main()
