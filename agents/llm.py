@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from emend.agents.scoring import ScoringModel
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+    from emend.agents.policy import CallPolicy
 
 Loader = Callable[..., "BaseChatModel"]
 
@@ -22,22 +26,30 @@ MODELS: Registry[Loader] = Registry(
         "tiny": ("emend.agents.llm:load_tiny", "the embedded model: no key, no download, knows an invented world"),
         "hf": ("emend.agents.llm:load_hf", "hf:FOLDER-OR-ID, a local causal language model, which also scores"),
         "openai": ("emend.agents.llm:load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
-        "anthropic": ("emend.agents.llm:load_anthropic", "anthropic:NAME, through Anthropic's API"),
+        "anthropic": (
+            "emend.agents.llm:load_anthropic",
+            "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
+        ),
     },
 )
 """A loader takes what stands after the colon, and settings; plug-ins may add providers."""
 
+LOCAL = ("tiny", "hf")
+"""Their models run on this machine, whatever follows the colon."""
+SECONDS_A_REPLY = 120
+"""After so long without a byte of the reply, the provider is taken not to answer."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "gather")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
-def load_model(spec: str, **settings: Any) -> "BaseChatModel":
-    """The model of that name; a local one is on its device, with no thread started.
+def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -> "BaseChatModel":
+    """The model of that name; a local one is on its device, with no thread started, any other is an `AskedModel`.
 
     Args:
-        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME`, or a plug-in's `provider:name`.
+        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, or a plug-in's `provider:name`.
+        policy: how providers are asked; models that share one share its limits, budget and kept replies.
         settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `gather`; the
             others what their LangChain class takes (`temperature=None` sends none; the default is 0).
 
@@ -47,7 +59,12 @@ def load_model(spec: str, **settings: Any) -> "BaseChatModel":
         ModelError: the model cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    return MODELS.load(provider)(name, **settings)
+    model = MODELS.load(provider)(name, **settings)
+    if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
+        return model
+    from emend.agents.asking import AskedModel
+
+    return AskedModel.around(model, spec, policy)
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:
@@ -79,17 +96,28 @@ def load_hf(name: str, **settings: Any) -> "BaseChatModel":
 
 def load_openai(name: str, **settings: Any) -> "BaseChatModel":
     """A chat model of OpenAI, or of any server that speaks like it."""
-    name, _, url = name.partition("@")
-    if url:
-        settings |= {"base_url": url}
-        if "OPENAI_API_KEY" not in os.environ:  # the client insists on one, most local servers do not
-            settings = {"api_key": "none"} | settings
-    return _api("openai", name, settings)
+    return _api("openai", *_at_address("openai", name, settings))
 
 
 def load_anthropic(name: str, **settings: Any) -> "BaseChatModel":
-    """A chat model of Anthropic; replies have at most 4,096 tokens unless told otherwise."""
-    return _api("anthropic", name, {"max_tokens": 4096} | settings)
+    """A chat model of Anthropic, or of a server that speaks like it; replies have at most 4,096 tokens as a rule."""
+    return _api("anthropic", *_at_address("anthropic", name, {"max_tokens": 4096} | settings))
+
+
+def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The model's name, and the settings with the address behind the @."""
+    name, _, url = name.partition("@")
+    if not url:
+        return name, settings
+    if "@" in urlsplit(url).netloc:
+        raise BadSettings(
+            f"the address of model '{provider}:{name}' holds a password, which a run would write down: "
+            f"give it as {provider.upper()}_API_KEY instead."
+        )
+    settings = settings | {"base_url": url}
+    if f"{provider.upper()}_API_KEY" not in os.environ:  # the client insists on one, most local servers do not
+        settings = {"api_key": "none"} | settings
+    return name, settings
 
 
 def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
@@ -102,7 +130,9 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
         raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
     from langchain.chat_models import init_chat_model
 
-    asked = {"temperature": 0, "max_retries": 0} | settings
+    if settings.get("max_retries"):
+        raise BadSettings("model.max_retries: Emend tries again itself, with its own waits; leave the setting out.")
+    asked = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | settings
     sent = {setting: value for setting, value in asked.items() if value is not None}
     try:
         model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)

@@ -1,15 +1,26 @@
 """Failed units: the line that is kept of each, and when there are too many of them."""
 
-import os
+import re
 from pathlib import Path
 from typing import Any
 
 from emend.evals.manifest import now, parse_threshold
 from emend.evals.units import Pass, Unit
-from emend.memory.errors import TooManyFailures
+from emend.memory.errors import (
+    KeyRefused,
+    ModelUnreachable,
+    QuotaExhausted,
+    RateLimited,
+    RequestRefused,
+    TooManyFailures,
+)
+from emend.memory.secrets import hide_keys
 
 ENOUGH = 20
 """A share of failures means nothing before so many units were tried."""
+PROVIDER = (KeyRefused, ModelUnreachable, QuotaExhausted, RateLimited, RequestRefused)
+IN_A_ROW = 10
+"""So many units that fail alike, one after the other, because of the provider: the next one would too."""
 
 
 class Failures:
@@ -19,12 +30,13 @@ class Failures:
         self.allowed = allowed
         self._kind, self._limit = parse_threshold(allowed)
         self.count = 0
-        self._tried = 0
-        self._first = ""
+        self._tried = self._alike = 0
+        self._first = self._last = ""
 
     def passed(self) -> None:
         """One unit was finished."""
         self._tried += 1
+        self._alike = 0
 
     def failed(self, error: BaseException) -> None:
         """One unit failed.
@@ -35,8 +47,19 @@ class Failures:
         self._tried += 1
         self.count += 1
         self._first = self._first or told(error)
+        self._stop_if_hopeless(error)
         if self._kind == "count" or self._tried >= ENOUGH:
             self._check()
+
+    def _stop_if_hopeless(self, error: BaseException) -> None:
+        now = re.sub(r"\d+", "", told(error)) if isinstance(error, PROVIDER) else ""
+        self._alike = self._alike + 1 if now and now == self._last else 1
+        self._last = now
+        if now and self._alike >= IN_A_ROW:
+            raise TooManyFailures(
+                f"{self._alike} units in a row failed in the same way: {told(error)} Finished units are kept, "
+                "errors.jsonl has every failure. Mend the cause and resume the run."
+            )
 
     def check_at_end(self, folder: Path) -> None:
         """The same for a share of few units, which is only known at the end.
@@ -78,11 +101,3 @@ def error_line(run: Pass, unit: Unit, error: BaseException, probe: str) -> dict[
 def told(error: BaseException) -> str:
     """Class and message of an error, in one line, without keys."""
     return f"{type(error).__name__}: {hide_keys(' '.join(str(error).split()))}"
-
-
-def hide_keys(text: str) -> str:
-    """The text without the values of API keys that the environment holds."""
-    for name, value in os.environ.items():
-        if len(value) >= 8 and name.upper().endswith(("_KEY", "_TOKEN", "_SECRET")):
-            text = text.replace(value, f"<{name}>")
-    return text

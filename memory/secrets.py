@@ -15,9 +15,19 @@ def hide_keys(text: str, *more: str) -> str:
         more: further values to hide, such as a key that was given as a setting.
     """
     for name, value in os.environ.items():
-        if len(value) >= SHORTEST and name.upper().endswith(NAMES):
+        if _is_key(name, value):
             text = text.replace(value, f"<{name}>")
     for value in more:
         if len(value) >= SHORTEST:
             text = text.replace(value, "<key>")
     return text
+
+
+def hide_in_bytes(content: bytes) -> bytes:
+    """The same for what is about to be written: a model may repeat what a careless server tells it."""
+    held = [os.fsencode(value) for name, value in os.environ.items() if _is_key(name, value)]
+    return hide_keys(content.decode()).encode() if any(value in content for value in held) else content
+
+
+def _is_key(name: str, value: str) -> bool:
+    return len(value) >= SHORTEST and name.upper().endswith(NAMES)

@@ -100,20 +100,33 @@ def test_missing_package_names_the_extra(provider, monkeypatch):
 def test_api_model_is_deterministic_and_does_not_retry_by_itself(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
     model = load_model("openai:gpt-4.1-mini")
-    assert (model.model_name, model.temperature, model.max_retries) == ("gpt-4.1-mini", 0, 0)
+    assert (model.model_name, model.inner.temperature, model.inner.max_retries) == ("gpt-4.1-mini", 0, 0)
     assert fingerprint(model, "openai:gpt-4.1-mini") == "openai:gpt-4.1-mini"
-    assert load_model("openai:gpt-4.1-mini", temperature=None).temperature is None
+    assert load_model("openai:gpt-4.1-mini", temperature=None).inner.temperature is None
 
 
 def test_anthropic_replies_are_bounded(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
     model = load_model("anthropic:claude-sonnet-4-5")
-    assert (model.max_tokens, model.temperature, model.max_retries) == (4096, 0, 0)
+    assert (model.inner.max_tokens, model.inner.temperature, model.inner.max_retries) == (4096, 0, 0)
 
 
 def test_compatible_server_needs_no_key():
     model = load_model("openai:meta/llama@http://127.0.0.1:8000/v1")
-    assert (model.model_name, model.openai_api_base) == ("meta/llama", "http://127.0.0.1:8000/v1")
+    assert (model.model_name, model.inner.openai_api_base) == ("meta/llama", "http://127.0.0.1:8000/v1")
+
+
+@pytest.mark.parametrize("spec", ["openai:m@http://me:pw@127.0.0.1:8000/v1", "anthropic:m@https://me@127.0.0.1"])
+def test_address_with_a_password_is_refused_without_showing_it(spec):
+    with pytest.raises(BadSettings, match="holds a password") as caught:
+        load_model(spec)
+    assert "me" not in str(caught.value).split("password")[0].split()
+
+
+def test_a_second_layer_of_retries_is_refused(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    with pytest.raises(BadSettings, match="tries again itself"):
+        load_model("openai:gpt-4.1-mini", max_retries=2)
 
 
 def test_refused_settings_do_not_show_the_key(monkeypatch):

@@ -1,0 +1,241 @@
+"""The one layer between Emend and a provider: retries, limits, budget, kept replies, and errors one can act on."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, RunnableParallel, RunnableSequence
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr, SkipValidation
+
+from emend.agents.ledger import Spent
+from emend.agents.policy import CallPolicy, current_repeat
+from emend.agents.reading import Shape, ended, read_raw, refusal_of, usage_of, was_cut
+from emend.agents.reply_cache import reply_key
+from emend.agents.structured import supports_structure
+from emend.agents.taxonomy import TRANSIENT, as_model_error, retry_after
+from emend.memory.errors import ModelReplyError, RateLimited, ReplyCutOff, ReplyRefused
+
+TEXTS = {"messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config"}
+"""What of a request is no parameter: the prompt and the form of the reply."""
+OWN_LIMIT = {"max_tokens", "max_completion_tokens", "response_format", "tools", "output_config"}
+"""A call with one of these limits its reply itself, or reads what there is of it."""
+CHARACTERS = 4
+"""Of one token, about: for limits, until the reply tells the number."""
+
+
+class AskedModel(BaseChatModel):
+    """Any chat model, asked through a policy; what it is given and what it returns are those of the inner model.
+
+    Raises:
+        ModelError: of the class that says what to do, see `agents/taxonomy.py`; a transient one only after all waits.
+        ModelReplyError: the model declined, or its reply is empty.
+        BudgetReached: the policy's limit of calls or cost does not allow another call.
+    """
+
+    inner: BaseChatModel
+    spec: str
+    policy: SkipValidation[CallPolicy] = Field(default_factory=CallPolicy, exclude=True)
+    supports_structure: bool = False
+    """Whether the provider is asked for structured replies; no more after it has rejected such a request."""
+    _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def around(cls, inner: BaseChatModel, spec: str, policy: CallPolicy | None = None) -> "AskedModel":
+        """The model of that name on the command line, asked through the policy.
+
+        Raises:
+            BadSettings: the policy limits the cost, and has no price for the model.
+        """
+        policy = policy or CallPolicy.of()
+        policy.ledger.admit(spec)
+        # LangChain's own cache would answer every repeat with the same reply.
+        return cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+
+    @property
+    def _llm_type(self) -> str:
+        return self.inner._llm_type
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return self.sent_parameters()
+
+    @property
+    def model_name(self) -> str:
+        """The provider's name of the model."""
+        return str(getattr(self.inner, "model_name", None) or getattr(self.inner, "model", self.spec))
+
+    def sent_parameters(self, stop: Sequence[str] | None = None, **more: Any) -> dict[str, Any]:
+        """What a call is really sent with besides the prompt: clients leave out what they think a model refuses."""
+        told = repr((stop, sorted(more.items(), key=lambda item: item[0])))
+        if told not in self._sent:
+            payload = self._payload([HumanMessage("x")], stop, more)
+            payload |= payload.pop("extra_body", None) or {}  # part of what goes over the wire
+            kept = {key: value for key, value in payload.items() if key not in TEXTS and key != "extra_headers"}
+            self._sent[told] = json.loads(json.dumps(kept, default=str))
+        return self._sent[told]
+
+    def bind_tools(
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **more: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """As the inner model, asked through the policy."""
+        return self.bind(**_bound(self.inner.bind_tools(tools, **more)))
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type[BaseModel], *, include_raw: bool = False, **more: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """As the inner model, asked through the policy; the reply is read here, so that it and its cost are never lost.
+
+        Without `include_raw` an unreadable reply raises `ModelReplyError`; with it, it stands beside `parsing_error`.
+        """
+        asked: Runnable[LanguageModelInput, Any] = self
+        if self.supports_structure:
+            plain = (
+                schema if isinstance(schema, dict) else Shape(schema).json_schema
+            )  # clients parse into a class, and raise
+            asked = self.bind(**_bound(self.inner.with_structured_output(plain, include_raw=True, **more)))
+        return asked | RunnableLambda(lambda message: _told(message, schema, include_raw))
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        cache, key = self.policy.cache, ""
+        if cache is not None:
+            key = reply_key(self.spec, self._address(), self._payload(messages, stop, kwargs), current_repeat())
+            kept = cache.get(key)
+            if kept is not None:
+                self.policy.ledger.kept(self.spec)
+                return ChatResult(generations=[ChatGeneration(message=kept)])
+        self.policy.ledger.note_sent(self.spec, self.sent_parameters(stop, **kwargs))
+        message = self._usable(self._ask(messages, stop, run_manager, kwargs), kwargs)
+        if cache is not None:
+            cache.put(key, message)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _ask(
+        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any]
+    ) -> AIMessage:
+        """The reply, after as many attempts as the policy allows."""
+        policy, attempt, waited = self.policy, 1, 0.0
+        tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
+        while True:
+            sent = policy.limiter.wait(tokens)
+            policy.ledger.begin(self.spec, again=attempt > 1)
+            try:
+                message = self._once(messages, stop, run_manager, kwargs)
+            except BaseException as error:
+                wait = self._after(error, sent, attempt, waited)
+                policy.ledger.note(self.spec, Spent(seconds_waited=wait))
+                policy.pause(wait)
+                attempt, waited = attempt + 1, waited + wait
+                continue
+            told: Any = message.usage_metadata
+            if told is not None:
+                policy.limiter.settle(tokens, told["total_tokens"])
+            policy.ledger.end(self.spec, told, replied=True)
+            if attempt > 1:
+                message.response_metadata |= {"tries": attempt, "seconds_waited": round(waited, 3)}
+            return message
+
+    def _once(
+        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any]
+    ) -> AIMessage:
+        streamed = bool(getattr(self.inner, "streaming", False))
+        if streamed:
+            result = generate_from_stream(self.inner._stream(messages, stop=stop, run_manager=run_manager, **kwargs))
+        else:
+            result = self.inner._generate(messages, stop=stop, run_manager=run_manager, **kwargs)
+        message = result.generations[0].message
+        assert isinstance(message, AIMessage)
+        told = (result.llm_output or {}) | (result.generations[0].generation_info or {})
+        message.response_metadata = told | message.response_metadata
+        if streamed and hasattr(self.inner, "_get_request_payload") and not ended(message):
+            raise ConnectionError("the stream broke off before the reply ended")  # clients take it for the whole
+        return message
+
+    def _after(self, error: BaseException, sent: float, attempt: int, waited: float) -> float:
+        """Seconds until the next attempt after an error, or the error to give up with."""
+        policy = self.policy
+        known = as_model_error(error, self.spec, *self._keys())
+        usage = known.usage if isinstance(known, ModelReplyError) else None
+        told = usage.model_dump(include={"input_tokens", "output_tokens"}) if usage else None
+        policy.ledger.end(self.spec, told if told and any(told.values()) else None, replied=False)
+        if known is None:
+            raise error
+        asked = retry_after(error)
+        if isinstance(known, RateLimited):
+            policy.limiter.slow_down(sent, min(asked or 0.0, policy.waiting.patience))
+        wait = policy.waiting.before(attempt + 1, waited, asked) if isinstance(known, TRANSIENT) else None
+        if wait is None:
+            raise known from error
+        return wait
+
+    def _usable(self, message: AIMessage, asked: dict[str, Any]) -> AIMessage:
+        declined, usage = refusal_of(message), usage_of(message)
+        if declined is not None:
+            raise ReplyRefused(f"{self.spec}: the model declined to answer: {declined[:200]!r}.", declined, usage)
+        said = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
+        if was_cut(message) and not (said and OWN_LIMIT & asked.keys()):
+            raise ReplyCutOff(
+                f"{self.spec}: the reply was cut off after {usage.output_tokens} tokens: allow more new tokens, "
+                "for example --set model.max_tokens=4096.",
+                str(message.text),
+                usage,
+            )
+        if said:
+            return message
+        raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)
+
+    def _payload(self, messages: list[BaseMessage], stop: Sequence[str] | None, more: dict[str, Any]) -> dict[str, Any]:
+        """The request as the client will send it; for a client that does not tell, what it is given."""
+        build = getattr(self.inner, "_get_request_payload", None)
+        if build is not None:
+            payload: dict[str, Any] = build(messages, stop=stop, **more)
+            return payload
+        said = [[message.type, message.content] for message in messages]
+        return {"messages": said, "stop": stop, **self.inner._identifying_params, **more}
+
+    def _address(self) -> str:
+        inner: Any = self.inner
+        return str(getattr(inner, "openai_api_base", None) or getattr(inner, "anthropic_api_url", None) or "")
+
+    def _keys(self) -> list[str]:
+        """Keys that were given as settings, to be kept out of messages."""
+        held = [getattr(self.inner, name, None) for name in type(self.inner).model_fields]
+        return [value.get_secret_value() for value in held if isinstance(value, SecretStr)]
+
+
+def _bound(runnable: object) -> dict[str, Any]:
+    """The arguments that a runnable gives its model at every call."""
+    if isinstance(runnable, RunnableBinding):
+        return dict(runnable.kwargs)
+    parts: list[Any] = []
+    if isinstance(runnable, RunnableSequence):
+        parts = list(runnable.steps)
+    elif isinstance(runnable, RunnableParallel):
+        parts = list(runnable.steps__.values())
+    for part in parts:
+        if found := _bound(part):
+            return found
+    return {}
+
+
+def _told(message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool) -> Any:
+    parsed: Any
+    problem: ModelReplyError | None
+    try:
+        parsed, problem = read_raw(message, None if isinstance(schema, dict) else schema), None
+    except ModelReplyError as error:
+        if not include_raw:
+            raise
+        parsed, problem = None, error
+    return {"raw": message, "parsed": parsed, "parsing_error": problem} if include_raw else parsed

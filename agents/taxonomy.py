@@ -1,0 +1,197 @@
+"""Sorts what a provider's client raises: one class for each remedy, and how long a provider asks to wait."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from emend.memory.errors import (
+    ContextOverflow,
+    EmendError,
+    KeyRefused,
+    ModelError,
+    ModelReplyError,
+    ModelUnreachable,
+    QuotaExhausted,
+    RateLimited,
+    ReplyCutOff,
+    ReplyRefused,
+    RequestRefused,
+)
+from emend.memory.probe import Usage
+from emend.memory.secrets import hide_keys
+
+TRANSIENT = (ModelUnreachable, RateLimited)
+"""What may pass when one waits; everything else stays as it is."""
+QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "payment required")
+OVERFLOW = (
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "prompt is too long",
+    "too many tokens",
+    "input tokens exceed",
+)
+FILTERED = ("content_filter", "content_policy", "content management policy", "safety system")
+NO_ANSWER = {"APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError"}
+BROKEN_BODY = {"APIResponseValidationError", "JSONDecodeError", "DecodingError", "RemoteProtocolError"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What of a client's exception decides its class; `status` 0 is no answer over HTTP."""
+
+    kinds: frozenset[str]
+    status: int
+    text: str
+
+
+def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError | None:
+    """The same as one of Emend's errors, which says what to do; None for what is no provider's doing.
+
+    The classes of clients are known by name, so that none has to be installed.
+
+    Args:
+        error: what the client raised.
+        model: the model's spec, for the message.
+        keys: values to keep out of the message, besides those of the environment.
+    """
+    if isinstance(error, EmendError):
+        return error if isinstance(error, ModelError) else None
+    told = Told(_kinds(error), _status(error), _text(error))
+    sort = _of_reply(error, told) or _of_status(told) or _of_transport(told)
+    if sort is None:
+        return None
+    kind, remedy = sort
+    shown = hide_keys(" ".join(_message(error).split()), *keys)[:300]
+    code = f" (HTTP {told.status})" if told.status else ""
+    message = f"{model}: {LEADS[kind]}{code}: {shown.rstrip('.') or type(error).__name__}. {remedy}"
+    if issubclass(kind, ModelReplyError):
+        return kind(message, _reply(error), _usage(error))
+    return kind(message)
+
+
+LEADS: dict[type[ModelError], str] = {
+    ModelUnreachable: "the provider does not answer",
+    RateLimited: "the provider asks for fewer calls",
+    QuotaExhausted: "the account has no credit left",
+    KeyRefused: "the key is not accepted",
+    ReplyRefused: "the model declined to answer",
+    ReplyCutOff: "the reply was cut off",
+    ContextOverflow: "the prompt does not fit the model's window",
+    RequestRefused: "the request was rejected",
+}
+Sort = tuple[type[ModelError], str]
+CUT: Sort = (ReplyCutOff, "Allow more new tokens, for example --set model.max_tokens=4096.")
+REFUSED: Sort = (ReplyRefused, "The probe has no answer from this model.")
+AWAY: Sort = (ModelUnreachable, "Check the provider and the address, then resume the run.")
+LIMITED: Sort = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, then resume the run.")
+EMPTY: Sort = (QuotaExhausted, "Add credit at the provider, then resume the run.")
+NO_KEY: Sort = (KeyRefused, "Check the key in the environment and what it may use.")
+LONG: Sort = (ContextOverflow, "Take fewer retrieved entries or a model with a longer window.")
+WRONG: Sort = (RequestRefused, "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).")
+
+
+def _of_reply(error: BaseException, told: Told) -> Sort | None:
+    if "LengthFinishReasonError" in told.kinds:
+        return CUT
+    if told.kinds & {"OpenAIRefusalError", "ContentFilterFinishReasonError"}:
+        return REFUSED
+    return None
+
+
+def _of_status(told: Told) -> Sort | None:
+    status, text = told.status, told.text
+    if told.kinds & {"ContextOverflowError"} or status == 413:
+        return LONG
+    if status == 402 or (status in (400, 403, 429) and _has(text, QUOTA)):
+        return EMPTY
+    if status in (401, 403):
+        return NO_KEY
+    if status == 429:
+        return LIMITED
+    if status in (408, 409) or status >= 500:
+        return AWAY
+    if status >= 400:
+        return LONG if _has(text, OVERFLOW) else REFUSED if _has(text, FILTERED) else WRONG
+    return None
+
+
+def _of_transport(told: Told) -> Sort | None:
+    """No answer over HTTP, or a body that is none; inside a stream an error has a code and no status."""
+    if told.kinds & (NO_ANSWER | BROKEN_BODY) or told.kinds & {"ConnectionError", "TimeoutError"}:
+        return AWAY
+    if "APIError" not in told.kinds:
+        return None
+    if _has(told.text, QUOTA):
+        return EMPTY
+    return LIMITED if _has(told.text, ("rate_limit", "too many requests")) else AWAY
+
+
+def _has(text: str, words: tuple[str, ...]) -> bool:
+    return any(word in text for word in words)
+
+
+def retry_after(error: BaseException) -> float | None:
+    """The seconds for which the provider asks to be left alone, not below 0; None when it does not say."""
+    for one in _chain(error):
+        headers = getattr(getattr(one, "response", None), "headers", None)
+        if headers is not None:
+            return _seconds(headers)
+    return None
+
+
+def _seconds(headers: Any) -> float | None:
+    milliseconds, text = headers.get("retry-after-ms"), headers.get("retry-after")
+    try:
+        if milliseconds is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        return None if text is None else max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(str(text)).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def _kinds(error: BaseException) -> frozenset[str]:
+    return frozenset(kind.__name__ for kind in type(error).__mro__)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__
+
+
+def _status(error: BaseException) -> int:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) and not isinstance(status, bool) else 0
+
+
+def _message(error: BaseException) -> str:
+    """What the provider says, without the whole body where it has a message."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    said = inner.get("message") if isinstance(inner, dict) else None
+    cause = str(error.__cause__ or "")
+    return str(said) if said else f"{error} ({cause})" if cause and cause not in str(error) else str(error)
+
+
+def _text(error: BaseException) -> str:
+    return f"{error} {getattr(error, 'body', '')} {getattr(error, 'code', '')}".lower()
+
+
+def _reply(error: BaseException) -> str:
+    choices = getattr(getattr(error, "completion", None), "choices", None) or []
+    return str(choices[0].message.content or "") if choices else ""
+
+
+def _usage(error: BaseException) -> Usage | None:
+    told = getattr(getattr(error, "completion", None), "usage", None)
+    if told is None:
+        return None
+    return Usage(input_tokens=told.prompt_tokens, output_tokens=told.completion_tokens, calls=1)

@@ -1,0 +1,187 @@
+"""Runs against a provider on 127.0.0.1 that fails: nothing is lost, doubled or shown, and limits hold."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.cli import main
+from emend.evals.failures import IN_A_ROW
+from emend.evals.manifest import Manifest, RunConfig
+from emend.evals.records import ERRORS, read_lines, read_records
+from emend.evals.run import Summary, run
+from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
+from tests.evals.toys import BENCHMARK
+from tests.provider.models import PROTOCOLS, asked_model, quick_policy
+from tests.provider.protocols import Asked, Said
+from tests.provider.server import FAULTS, Provider
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+
+KEY = "sk-planted-0123456789"
+PRICES = '[models."openai:any-model"]\ninput = 1000\noutput = 1000\n'
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+
+def config(provider: Provider, protocol: str = "chat", **changed: Any) -> RunConfig:
+    told = {"benchmark": BENCHMARK, "editors": ("rag",), "embedding": "lexical", "model": provider.spec(protocol)}
+    return RunConfig.model_validate(told | {"retriever": "bm25", "fail_on_error": "false"} | changed)
+
+
+def knows(asked: Asked) -> str:
+    """The capital of the land that is asked about last, as a fact in the prompt has it."""
+    return asked.prompt.partition(" is ")[2].partition(".")[0] or "nothing"
+
+
+def spoiled(share: float, seed: int) -> Callable[[int], str]:
+    """A fault for that share of all requests, the same each time."""
+
+    def choose(number: int) -> str:
+        drawn = random.Random(seed * 100_000 + number)
+        return drawn.choice([fault for fault in FAULTS if fault != "hang"]) if drawn.random() < share else ""
+
+    return choose
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_under_faults_every_case_ends_scored_unscored_or_failed_and_none_twice(protocol, tmp_path):
+    with Provider(knows, choose=spoiled(0.3, 7)) as provider:
+        told = config(provider, protocol, options={"cases": "24"})
+        policy = quick_policy()
+        summary = run(told, tmp_path / "run", model=asked_model(provider, protocol, policy))
+        assert policy.ledger.total().requests == provider.count > 48
+        failed = {line["unit"] for line in read_lines(tmp_path / "run", ERRORS)}
+        done = [record.unit for record in read_records(tmp_path / "run")]
+        assert (summary.finished, summary.failed) == (len(set(done)), len(failed)) and failed
+        assert len(failed | set(done)) == 24 and not failed & set(done)
+        assert all(r.values or r.unscored for r in read_records(tmp_path / "run"))
+        provider.choose = lambda number: ""
+        run(told, tmp_path / "run", model=asked_model(provider, protocol, policy))
+    ended = [(record.unit, record.probe) for record in read_records(tmp_path / "run")]
+    assert len(ended) == len(set(ended)) == 48
+
+
+def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
+    with Provider(knows, choose=lambda number: "500" if number >= 8 else "") as provider:
+        told = config(provider, options={"cases": "60"}, concurrency=2)
+        with pytest.raises(TooManyFailures, match=f"{IN_A_ROW} units in a row failed in the same way"):
+            run(told, tmp_path / "run", model=asked_model(provider))
+        kept = len(list(read_records(tmp_path / "run")))
+        assert kept and provider.count < 80
+        provider.choose = lambda number: ""
+        run(told, tmp_path / "run", model=asked_model(provider))
+    assert len(list(read_records(tmp_path / "run"))) == 120 > kept
+
+
+def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
+    with Provider(knows, latency=0.01) as provider:
+        told = config(provider, options={"cases": "12"}, max_calls=10)
+        with pytest.raises(BudgetReached, match="--max-calls 10"):
+            run(told, tmp_path / "run")
+        assert provider.count == 10 == spent(tmp_path)["requests"]
+        summary = run(told.model_copy(update={"max_calls": 1000}), tmp_path / "run")
+    assert (summary.units, summary.failed, len(list(read_records(tmp_path / "run")))) == (12, 0, 24)
+    assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
+
+
+def spent(folder: Path) -> dict[str, Any]:
+    (one,) = Manifest.read(folder / "run").spent.values()
+    return one.model_dump()
+
+
+def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
+    (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
+    with Provider(knows) as provider:
+        told = config(provider, options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
+        with pytest.raises(BudgetReached, match="--max-cost 0.1"):
+            run(told.model_copy(update={"max_cost": 0.1}), tmp_path / "run")
+        assert 0.05 < spent(tmp_path)["cost"] <= 0.1
+        summary = run(told, tmp_path / "run")
+    (now,) = summary.spent.values()
+    assert now.cost == pytest.approx((now.input_tokens + now.output_tokens) / 1000) and now.requests == now.replies
+    assert spent(tmp_path)["cost"] == pytest.approx((now.cost or 0) + 0.1, abs=0.06)
+    manifest = Manifest.read(tmp_path / "run")
+    assert manifest.prices == {
+        "currency": "USD",
+        "models": {"openai:any-model": {"input": 1000.0, "output": 1000.0, "cache_read": None, "cache_write": None}},
+    }
+    sent = {key: value for key, value in provider.requests[0].body.items() if key != "messages"}
+    assert manifest.model["parameters"] == sent and sent["temperature"] == 0
+
+
+def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
+    with Provider(knows) as provider:
+        told = config(provider, options={"cases": "4"}, cache=str(tmp_path / "kept"), repeat=2)
+        first = run(told, tmp_path / "one")
+        count = provider.count
+        again = run(told, tmp_path / "two")
+    assert provider.count == count > 0 and first.calls == count
+    assert (again.calls, again.input_tokens, again.finished) == (0, 0, 8)
+    (now,) = again.spent.values()
+    assert (now.requests, now.cached, now.cost) == (0, count, None)
+    answers = [{r.probe: (r.answer, r.values) for r in read_records(tmp_path / name)} for name in ("one", "two")]
+    assert answers[0] == answers[1]
+    assert sum(r.usage.cached for r in read_records(tmp_path / "two")) > 0
+
+
+def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
+    (tmp_path / "p.toml").write_text('[models."tiny"]\ninput = 1\noutput = 1\n', encoding="utf-8")
+    limits: dict[str, Any] = {"rpm": 5.0, "max_calls": 5, "max_cost": 1.0, "prices": str(tmp_path / "p.toml")}
+    with Provider() as provider:
+        told = config(provider, model="tiny", cache=str(tmp_path / "kept"), **limits)
+        with pytest.raises(
+            BadSettings, match="--rpm and --max-cost and --max-calls and --prices and --cache with model"
+        ):
+            run(told, tmp_path / "run")
+
+
+def test_a_key_given_as_a_setting_is_refused_before_it_is_written(tmp_path):
+    with Provider() as provider, pytest.raises(BadSettings, match="into the environment") as caught:
+        config(provider, overrides={"model": {"api_key": "sk-other-0123456789"}})
+    assert "sk-other" not in str(caught.value)
+
+
+def echoes(asked: Asked) -> str | Said:
+    """A model that says its user's key, as a careless proxy might."""
+    return f"Your key is {KEY}" if "Land1" in asked.prompt else "Old-2"
+
+
+@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
+def test_no_key_is_in_any_file_or_output(protocol, tmp_path, capsys, monkeypatch):
+    with Provider(echoes, choose=lambda number: "401" if number == 0 else "") as provider:
+        arguments = f"run --benchmark {BENCHMARK} --editor rag --retriever bm25 --embedding lexical --concurrency 1"
+        more = ["--model", provider.spec(protocol), "--out", str(tmp_path / "run"), "--cache", str(tmp_path / "kept")]
+        for command in (
+            [*arguments.split(), *more],
+            ["trace", str(tmp_path / "run"), "2"],
+            ["doctor", "--model", more[1]],
+        ):
+            monkeypatch.setattr("sys.argv", ["emend", *command])
+            with pytest.raises(SystemExit):
+                main()
+        shown = capsys.readouterr()
+    errors = list(read_lines(tmp_path / "run", ERRORS))
+    assert errors and all("<" in line["message"] for line in errors)
+    assert any("_API_KEY>" in str(r.answer) for r in read_records(tmp_path / "run"))
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 5
+    assert [path.name for path in written if KEY.encode() in path.read_bytes()] == []
+    assert KEY not in shown.out and KEY not in shown.err and shown.out
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["model"]["name"] == provider.spec(protocol)
+
+
+def test_the_summary_counts_what_the_provider_saw(tmp_path):
+    with Provider(knows, faults=["500", "429"]) as provider:
+        summary: Summary = run(config(provider, options={"cases": "3"}), tmp_path / "run")
+    (now,) = summary.spent.values()
+    assert (now.requests, now.retries, now.requests - now.replies) == (provider.count, 2, 2)
+    assert summary.calls == now.replies and now.seconds_waited > 0

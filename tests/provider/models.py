@@ -1,0 +1,37 @@
+"""Models of a test provider, asked with short waits, for tests that have nothing to wait for."""
+
+from typing import Any
+
+from emend.agents.asking import AskedModel
+from emend.agents.llm import load_model
+from emend.agents.policy import CallPolicy, Waiting
+from tests.provider.server import Provider
+
+PROTOCOLS: dict[str, dict[str, Any]] = {"chat": {}, "responses": {"use_responses_api": True}, "anthropic": {}}
+QUICK = Waiting(tries=3, first=0.01, longest=0.02, patience=2.0)
+PLENTY = 60_000.0
+"""Calls per minute: a slowed down limiter still lets a hundred a second through."""
+
+
+def quick_policy(**more: Any) -> CallPolicy:
+    """Waits of hundredths of a second."""
+    told: dict[str, Any] = {"waiting": QUICK, "rpm": PLENTY}
+    return CallPolicy.of(**told | more)
+
+
+def asked_model(
+    provider: Provider,
+    protocol: str = "chat",
+    policy: CallPolicy | None = None,
+    name: str = "any-model",
+    streaming: bool = False,
+    **settings: Any,
+) -> AskedModel:
+    """The provider's model through the real client of that protocol."""
+    more = {"streaming": True} if streaming else {}
+    if streaming and protocol != "anthropic":
+        more |= {"stream_usage": True}
+    chosen = PROTOCOLS[protocol] | more | {"timeout": 0.4} | settings
+    model = load_model(provider.spec(protocol, name), policy or quick_policy(), **chosen)
+    assert isinstance(model, AskedModel)
+    return model
