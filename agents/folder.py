@@ -43,7 +43,7 @@ def load_folder(folder: Path, dtype: str, device: str) -> Loaded:
     """
     _check(folder)
     where = _device(device)
-    with _quiet():
+    with quiet():
         tokenizer = _tokenizer(folder)
         model = _model(folder, _dtype(dtype, where)).to(where).eval()
     rows = model.get_input_embeddings().num_embeddings
@@ -161,8 +161,8 @@ def _dtype(dtype: str, device: torch.device) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar and no warnings while a model loads; afterwards as before."""
+def quiet() -> Iterator[None]:
+    """No progress bar and no warnings while a model is loaded or saved; afterwards as before."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

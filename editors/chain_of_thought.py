@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from emend.agents.chain import DEMONSTRATIONS, prompt_id
+from emend.agents.chain import DEMONSTRATIONS, THOUGHT_TOKENS, prompt_id
 from emend.agents.continuing import has_room
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import Materials
@@ -59,7 +59,7 @@ class Thinking(Remembering):
         if self.settings.form != "auto":
             return self.settings.form  # type: ignore[no-any-return]
         model = self.materials.model
-        small = isinstance(model, LimitedModel) and not has_room(model, self.demonstrations)
+        small = isinstance(model, LimitedModel) and not has_room(model, self.demonstrations, THOUGHT_TOKENS)
         return "steps" if small else "thoughts"
 
     @property

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,22 @@ class Counter:
         return EditCost(tokens=self.tokens)
 
 
+_counting: ContextVar[Counter | None] = ContextVar("counting", default=None)
+
+
+def passed(tokens: int) -> None:
+    """Tells the counter, if one counts, of tokens that went through some layers of a model apart from the others."""
+    counter = _counting.get()
+    if counter:
+        counter.tokens += tokens
+
+
 @contextmanager
 def counted(lm: "CausalLM") -> Iterator[Counter]:
-    """Inside the `with`, counts the tokens of every forward pass of the whole model, padding left out.
+    """Inside the `with`, counts the tokens of every forward pass of the model, padding left out.
 
     Tokens are what `attention_mask` marks, or else all of `input_ids` or `inputs_embeds`; backward passes do not count.
+    A pass through some of the layers is told by `passed`, and counts as one through all of them.
     """
     counter = Counter()
 
@@ -43,13 +55,15 @@ def counted(lm: "CausalLM") -> Iterator[Counter]:
         if ids is None and embeds is not None:
             ids = embeds[..., 0]
         if ids is not None:
-            fits = mask is not None and mask.shape == ids.shape
-            counter.tokens += int(mask.sum()) if fits and mask is not None else ids.numel()
+            fits = mask is not None and mask.dim() == ids.dim()  # a longer mask also covers what is kept from before
+            counter.tokens += int(mask[:, -ids.shape[1] :].sum()) if fits and mask is not None else ids.numel()
 
-    handle = lm.model.register_forward_pre_hook(count, with_kwargs=True)
+    handle = lm.model.base_model.register_forward_pre_hook(count, with_kwargs=True)
+    token = _counting.set(counter)
     try:
         yield counter
     finally:
+        _counting.reset(token)
         handle.remove()
 
 

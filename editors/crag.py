@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from emend.editors.scoping import scope_for
 from emend.graphs.crag import CragContext
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.base import Entry, Hit, Retriever
+from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class CragSettings(RagSettings):
     `model` (the model under test is asked). `upper` and `lower` are the thresholds of the actions, None for those that
     suit the evaluator. `strips` is `selection` (passages whole), `fixed_num` (50 words) or `excerption` (sentences);
     `top` how many strips are kept, 0 for the published number; `floor` the least score of a strip, None for none.
-    `search` is the wider search: `module:attribute` of a retriever or of a function from a query to texts.
+    `search` is the wider search: the folder of a second memory, or `module:attribute`, see `load_search`.
     """
 
     k: Annotated[int, Field(ge=1)] = 5
@@ -59,7 +60,7 @@ class Crag(Remembering):
         self.lower = self.evaluator.lower if told.lower is None else told.lower
         if self.lower > self.upper:
             raise BadSettings(f"crag.lower={self.lower} is above crag.upper={self.upper}: exchange them.")
-        self.search = load_search(told.search) if told.search else None
+        self.search = load_search(told.search, self.retriever) if told.search else None
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -100,12 +101,19 @@ class Searching:
         ]
 
 
-def load_search(spec: str) -> Retriever:
-    """What a `module:attribute` names: a retriever, a class or function that makes one, a tool, or a function.
+def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None) -> Retriever:
+    """What searches more widely: a second memory, or what a `module:attribute` names.
+
+    Args:
+        spec: the folder of a memory, or `module:attribute` of a retriever, of a class that makes one, of a LangChain
+            tool or retriever, or of a function from a query to texts.
+        strategy: how a second memory is searched.
 
     Raises:
         BadSettings: there is no such thing, or it cannot search.
     """
+    if strategy is not None and Path(spec).is_dir():
+        return second_memory(Path(spec), strategy)
     module, colon, attribute = spec.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute) if colon else None
@@ -122,6 +130,27 @@ def load_search(spec: str) -> Retriever:
     raise BadSettings(
         f"crag.search='{spec}' cannot search: name a retriever, a tool, or a function from text to texts."
     )
+
+
+def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever]) -> Retriever:
+    """A strategy over all that a memory holds now; what it finds belongs to no edit that stands.
+
+    Raises:
+        BadSettings: it holds more than can be searched exactly. And what opening it raises.
+    """
+    from emend.memory.chroma import ChromaMemory
+    from emend.memory.embed import LexicalEmbedding, load_embedding
+    from emend.memory.store import EXACT_LIMIT
+
+    with ChromaMemory(folder, None, create=False) as stored:
+        lexical = stored.identity == LexicalEmbedding().identity
+    with ChromaMemory(folder, load_embedding("lexical" if lexical else "auto"), create=False) as memory:
+        if memory.count() > EXACT_LIMIT:
+            raise BadSettings(
+                f"crag.search={folder} holds {memory.count():,} entries, and at most {EXACT_LIMIT:,} are searched: "
+                "name a module:attribute that keeps it open."
+            )
+        return strategy(memory.view())
 
 
 def _texts(found: Any) -> Any:

@@ -89,6 +89,7 @@ class Moments:
 def _cholesky(moment: Tensor) -> Tensor:
     """The Cholesky factor; a moment of too few tokens has no inverse and gets a little added to its diagonal."""
     size = moment.diagonal().mean()
+    factor: Tensor
     for ridge in (0.0, 1e-8, 1e-6, 1e-4):
         factor, failed = torch.linalg.cholesky_ex(moment + ridge * size * torch.eye(len(moment), dtype=torch.float64))
         if not failed and factor.diagonal().min() > 1e-6 * size.sqrt():

@@ -23,9 +23,9 @@ from emend.editors.halving import halving
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import BadData
 
-PART = 256
+PART = 128
 """Texts that are batched together, by length."""
-EVERY_SECONDS = 30.0
+EVERY_SECONDS = 5.0
 """Between two savings at least; also 20 times as long as the last one took."""
 COUNTS = "counts.json"
 
@@ -101,8 +101,6 @@ def collect(
             saved = time.monotonic()
             pause = max(every, 20 * (saved - began)) if every else every
         progress(counted, tokens)
-    if not tokens:
-        raise BadData(f"no text to collect statistics from, seen {counted} texts without tokens: name other files.")
     _finish(folder, Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap), sums)
     kept.unlink(missing_ok=True)
 
@@ -140,7 +138,7 @@ def save_whole(tensors: dict[str, Tensor], file: Path) -> None:
     """Writes a safetensors file that is there whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    save_file(tensors, draft)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
     draft.replace(file)
 
 
@@ -219,6 +217,10 @@ def _keep(kept: Path, texts: int, tokens: int, sums: dict[int, Tensor]) -> None:
 
 
 def _finish(folder: Path, counts: Counts, sums: dict[int, Tensor]) -> None:
+    if not counts.tokens:
+        raise BadData(
+            f"no text to collect statistics from, seen {counts.texts} texts without tokens: name other files."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{COUNTS}.{os.getpid()}.part"
     draft.write_text(counts.model_dump_json(), encoding="utf-8")

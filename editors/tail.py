@@ -14,6 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
+from emend.editors.costing import passed
 from emend.memory.errors import BadSettings
 
 
@@ -64,6 +65,7 @@ class Tail:
         config: Any = lm.model.config
         self.depth: int = config.get_text_config().num_hidden_layers
         self.front = max(len(strip.front) for strip in strips)
+        self._tokens = sum(len(strip.rest) for strip in strips)
         self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         with torch.no_grad():
             self.seen = self._capture(strips)
@@ -73,6 +75,7 @@ class Tail:
 
         `change` is added to what the layer's down-projection gives at the first place of each row.
         """
+        passed(self._tokens)
         if self.paths.adds:  # then adding it to the block's output is the same sum, and saves running the block
             states = self._after.clone()
             states[:, 0] = states[:, 0] + change.to(states.dtype)

@@ -125,7 +125,7 @@ def descend(
             for batches in parts:
                 optimizer.zero_grad()
                 total = sum(len(batch.counts) for batch in batches)
-                losses = torch.cat([_backward(forward, batch, total) for batch in batches])
+                losses = torch.cat([_backward(forward, leaves, batch, total) for batch in batches])
                 _check(losses, number, plan)
                 if bool(losses.max() < plan.stop_loss):
                     continue
@@ -172,12 +172,14 @@ def _batch(lm: CausalLM, rows: Sequence[Row]) -> _Batch:
     return _Batch(fed, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
 
 
-def _backward(forward: Callable[[dict[str, Any]], Tensor], batch: _Batch, total: int) -> Tensor:
-    """Adds this batch's share of the gradient; the loss of each of its rows, before the step."""
+def _backward(
+    forward: Callable[[dict[str, Any]], Tensor], leaves: Sequence[Tensor], batch: _Batch, total: int
+) -> Tensor:
+    """Adds this batch's share of the leaves' gradient; the loss of each of its rows, before the step."""
     scored = forward(batch.fed)[batch.lines, batch.places].float()
     each = cross_entropy(scored, batch.tokens, reduction="none")
     losses = torch.zeros(len(batch.counts), device=each.device).index_add(0, batch.lines, each) / batch.counts
-    (losses.sum() / total).backward()
+    (losses.sum() / total).backward(inputs=list(leaves))
     return losses.detach()
 
 

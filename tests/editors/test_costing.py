@@ -5,8 +5,10 @@ import time
 import pytest
 import torch
 
-from emend.editors.base import NO_COST, EditCost
-from emend.editors.costing import Meter, Resident, counted
+from emend.editors.base import NO_COST, Costed, EditCost, Materials
+from emend.editors.conformance import CAPITAL
+from emend.editors.costing import Meter, Resident, counted, passed
+from emend.editors.rome import Rome
 
 
 def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
@@ -24,6 +26,23 @@ def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
     with torch.no_grad():
         lm.model(ids)
     assert counter.cost.tokens == 27
+
+
+def test_passes_through_some_layers_are_told_and_count_only_where_something_counts(random_model):
+    passed(100)
+    with counted(random_model().lm) as counter:
+        passed(7)
+    passed(100)
+    assert counter.tokens == 7
+
+
+def test_a_search_for_values_counts_its_passes(random_model):
+    settings = {"layers": [0], "steps": 3, "prefixes": ["So. "], "statistics": "identity"}
+    editor = Rome(Materials(model=random_model(), settings=settings))
+    with editor.edit([CAPITAL]) as answerer:
+        assert isinstance(answerer, Costed)
+        length = len(editor.lm.encode(CAPITAL.cloze))
+        assert answerer.cost.tokens > 3 * length
 
 
 def test_time_is_told_apart_into_waiting_and_working():

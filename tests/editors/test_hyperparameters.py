@@ -1,11 +1,15 @@
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
+from emend.editors.alphaedit import AlphaEditSettings
 from emend.editors.finetune import FineTuningSettings
 from emend.editors.hyperparameters import SHIPPED, build_settings, family_values, read_settings
+from emend.editors.lora import LoraSettings
+from emend.editors.memit import MemitSettings
+from emend.editors.subject_last import WritingSettings
 from emend.memory.errors import BadSettings, MissingData
 
 
@@ -54,7 +58,16 @@ def test_the_most_specific_table_overlays_the_default():
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_table_gives_valid_settings(path):
-    schemas = {"ft": FineTuningSettings}
+    adapters, subject = LoraSettings, WritingSettings
+    schemas: dict[str, Any] = {
+        "ft": FineTuningSettings,
+        "lora": adapters,
+        "qlora": adapters,
+        "rome": subject,
+        "r_rome": subject,
+        "memit": MemitSettings,
+        "alphaedit": AlphaEditSettings,
+    }
     for family in read_settings(path):
         build_settings(schemas[path.stem], family_values(path.stem, [family]), path.stem)
 

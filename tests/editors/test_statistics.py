@@ -197,11 +197,11 @@ def test_a_moment_of_too_few_tokens_gets_a_little_on_its_diagonal(lm, paths, tmp
     assert solved.isfinite().all()
 
 
-def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(
-    lm, paths, tmp_path, monkeypatch
-):
+def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(lm, paths, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    with pytest.raises(MissingData, match=r"no statistics .*layers \[0\].*emend stats --model hf:.* --layers 0 --corpus"):
+    with pytest.raises(
+        MissingData, match=r"no statistics .*layers \[0\].*emend stats --model hf:.* --layers 0 --corpus"
+    ):
         moments_of(lm, paths, [0], "collected")
     collect(lm, paths, [0], TEXTS, statistics_folder(lm, "one"), corpus="one")
     assert moments_of(lm, paths, [0], "collected").folder == statistics_folder(lm, "one")

@@ -1,0 +1,87 @@
+"""The command `emend stats`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.evals.cli_options import Json, Set, local_model, overrides_of, print_rows
+from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.agents.causal_lm import CausalLM
+    from emend.evals.corpora import TextCorpus
+
+
+def stats(
+    model: Annotated[str, typer.Option(help="tiny, or hf:FOLDER.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE...", help=".txt (a text a line), .jsonl (field text), or a dataset: hf:NAME[:CONFIG[:SPLIT]]."
+        ),
+    ],
+    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", hidden=True)] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Numbers such as 3,4,5; default those that rome and memit write to.")
+    ] = None,
+    cap: Annotated[int, typer.Option(min=1, help="Tokens of a piece of text at most.")] = 512,
+    texts: Annotated[int | None, typer.Option(min=1, help="The first so many texts.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder; default the cache, where editors look by themselves.")
+    ] = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Collect what rome, memit and alphaedit must know of usual text; the same command again goes on."""
+    from emend.evals.corpora import read_corpus
+    from emend.evals.manifest import MODEL
+
+    overrides = overrides_of(settings or [])
+    read = read_corpus([*corpus, *(more or ())], texts)
+    try:
+        with local_model(model, overrides.pop(MODEL, {})) as loaded:
+            _collect(loaded.lm, model, read, _numbers(layers), cap, out, overrides, as_json)
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted: the same command goes on from what was kept last.", err=True)
+        raise typer.Exit(130) from None
+
+
+def _collect(
+    lm: "CausalLM",
+    model: str,
+    read: "TextCorpus",
+    layers: list[int] | None,
+    cap: int,
+    out: Path | None,
+    overrides: dict[str, dict[str, Any]],
+    as_json: bool,
+) -> None:
+    from emend.editors.architectures import architecture_of, layer_of
+    from emend.editors.moments import statistics_folder, written_layers
+    from emend.editors.statistics import collect, read_counts
+    from emend.evals.report.statistics import showing
+
+    given = next((own["architecture"] for own in overrides.values() if "architecture" in own), None)
+    paths = architecture_of(lm.model, given)
+    numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(lm, overrides)})
+    folder = out or statistics_folder(lm, f"{read.name}-{cap}")
+    with showing(read.count) as told:
+        collect(lm, paths, numbers, read, folder, cap=cap, corpus=read.name, progress=told)
+    found = read_counts(folder)
+    assert found is not None
+    if as_json:
+        print_rows([{"folder": str(folder), "layers": numbers, **found.model_dump()}])
+        return
+    typer.echo(f"layers {', '.join(map(str, numbers))}: {found.tokens:,} tokens of {found.texts:,} texts, in {folder}")
+    named = folder if out else "collected"
+    typer.echo(f"Use them: emend edit --model {model} --method memit --set memit.statistics={named} ...")
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise BadSettings(f"--layers '{text}' are no numbers: write for example --layers 3,4,5.") from error

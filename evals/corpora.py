@@ -1,0 +1,126 @@
+"""Local text, or a named dataset, as a stream of texts: what `emend stats` reads."""
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
+
+HUB = "hf:"
+FIELD = "text"
+KINDS = ".txt (a text a line), .jsonl (field text), or a dataset as hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT"
+HEAD = 100
+"""Texts of a dataset that its name is checked by."""
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """Texts in a stable order, and a name that another corpus does not have."""
+
+    name: str
+    count: int | None
+    """How many there are; None where nobody knows before the end."""
+    stream: Callable[[], Iterator[str]]
+
+    def __iter__(self) -> Iterator[str]:
+        return self.stream()
+
+
+def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
+    """The texts of all sources one after another, blank ones left out; nothing is downloaded but what `hf:` names.
+
+    The corpus is named by its first source, and by a hash of the files' content (of a dataset: of its name and first
+    texts) and of the limit.
+
+    Raises:
+        MissingData: a file is absent.
+        BadSettings: it is of no known kind.
+        BadData: a line is not as its kind says.
+        MissingExtra: a dataset is named and the package that reads it is not installed.
+        FetchFailed: the dataset cannot be had.
+    """
+    total = hashlib.sha256(repr(limit).encode())
+    count: int | None = 0
+    streams = [_dataset(source) if source.startswith(HUB) else _file(Path(source).expanduser()) for source in sources]
+    for source, stream in zip(sources, streams, strict=True):
+        if source.startswith(HUB):
+            total.update(json.dumps([source, *islice(stream(), HEAD)]).encode())
+            count = None
+        else:
+            with Path(source).expanduser().open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+            count = None if count is None else count + sum(1 for _ in stream())
+    known = count if limit is None or count is None else min(limit, count)
+    stem = re.sub(r"[^\w.-]+", "-", Path(sources[0].removeprefix(HUB)).stem)[:40]
+    return TextCorpus(
+        name=f"{stem}-{total.hexdigest()[:12]}",
+        count=known,
+        stream=lambda: islice((text for stream in streams for text in stream()), limit),
+    )
+
+
+def _file(path: Path) -> Callable[[], Iterator[str]]:
+    if not path.is_file():
+        raise MissingData(
+            f"no corpus '{path}': write emend stats --model M --corpus FILES, with files of local text, {KINDS}."
+        )
+    if path.suffix not in (".txt", ".jsonl"):
+        raise BadSettings(f"corpus '{path}' is of no known kind: give {KINDS}.")
+    return lambda: _lines(path)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield line.strip() if path.suffix == ".txt" else _text(line, f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _text(line: str, where: str) -> str:
+    try:
+        told = json.loads(line)
+    except ValueError as error:
+        raise BadData(f"{where}: no JSON ({error}): each line is an object with the field '{FIELD}'.") from error
+    if not isinstance(told, dict) or not isinstance(told.get(FIELD), str):
+        raise BadData(f"{where}: no field '{FIELD}' with a text: each line is an object with one.")
+    return str(told[FIELD])
+
+
+def _dataset(source: str) -> Callable[[], Iterator[str]]:
+    name, _, more = source.removeprefix(HUB).partition(":")
+    config, _, split = more.partition(":")
+    if not name:
+        raise BadSettings(f"corpus '{source}' names no dataset: give {KINDS}.")
+    if importlib.util.find_spec("datasets") is None:
+        raise MissingExtra(
+            f"corpus '{source}' needs a package: pip install 'emend[datasets]'; or give files of local text, {KINDS}."
+        )
+
+    def stream() -> Iterator[str]:
+        for row in _rows(source, name, config or None, split or "train"):
+            if not isinstance(row.get(FIELD), str):
+                raise BadData(f"corpus '{source}': its rows have no field '{FIELD}', seen {', '.join(map(str, row))}.")
+            if row[FIELD].strip():
+                yield row[FIELD]
+
+    return stream
+
+
+def _rows(source: str, name: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, one after another as they come; it is never held whole."""
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(name, config, split=split, streaming=True)
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
+        raise FetchFailed(f"corpus '{source}' cannot be had: {line}. Give files of local text instead.") from error

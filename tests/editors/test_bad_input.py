@@ -1,0 +1,167 @@
+"""What cannot be edited is refused by name, and what goes wrong on the way leaves the model as it was."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+
+from emend.agents.llm import load_model
+from emend.editors import halving as module
+from emend.editors.architectures import architecture_of
+from emend.editors.base import Materials
+from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.halving import halving
+from emend.editors.registry import EDITORS
+from emend.editors.statistics import collect, layer_file
+from emend.memory.errors import BadData, ModelError
+
+AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ft": {"steps": 3},
+    "lora": {"steps": 3, "dropout": 0.0},
+    "rome": AT_THE_SUBJECT,
+    "memit": AT_THE_SUBJECT,
+}
+AT = ("rome", "memit")
+
+
+def build(model, method, **more):
+    return EDITORS.load(method)(Materials(model=model, settings=SETTINGS[method] | more))
+
+
+@pytest.fixture
+def model(random_model):
+    """The small model, whose token budget is its own again afterwards."""
+    made = random_model()
+    budget = made.lm.batch_tokens
+    yield made
+    made.lm.batch_tokens = budget
+
+
+@pytest.fixture
+def short_of_memory(model):
+    """Makes the next so many passes through the model run out of memory."""
+    left = [0]
+
+    def fail(*_: Any) -> None:
+        if left[0] > 0:
+            left[0] -= 1
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    handle = model.lm.model.base_model.register_forward_pre_hook(fail)
+    yield lambda times: left.__setitem__(0, times)
+    handle.remove()
+
+
+@pytest.mark.parametrize("method", AT)
+@pytest.mark.parametrize(
+    "told",
+    [{"prompt": "The capital of Veldania is"}, {"subject": ""}, {"prompt": "{} and {} are"}, {"target_new": " "}],
+)
+def test_an_edit_without_its_subject_in_its_prompt_or_without_target_is_refused(model, method, told):
+    before = state_of(Materials(model))
+    with pytest.raises(BadData, match=f"edit '{CAPITAL.id}' cannot be written at its subject.*Give all three"):
+        build(model, method).solve([CURRENCY, CAPITAL.model_copy(update=told)])
+    check_same(before, state_of(Materials(model)), "after the refusal")
+
+
+@pytest.mark.parametrize("method", ["ft", "lora"])
+def test_a_blank_target_cannot_be_trained_on(model, method):
+    with pytest.raises(BadData, match="has no tokens: give a target that says something"):
+        build(model, method).solve([CAPITAL.model_copy(update={"target_new": " "})])
+
+
+@pytest.mark.parametrize("method", sorted(SETTINGS))
+def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
+    """Some tokenizers drop what they do not know; this one is made to, for one word."""
+    plain = model.lm._encode_all
+    monkeypatch.setattr(model.lm, "_encode_all", lambda texts: plain([text.replace(" Zvy", "") for text in texts]))
+    with pytest.raises(BadData, match="target 'Zvy' adds no token"):
+        build(model, method).solve([CAPITAL.model_copy(update={"target_new": "Zvy"})])
+
+
+@pytest.mark.parametrize(
+    ("method", "broken", "words"),
+    [
+        ("ft", {"learning_rate": 1e6}, "training overflowed at step 1, seen loss: nan, seen learning_rate: 1e"),
+        ("lora", {"learning_rate": 1e6}, r"training overflowed at step \d, seen loss: nan"),
+        ("rome", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
+        ("memit", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
+    ],
+)
+def test_numbers_that_are_none_end_the_edit_with_step_and_loss_and_the_model_is_as_before(
+    random_model, method, broken, words
+):
+    """In half precision, where they overflow soonest."""
+    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
+    before = state_of(Materials(model))
+    with pytest.raises(ModelError, match=words), build(model, method, **broken).edit([CAPITAL]):
+        pytest.fail("entered")
+    check_same(before, state_of(Materials(model)), "after the error")
+    with build(model, method).edit([CAPITAL]):
+        assert model.lm.log_probs([(CAPITAL.cloze, CAPITAL.target_new)])[0].log_prob < 0
+
+
+@pytest.mark.parametrize("method", sorted(SETTINGS))
+def test_out_of_memory_halves_the_batch_says_so_and_gives_the_same_edit(model, method, short_of_memory, caplog):
+    wanted = build(model, method).solve([CAPITAL, CURRENCY])
+    budget = model.lm.batch_tokens
+    editor = build(model, method)
+    short_of_memory(1)
+    with caplog.at_level(logging.WARNING):
+        found = editor.solve([CAPITAL, CURRENCY])
+    assert model.lm.batch_tokens == budget // 2
+    assert f"going on with batches of {budget // 2} tokens" in caplog.text
+    for name, delta in wanted.items():
+        assert (found[name] - delta).norm() <= 1e-3 * delta.norm()
+
+
+def test_statistics_count_every_token_once_though_memory_runs_out(model, short_of_memory, tmp_path):
+    from safetensors.torch import load_file
+
+    paths, texts = architecture_of(model.lm.model), ["The capital of France is Paris.", "Rome."] * 6
+    collect(model.lm, paths, [0, 1], texts, tmp_path / "plain")
+    budget = model.lm.batch_tokens
+    short_of_memory(2)
+    collect(model.lm, paths, [0, 1], texts, tmp_path / "short")
+    assert model.lm.batch_tokens == budget // 4
+    for layer in (0, 1):
+        plain, short = (load_file(layer_file(tmp_path / name, layer))["moment"] for name in ("plain", "short"))
+        torch.testing.assert_close(short, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_that_is_never_enough_is_an_error_and_not_an_endless_loop(model, short_of_memory):
+    before = state_of(Materials(model))
+    short_of_memory(10**9)
+    with pytest.raises(ModelError, match="memory ran out with batches of .* tokens: take a smaller model"):
+        build(model, "ft").solve([CAPITAL])
+    assert module.LEAST <= model.lm.batch_tokens < 2 * module.LEAST
+    short_of_memory(0)
+    check_same(before, state_of(Materials(model)), "after the error")
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
+    calls = []
+
+    def work():
+        calls.append(1)
+        raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
+
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        halving(model.lm, work)
+    assert len(calls) == 1
+
+
+def test_a_cpu_s_own_words_for_it_are_understood(model):
+    told = iter(
+        [RuntimeError("[enforce fail] . DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")]
+    )
+
+    def work():
+        for error in told:
+            raise error
+        return "done"
+
+    budget = model.lm.batch_tokens
+    assert halving(model.lm, work) == "done" and model.lm.batch_tokens == budget // 2
