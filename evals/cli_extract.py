@@ -20,6 +20,7 @@ def extract(
     validation: Annotated[str, typer.Option(help="Where an entity must be: both ends, subject, or off.")] = "both",
     coreference: Annotated[bool, typer.Option(help="Put names in the place of pronouns.")] = True,
     deduplication: Annotated[bool, typer.Option(help="Of like triplets keep the first.")] = True,
+    normalisation: Annotated[bool, typer.Option(help="Make one triplet of the wordings of a fact.")] = True,
     attempts: Annotated[int, typer.Option(help="How often a model is asked before a document is given up.")] = 3,
     judge: Annotated[str | None, typer.Option(help="A chat model that sorts errors; default by rule.")] = None,
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
@@ -49,7 +50,7 @@ def extract(
     chosen = text_setting(source, setting)
     encoder = load_embedding(embedding, cache_folder("vectors"))
     context = ExtractContext(
-        load_extractor(method, model, form), encoder, coreference, validation, deduplication, attempts
+        load_extractor(method, model, form), encoder, coreference, validation, deduplication, attempts, normalisation
     )
     documents = documents_of(source, chosen, limit, seed)
     found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency)

@@ -1,4 +1,4 @@
-"""Document -> triplets: segment, resolve coreference, extract, validate, deduplicate.
+"""Document -> triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.
 
 The pipeline extract-then-edit of "DocTER: Evaluating Document-based Knowledge Editing", section 5. A model's reply that
 cannot be read is asked for again a bounded number of times; then the document has no triplets, a reason, and the reply.
@@ -14,6 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from emend.graphs.extraction import canonical
 from emend.graphs.extraction.base import Extractor
 from emend.graphs.extraction.load import load_extractor
 from emend.graphs.running import run_graph
@@ -24,13 +25,14 @@ from emend.memory.probe import Usage
 from emend.memory.registry import nearest
 
 RECURSION_LIMIT = 24
-"""Five steps and the readings that are tried again."""
+"""Six steps and the readings that are tried again."""
 ATTEMPTS_LIMIT = 10
 SAME = 0.9
 """Two triplets above this cosine say the same (DocTER, section 5)."""
 VALIDATIONS = ("both", "subject", "off")
 NOTHING = "no triplet was found in the document"
 DROPPED_ALL = "no triplet was left: none of those found has an entity at both ends"
+PAST_ALL = "no triplet was left: all that were found tell what held before"
 
 
 class ExtractState(TypedDict, total=False):
@@ -40,6 +42,7 @@ class ExtractState(TypedDict, total=False):
     language: str
     sentences: list[str]
     triplets: list[dict[str, Any]]
+    past: list[dict[str, Any]]
     invalid: list[dict[str, Any]]
     repeated: list[dict[str, Any]]
     attempts: int
@@ -63,6 +66,7 @@ class ExtractContext:
     validation: str = "both"
     deduplication: bool = True
     attempts: int = 3
+    normalisation: bool = True
 
     def __post_init__(self) -> None:
         if self.validation not in VALIDATIONS:
@@ -73,7 +77,8 @@ class ExtractContext:
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that change when what comes out may change."""
-        told = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts)
+        form = canonical.fingerprint() if self.normalisation else ""
+        told = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts, form)
         return content_id(self.extractor.fingerprint, *told)[:12]
 
 
@@ -108,10 +113,10 @@ def extract(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
     return {**told, "reason": "" if triplets else NOTHING, "usage": usage.plus(found.usage).model_dump()}
 
 
-def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract", "give_up", "validate"]:
+def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract", "give_up", "normalise"]:
     """Again after a failure, while attempts are left."""
     if not state["failure"]:
-        return "validate"
+        return "normalise"
     return "extract" if state["attempts"] < runtime.context.attempts else "give_up"
 
 
@@ -119,6 +124,18 @@ def give_up(state: ExtractState) -> ExtractState:
     """No triplets, and why; the last reply stays in the state."""
     count = state["attempts"]
     return {"triplets": [], "reason": f"unreadable reply, asked {count} times: {state['failure']}"}
+
+
+def normalise(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
+    """The wordings of one English fact become one triplet, and what held before is left out; else all stays."""
+    if not runtime.context.normalisation or state.get("language", "en") != "en":
+        return {"past": []}
+    kept, past = [], []
+    for told in state["triplets"]:
+        form = canonical.canonical(Triplet.model_validate(told))
+        kept += [] if form is None else [form.model_dump()]
+        past += [told] if form is None else []
+    return {"triplets": kept, "past": past, "reason": state["reason"] if kept or not past else PAST_ALL}
 
 
 def validate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
@@ -163,12 +180,13 @@ def _first(cosines: Any) -> list[int]:
 
 
 def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, ExtractState]:
-    """Segment -> resolve -> extract (again, a bounded number of times) -> validate -> deduplicate."""
+    """Segment -> resolve -> extract (again, a bounded number of times) -> normalise -> validate -> deduplicate."""
     graph = StateGraph(ExtractState, context_schema=ExtractContext)
     graph.add_node("segment", segment)
     graph.add_node("resolve", resolve)
     graph.add_node("extract", extract)
     graph.add_node("give_up", give_up)
+    graph.add_node("normalise", normalise)
     graph.add_node("validate", validate)
     graph.add_node("deduplicate", deduplicate)
     graph.add_edge(START, "segment")
@@ -176,6 +194,7 @@ def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, Ex
     graph.add_edge("resolve", "extract")
     graph.add_conditional_edges("extract", after_extract)
     graph.add_edge("give_up", END)
+    graph.add_edge("normalise", "validate")
     graph.add_edge("validate", "deduplicate")
     graph.add_edge("deduplicate", END)
     return graph.compile(name="extract").with_config(recursion_limit=RECURSION_LIMIT)
@@ -230,6 +249,7 @@ def extract_edits(
     coreference: bool = True,
     validation: str = "both",
     deduplication: bool = True,
+    normalisation: bool = True,
 ) -> list[Edit]:
     """The same edits, same ids, same texts, with the triplets that were read out of their texts.
 
@@ -243,13 +263,21 @@ def extract_edits(
         coreference: whether pronouns are replaced.
         validation: `both`, `subject` or `off`, see `ExtractContext`.
         deduplication: whether of like triplets the first alone stays.
+        normalisation: whether the wordings of one fact become one triplet.
 
     Raises:
         BadSettings: unknown method or validation, or a language that the method does not know.
         MissingExtra: the method's package or model is not installed.
     """
     extractor = load_extractor(method, model)
-    context = ExtractContext(extractor, embedding or load_embedding(), coreference, validation, deduplication)
+    context = ExtractContext(
+        extractor,
+        embedding or load_embedding(),
+        coreference,
+        validation,
+        deduplication,
+        normalisation=normalisation,
+    )
     app = build()
     found = (extract_document(edit.text, context, edit.language, app) for edit in edits)
     return [edit.model_copy(update={"triplets": one.triplets}) for edit, one in zip(edits, found, strict=True)]

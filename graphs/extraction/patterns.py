@@ -6,10 +6,11 @@ Y, X ...") and free relatives ("the city where X was born is Y"), all over the l
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from emend.graphs.extraction import words as w
+from emend.graphs.extraction.roles import filled_roles
 from emend.graphs.extraction.tagging import Tagged, tag
 from emend.memory.edit import Triplet
 
@@ -34,14 +35,18 @@ class Subject(NamedTuple):
 def find_triplets(sentence: str) -> list[Triplet]:
     """The triplets of one English sentence, in its order, each once; every subject has a name in it."""
     tagged = tag(sentence)
-    found = [*_clauses(tagged), *_beside_nouns(tagged), *_turned(tagged)]
+    filled = list(filled_roles(tagged))
+    clauses = _clauses(tagged, [one.span for one in filled])
+    found = [*clauses, *(one.triplet for one in filled), *_beside_nouns(tagged), *_turned(tagged)]
     return list(dict.fromkeys(triplet for triplet in found if triplet is not None))
 
 
-def _clauses(s: Tagged) -> Iterator[Triplet | None]:
-    """Subject, verb, and each phrase after it."""
+def _clauses(s: Tagged, told: Sequence[tuple[int, int]]) -> Iterator[Triplet | None]:
+    """Subject, verb, and each phrase after it; not where the span was told already."""
     subjects: dict[int, Subject] = {}
     for found in re.finditer(VERB, s.tags):
+        if any(start <= found.start() < end for start, end in told):
+            continue
         subject = _subject(s, found.start(), subjects)
         if subject is None:
             continue
@@ -136,6 +141,8 @@ def _complements(s: Tagged, at: int, verb: str) -> Iterator[tuple[str, str]]:
         more, thing = _parted(s, start, end)
         yield f"{relation} {more}".strip(), thing
         yield from _listed(s, end, f"{relation} {more}".strip())
+        if found.group(1) is None and "N" in found.group(2) and COPULA.fullmatch(verb):
+            return  # 'became mayor of X in 2019': what comes now belongs to the whole, not to X or the subject
         at = end
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from emend.graphs.extraction import coreference, patterns, sentences, tagging, words
+from emend.graphs.extraction import coreference, inflection, patterns, roles, sentences, tagging, vocabulary, words
 from emend.graphs.extraction.base import Found
 from emend.memory.errors import BadSettings
 
@@ -21,7 +21,7 @@ class RulesExtractor:
     def fingerprint(self) -> str:
         """Changes with the rules themselves."""
         digest = hashlib.sha256()
-        for module in (coreference, patterns, sentences, tagging, words):
+        for module in (coreference, inflection, patterns, roles, sentences, tagging, vocabulary, words):
             digest.update(Path(str(module.__file__)).read_bytes())
         return f"rules/{digest.hexdigest()[:8]}"
 

@@ -24,7 +24,7 @@ ADVERBS = frozenset(
     "furthermore meanwhile nonetheless nevertheless overall otherwise besides first actually therefore thus hence "
     "together elsewhere up out off down back away".split()
 )
-KEPT = frozenset("not never up out off down back away".split())
+KEPT = frozenset("not never formerly previously up out off down back away".split())
 """Adverbs without which the verb would say something else."""
 QUANTITIES = frozenset("many some other others most several all both such few more much none half".split())
 NOT_ADVERBS = frozenset(

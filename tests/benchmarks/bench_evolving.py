@@ -33,6 +33,20 @@ WORDINGS = (
     "{o} is the {r} of {s}, as the paper of the day says.",
     "Many had waited for it. The {r} of {s} is {o}.",
 )
+VARIED = (
+    *WORDINGS,
+    "{s}'s new {r} is {o}.",
+    "{o} has become the {r} of {s}. There was some applause.",
+    "{s} has {o} as its {r}.",
+    "{s} named {o} as its {r} after a vote of the council.",
+    "{o}, the {r} of {s}, was cheered by the crowd.",
+    "Few were surprised that {o} was made {r} of {s}.",
+    "{o} now serves as {r} of {s}.",
+    "For a long time nobody could agree. Now {s} has a new {r}: {o}.",
+    "If you ask for the {r} of {s}, people will point to {o}.",
+    "{s} got a new {r} this week, and it is {o}.",
+)
+"""Wordings in which one says such a thing; of the last three the rules do not read what they say."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class Evolving:
 
 @dataclass
 class Score:
-    """Counts over the pairs; `unread` counts documents out of which no fact could be read."""
+    """Counts over the pairs; `unread` are documents out of which no fact could be read, `lost` other edits hidden."""
 
     pairs: int = 0
     right: int = 0
@@ -61,9 +75,10 @@ class Score:
     history: int = 0
     withdrawn: int = 0
     unread: int = 0
+    lost: int = 0
 
 
-def facts(pairs: int, form: str, seed: int = 0) -> list[Evolving]:
+def facts(pairs: int, form: str, seed: int = 0, wordings: Sequence[str] = WORDINGS) -> list[Evolving]:
     """Facts with two to five values each, none of which returns."""
     draw, seen = random.Random(seed), set()
     out: list[Evolving] = []
@@ -75,12 +90,12 @@ def facts(pairs: int, form: str, seed: int = 0) -> list[Evolving]:
         values = draw.sample([name_of(draw) for _ in range(20)], draw.randint(2, 5))
         dated = draw.random() < 0.5
         times = [f"20{10 + place:02d}-0{draw.randint(1, 9)}" if dated else None for place in range(len(values))]
-        edits = [_edit(form, subject, relation, o, t, draw) for o, t in zip(values, times, strict=True)]
+        edits = [_edit(form, subject, relation, o, t, draw, wordings) for o, t in zip(values, times, strict=True)]
         out.append(Evolving(subject, relation, tuple(edits)))
     return out
 
 
-def unrelated(count: int, form: str, taken: Sequence[Evolving]) -> list[Edit]:
+def unrelated(count: int, form: str, taken: Sequence[Evolving], wordings: Sequence[str] = WORDINGS) -> list[Edit]:
     """Edits of other facts, each said once."""
     seen, draw = {(one.subject, one.relation) for one in taken}, random.Random(1)
     out: list[Edit] = []
@@ -88,15 +103,23 @@ def unrelated(count: int, form: str, taken: Sequence[Evolving]) -> list[Edit]:
         subject, relation = name_of(draw), draw.choice(NOUNS)
         if (subject, relation) not in seen:
             seen.add((subject, relation))
-            out.append(_edit(form, subject, relation, name_of(draw), None, draw))
+            out.append(_edit(form, subject, relation, name_of(draw), None, draw, wordings))
     return out
 
 
-def _edit(form: str, subject: str, relation: str, value: str, time: str | None, draw: random.Random) -> Edit:
+def _edit(
+    form: str,
+    subject: str,
+    relation: str,
+    value: str,
+    time: str | None,
+    draw: random.Random,
+    wordings: Sequence[str],
+) -> Edit:
     triplet = Triplet(subject=subject, relation=relation, object=value)
     if form == "triplet":
         return Edit(form="triplet", text=triplet.text, triplets=(triplet,), time=time)
-    text = draw.choice(WORDINGS).format(s=subject, r=relation, o=value)
+    text = draw.choice(wordings).format(s=subject, r=relation, o=value)
     return Edit(form="document", text=text, triplets=(triplet,), time=time)
 
 
@@ -118,11 +141,13 @@ def measure(
     embedding: Embedding,
     rule: Superseding,
     read: bool = False,
+    normalisation: bool = True,
 ) -> Score:
     """The score of one memory; with `read`, what documents speak of is read out of their text."""
     stream = mixed(told, others)
     if read:
-        stream = extract_edits([edit.model_copy(update={"triplets": ()}) for edit in stream], embedding=embedding)
+        bare = [edit.model_copy(update={"triplets": ()}) for edit in stream]
+        stream = extract_edits(bare, embedding=embedding, normalisation=normalisation)
     score = Score(unread=sum(not edit.triplets for edit in stream))
     with ChromaMemory(None, embedding, superseding=rule) as memory:
         memory.add(stream)
@@ -130,6 +155,7 @@ def measure(
         view.embed([one.question for one in told])
         for one in told:
             _ask(view, one, score)
+        score.lost = len({edit.id for edit in others} - {entry.edit_id for entry in view.entries()})
         if rule == "arrival" and not read:
             _look_back(memory, told, score)
     return score
@@ -164,21 +190,32 @@ def main() -> None:
     parser.add_argument("--embedding", default="lexical")
     asked = parser.parse_args()
     embedding = LexicalEmbedding() if asked.embedding == "lexical" else load_embedding(asked.embedding)
-    lines: list[tuple[str, Superseding, bool]]
-    lines = [("triplet", "never", False), ("triplet", "arrival", False)]
-    lines += [("document", "never", False), ("document", "arrival", True), ("document", "arrival", False)]
-    for form, rule, read in lines:
-        told = facts(asked.pairs, form)
-        score = measure(told, unrelated(asked.unrelated, form, told), embedding, rule, read)
-        facts_from = "facts read" if read else "facts given" if form == "document" else "facts are it"
-        shares = {name: getattr(score, name) / score.pairs for name in ("right", "current", "stale_first", "stale")}
-        shown = "  ".join(f"{name} {share:.3f}" for name, share in shares.items())
-        back = f"  history {score.history}/{score.pairs}  withdrawn {score.withdrawn}/{score.pairs}"
-        print(
-            f"{form:8}  {facts_from:12}  {rule:7}  {shown}"
-            + (f"  unread {score.unread}" if read else back if rule == "arrival" else ""),
-            flush=True,
-        )
+    for wordings in (WORDINGS, VARIED):
+        for form, rule, facts_from in LINES if wordings is WORDINGS else LINES[2:]:
+            told = facts(asked.pairs, form, wordings=wordings)
+            others = unrelated(asked.unrelated, form, told, wordings)
+            read, normalisation = facts_from.startswith("read"), facts_from != "read, as worded"
+            score = measure(told, others, embedding, rule, read, normalisation)
+            print(f"{len(wordings):2} wordings  {form:8}  {facts_from:15}  {rule:7}  {_shown(score, read)}", flush=True)
+
+
+LINES: tuple[tuple[str, Superseding, str], ...] = (
+    ("triplet", "never", "their own"),
+    ("triplet", "arrival", "their own"),
+    ("document", "never", "none needed"),
+    ("document", "arrival", "read, as worded"),
+    ("document", "arrival", "read"),
+    ("document", "arrival", "given"),
+)
+
+
+def _shown(score: Score, read: bool) -> str:
+    shares = {name: getattr(score, name) / score.pairs for name in ("right", "current", "stale_first", "stale")}
+    told = "  ".join(f"{name} {share:.3f}" for name, share in shares.items())
+    if read:
+        return f"{told}  unread {score.unread}  lost {score.lost}"
+    back = f"  history {score.history}/{score.pairs}  withdrawn {score.withdrawn}/{score.pairs}"
+    return told + (back if score.history else "")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,11 @@
 """Whole graphs: what they look like, and what comes out."""
 
+import importlib.util
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 from langgraph.errors import GraphRecursionError
 
@@ -15,15 +21,25 @@ from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
+ROOT = Path(__file__).resolve().parents[2]
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
 ENTRIES = [
     Entry(id="a0", edit_id="a", text="The capital of Veldania is Ostrim."),
     Entry(id="b0", edit_id="b", text="The river Aske flows into the sea."),
 ]
 EDGES = {
-    "rag": "__start__ retrieve compose respond __end__",
-    "ike": "__start__ retrieve demonstrate compose respond __end__",
+    "rag": "start>retrieve>compose>respond>end",
+    "ike": "start>retrieve>demonstrate>compose>respond>end",
+    "cot": "start>retrieve retrieve?think retrieve?compose think>respond compose>respond>end",
+    "serac": "start>retrieve>classify classify?counterfact classify?leave counterfact>respond leave>respond>end",
+    "crag": "start>retrieve>evaluate evaluate?refine evaluate?search refine?search refine?compose search>compose "
+    "compose>respond>end",
+    "mello": "start?decompose start?compose decompose?retrieve decompose?compose retrieve?decompose retrieve?check "
+    "check>decompose compose>respond>end",
+    "agent": "start?plan start?compose plan?use_tools plan?compose use_tools>plan compose>respond>end",
 }
+"""Ways that are always taken (`>`), and ways that a router chooses (`?`)."""
+LINEAR = ("rag", "ike")
 
 
 def model():
@@ -42,18 +58,45 @@ def test_every_graph_is_listed_here():
     assert {*EDGES, "extract"} == set(GRAPHS.names())  # extract answers no probe: see test_extract.py
 
 
+def edges_of(name):
+    """The ways of a graph as they are drawn."""
+    for path in EDGES[name].split():
+        nodes = [f"__{one}__" if one in ("start", "end") else one for one in path.replace("?", ">").split(">")]
+        for one, other in pairwise(nodes):
+            yield f"{one} {'-.->' if '?' in path else '-->'} {other};"
+
+
 @pytest.mark.parametrize("name", EDGES)
-def test_the_drawing_shows_every_node_in_its_order(name):
+def test_the_drawing_shows_every_way_from_node_to_node(name):
     drawn = GRAPHS.load(name)().get_graph().draw_mermaid()
-    names = EDGES[name].split()
-    edges = [line.strip() for line in drawn.splitlines() if "-->" in line]
-    assert sorted(edges) == sorted(f"{one} --> {other};" for one, other in zip(names, names[1:], strict=False))
+    assert sorted(line.strip() for line in drawn.splitlines() if "->" in line) == sorted(edges_of(name))
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_every_graph_has_a_small_limit_of_its_own_that_it_does_not_reach(name):
+def test_every_graph_ends_in_respond_and_has_a_small_limit_of_its_own(name):
     app = GRAPHS.load(name)()
-    assert (app.config or {}).get("recursion_limit") == RECURSION_LIMIT < 100
+    assert 0 < (app.config or {})["recursion_limit"] < 100
+    last = [edge.source for edge in app.get_graph().edges if edge.target == "__end__"]
+    assert last == ["respond"]
+
+
+def test_studio_is_told_of_every_graph_and_opens_each_offline():
+    told = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
+    assert told["graphs"].keys() == set(GRAPHS.names()) and told["dependencies"] == ["."]
+    for name, graph in told["graphs"].items():
+        path, _, attribute = graph.partition(":")
+        spec = importlib.util.spec_from_file_location(f"studio_{name}", ROOT / path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        assert "__start__" in getattr(module, attribute)().get_graph().draw_mermaid()
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_graph_does_not_reach_its_limit(name):
+    app = GRAPHS.load(name)()
+    assert (app.config or {}).get("recursion_limit") == RECURSION_LIMIT
     context = IkeContext(model(), retriever())
     run_graph(app, state(), context)
     with pytest.raises(GraphRecursionError):

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from emend.graphs.rag import RagContext
 from emend.graphs.rag import build as build_rag
-from emend.graphs.running import run_graph, steps_of
+from emend.graphs.running import listening, run_graph, steps_of
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.exact import ExactCorpus
 from emend.memory.probe import Probe
@@ -117,3 +117,19 @@ def test_a_rag_probe_costs_under_three_milliseconds_with_an_instant_model():
             run_graph(app, {"probe": probe.model_dump(mode="json")}, context)
         best = min(best, (time.process_time() - began) / len(probes))
     assert best < 0.003, f"{best * 1000:.2f} ms of processor time"
+
+
+def test_who_listens_hears_of_each_step_before_the_next_one_begins_and_of_none_afterwards():
+    heard: list[tuple[str, int]] = []
+    begun: list[str] = []
+
+    def note(state: Counting) -> Counting:
+        begun.append("note")
+        return {}
+
+    app = chain(add, note, add)
+    with listening(lambda step: heard.append((step.node, len(begun)))):
+        run_graph(app, {"count": 1}, Upto(0))
+    assert heard == [("add0", 0), ("note1", 1), ("add2", 1)]
+    run_graph(app, {"count": 1}, Upto(0))
+    assert len(heard) == 3

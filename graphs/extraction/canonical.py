@@ -1,0 +1,157 @@
+"""One form for the ways in which English words a fact, so that documents about one fact give one subject and relation.
+
+That is what a memory needs to know that the later one supersedes the earlier. Rules of grammar, no table of relations:
+a definite description names the one thing of its kind that its owner has, so that 'O is the R of S', 'O became R of S'
+and 'O is S's R' all say what the R of S is: (S, R, O). An indefinite one names one of several ('is a citizen of') and
+stays a statement about O. Verbs lose auxiliaries and agreement.
+"""
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+from emend.graphs.extraction import inflection
+from emend.graphs.extraction import vocabulary as v
+from emend.graphs.extraction import words as w
+from emend.graphs.extraction.inflection import base_of, is_plural
+from emend.graphs.extraction.rules import has_name
+from emend.memory.edit import Triplet
+
+_PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{v.PLACES}) of$")
+_OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>[a-z][a-z -]*)$")
+_ROLE = re.compile(r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>[a-z][\w'’ -]*?) of$")
+_SAID = re.compile(r"(?<=\w) (?:is|was|are|were|has been)(?: now)?(?: (?:called|named|known as))?$")
+
+
+@cache
+def fingerprint() -> str:
+    """Eight hex digits that change with the rules."""
+    files = (__file__, inflection.__file__, v.__file__, w.__file__)
+    return hashlib.sha256(b"".join(Path(str(name)).read_bytes() for name in files)).hexdigest()[:8]
+
+
+def canonical(triplet: Triplet) -> Triplet | None:
+    """The triplet in the form that all wordings of its fact share; None if it tells what held before and no longer.
+
+    What is denied, possible or to come stays as it is worded.
+    """
+    words = _PLACED.sub("", triplet.relation).split() or triplet.relation.split()
+    lower = [word.lower() for word in words]
+    if not words or v.OPEN.intersection(lower[:3]):
+        return triplet
+    if _is_past(lower) or lower[:3] == ["used", "to", "be"]:
+        return None
+    kind, verb, rest = verb_of(words)
+    text = " ".join(rest)
+    if kind and _ended(kind, verb, text):
+        return None
+    if kind and (turned := _turned(triplet, kind, verb, text)):
+        return turned if turned.relation else None
+    if not kind and lower[0] in v.PAST_FIRST and len(lower) > 1:
+        return None
+    return triplet.model_copy(update={"relation": f"{verb} {text}".strip() if kind else _noun(text)})
+
+
+def role_of(noun: str) -> str:
+    """A role without its article and without words for how new it is; empty if an owner has several such."""
+    words = noun.split()
+    while len(words) > 1 and words[0].lower() in v.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
+        words = words[1:]
+    several = not words or is_plural(words[-1]) or words[-1] in v.SEVERAL
+    return "" if several else " ".join(words)
+
+
+def _is_past(words: list[str]) -> bool:
+    return any(word in v.PAST or word.startswith("ex-") for word in words)
+
+
+def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
+    """How a relation begins: `be`, `passive` or `active`, the verb in its form, and what follows; `''` if it is a noun.
+
+    'has been named after' is passive, 'named', 'after'; 'is living in' is active, 'lives', 'in'.
+    """
+    at = 0
+    helping: list[str] = []
+    while at < len(words) and (words[at].lower() in v.BE | v.HAVE or helping and _is_adverb(words[at])):
+        helping.append(words[at].lower())
+        at += 1
+    rest = words[at:]
+    main = rest[0].lower() if rest else ""
+    be = any(word in v.BE for word in helping)
+    if be and main.endswith("ing") and base_of(main):
+        tense = inflection.past if helping[0] in ("was", "were", "had") else inflection.third_person
+        return "active", tense(base_of(main)), rest[1:]
+    if be or not helping:
+        if be and _is_participle(main):
+            return "passive", main, rest[1:]
+        if be or base_of(main) in v.COPULAR:
+            return "be", "is", rest if be else rest[1:]
+        return _active(words)
+    if base_of(main) == "become":
+        return "be", "is", rest[1:]
+    if _is_participle(main):
+        return "active", inflection.past(base_of(main)) if base_of(main) else main, rest[1:]
+    return "active", "had" if helping[0] == "had" else "has", rest
+
+
+def _active(words: list[str]) -> tuple[str, str, list[str]]:
+    main, after = words[0].lower(), words[1].lower() if len(words) > 1 else ""
+    if main in w.BASES and main not in w.IRREGULAR:  # 'live in', but 'name' and 'place of'
+        plain = after in w.PREPOSITIONS | {"to"} and inflection.third_person(main) not in w.NOUN_LIKE
+        return ("active", inflection.third_person(main), words[1:]) if plain else ("", "", words)
+    finite = main in w.THIRD_PERSON or _is_participle(main)
+    noun = main in w.NOUN_LIKE and after not in w.PREPOSITIONS | {"to", ""}
+    return ("active", main, words[1:]) if finite and not noun else ("", "", words)
+
+
+def _is_adverb(word: str) -> bool:
+    return word.lower() in w.ADVERBS or word.endswith("ly")
+
+
+def _is_participle(word: str) -> bool:
+    return word in w.IRREGULAR or (word.endswith("ed") and len(word) > 4)
+
+
+def _ended(kind: str, verb: str, rest: str) -> bool:
+    """'resigned as R of', 'was replaced as R of': not any more."""
+    base = base_of(verb)
+    leaves = base in v.ENDED or kind == "passive" and base in ("replace", "succeed")
+    return leaves and bool(re.match(r"(?:down )?(?:as|from)\b", rest))
+
+
+def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None:
+    """(S, R, O), where the relation says that the subject is the R of the object; no relation for a past R."""
+    base = base_of(verb)
+    filled = kind == "be" or base in v.APPOINT and kind == "passive" or base in v.ROLE_VERBS and kind == "active"
+    if not filled:
+        return None
+    if rest in ("", "as") and (found := _OWNED.match(triplet.object)):
+        owner, role, bare = found["owner"], found["role"], False
+    elif (found := _ROLE.match(rest)) and found["article"] in (None, "the "):
+        owner, role, bare = triplet.object, found["role"], kind == "be" and not found["article"]
+    else:
+        return None
+    if kind != "passive" and (kind == "active") != (rest == "as" or bool(found.groupdict().get("as"))):
+        return None  # 'serves as the R of' and 'is the R of', but not 'serves the R of' and 'is as the R of'
+    return _owned(triplet.subject, role, owner, bare)
+
+
+def _owned(thing: str, role: str, owner: str, bare: bool) -> Triplet | None:
+    words = role.split()
+    inner = w.PREPOSITIONS | w.BE | w.RELATIVES | w.DETERMINERS | {"to", "of"}
+    if inner.intersection(words) or len(words) > 5 or not (has_name(owner) and has_name(thing)):
+        return None
+    if _is_past(words) or words[0] in v.PAST_FIRST:
+        return Triplet(subject=owner, relation="", object=thing)
+    if (bare and words[-1] in v.TAKE_OF) or not (plain := role_of(role)):
+        return None
+    return Triplet(subject=owner.removeprefix("the "), relation=plain, object=thing.removeprefix("the "))
+
+
+def _noun(text: str) -> str:
+    """'the new capital is' is 'capital'."""
+    words = _SAID.sub("", text).split()
+    while len(words) > 1 and words[0].lower() in v.CURRENT | {"the", "its"}:
+        words = words[1:]
+    return " ".join(words)

@@ -1,0 +1,62 @@
+"""Who fills a role, where role and owner stand apart: 'S has O as its R', 'O, R of S,', 'As R of S, O ...'."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from emend.graphs.extraction import vocabulary as v
+from emend.graphs.extraction.inflection import base_of, is_plural
+from emend.graphs.extraction.tagging import Tagged
+from emend.memory.edit import Triplet
+
+NAME = r"N[N#]*"
+ROLE = r"(?P<role>n+)"
+_AS = re.compile(
+    rf"(?P<owner>{NAME})A*(?P<verb>B*[BV])A*(?P<thing>{NAME})P(?:D|(?P<whose>{NAME})s)?{ROLE}(?:o(?P<of>{NAME}))?"
+)
+_NAMED = re.compile(rf"(?P<owner>{NAME})A*(?P<verb>B*V)A*(?P<thing>{NAME})(?P<how>D|s){ROLE}(?:o(?P<of>{NAME}))?")
+_BESIDE = re.compile(rf"(?P<thing>{NAME})C{ROLE}o(?P<of>{NAME})(?=[CX]|$)")
+_FRONT = re.compile(rf"^P(?:D|(?P<whose>{NAME})s)?{ROLE}(?:o(?P<of>{NAME}))?C(?P<thing>{NAME})")
+
+
+class Filled(NamedTuple):
+    """A triplet (S, R, O), and the span of words that says so, which says nothing else."""
+
+    triplet: Triplet
+    span: tuple[int, int]
+
+
+def filled_roles(s: Tagged) -> Iterator[Filled]:
+    """The roles that a sentence says somebody fills, in its order within each wording."""
+    for found in _AS.finditer(s.tags):
+        verb = s.words[found.end("verb") - 1].lower()
+        as_ = s.words[found.end("thing")].lower() == "as"
+        if as_ and (base_of(verb) in v.APPOINT or verb in v.HAVE):
+            yield _filled(s, found, found["of"] and "of" or found["whose"] and "whose" or "owner")
+    for found in _NAMED.finditer(s.tags):
+        if base_of(s.words[found.end("verb") - 1].lower()) in v.APPOINT and (told := _named(s, found)):
+            yield told
+    for found in _BESIDE.finditer(s.tags):
+        noun = s.words[found.end("role") - 1].lower()
+        if not (is_plural(noun) or noun in v.SEVERAL | v.TAKE_OF or s.tags[: found.start()].endswith("K")):
+            yield _filled(s, found, "of")
+    front = _FRONT.match(s.tags)
+    if front and s.words[0].lower() == "as" and (front["of"] or front["whose"]):
+        yield _filled(s, front, "of" if front["of"] else "whose")
+
+
+def _filled(s: Tagged, found: re.Match[str], owner: str) -> Filled:
+    role, thing = s.text(*found.span("role")), s.text(*found.span("thing"))
+    return Filled(Triplet(subject=s.text(*found.span(owner)), relation=role, object=thing), found.span())
+
+
+def _named(s: Tagged, found: re.Match[str]) -> Filled | None:
+    """'S named O its R', where 'its' may have become the name of S."""
+    if found["how"] == "D":
+        its = s.words[found.start("how")].lower() in ("its", "their", "his", "her", "the")
+        return _filled(s, found, "of" if found["of"] else "owner") if its else None
+    owner, both = s.text(*found.span("owner")), s.text(*found.span("thing"))
+    if both == owner or not both.endswith(owner):
+        return None
+    triplet = Triplet(subject=owner, relation=s.text(*found.span("role")), object=both.removesuffix(owner).strip())
+    return Filled(triplet, found.span())

@@ -1,0 +1,86 @@
+"""Chain of thought: thoughts under the facts, then the answer, in either form."""
+
+from typing import Any
+
+import pytest
+
+from emend.agents.chain import DEMONSTRATIONS
+from emend.graphs.cot import CotContext, build
+from emend.graphs.running import run_graph, steps_of
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Entry, Hit
+from tests.fakes import ScriptedScoringModel
+
+APP = build()
+FACT = "The capital of Veldania is Ostrim."
+
+
+class Fixed:
+    """Finds the texts that it is told to."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        return [Hit(entry=Entry(id=text, edit_id=text, text=text), score=1.0) for text in self.texts[:k]]
+
+
+def think(*said: str, found=(FACT,), targets=None, probe: dict[str, Any] | None = None, **more: Any):
+    told = iter(said)
+    model = ScriptedScoringModel(reply=lambda prompt: next(told), log_prob=lambda prompt, target: -1.0)
+    asked = Probe(**{"kind": "x", "prompt": "The capital of Veldania is", "gold": ("Ostrim",)} | (probe or {}))
+    state: dict[str, Any] = {"probe": asked.model_dump(mode="json")} | ({"targets": targets} if targets else {})
+    final, steps = run_graph(APP, state, CotContext(model, Fixed(*found), **more))
+    return final, [step.node for step in steps], model
+
+
+def test_thoughts_and_answer_are_one_reply():
+    final, nodes, model = think("It is a fact.\nAnswer: Ostrim.\n\nQuestion: What")
+    assert nodes == ["retrieve", "think", "respond"] and final["reply"] == "Ostrim"
+    lead = f"{DEMONSTRATIONS.strip()}\n\nNew Fact: {FACT}\nQuestion: The capital of Veldania is\nThoughts:"
+    assert model.calls == [lead] and final["prompt"] == f"{lead} It is a fact.\nAnswer:"
+    assert final["usage"]["calls"] == 1
+
+
+def test_targets_are_scored_behind_the_thoughts():
+    final, _, _ = think("It is a fact.\nAnswer: Ostrim.", targets=["Ostrim", "Rome"])
+    assert final["log_probs"] == [-1.0, -1.0] and final["prompt"].endswith("It is a fact.\nAnswer:")
+    assert "reply" not in final and final["usage"]["calls"] == 2
+
+
+@pytest.mark.parametrize("said", ["It is a fact.", "", "It is.\nAnswer:", "Answer: \n"])
+def test_thoughts_that_come_to_no_answer_are_an_error_with_the_reply(said):
+    with pytest.raises(ModelReplyError) as caught:
+        think(said)
+    assert caught.value.reply == said and steps_of(caught.value)[-1].node == "think"
+
+
+def test_without_a_fact_the_probe_stays_as_it_is():
+    final, nodes, model = think("x", found=())
+    assert nodes == ["retrieve", "compose", "respond"] and model.calls == ["The capital of Veldania is"]
+    assert final["prompt"] == "The capital of Veldania is"
+
+
+def test_a_probe_that_asks_for_thoughts_keeps_its_own_form_and_examples():
+    probe = {"prompt": "Question: Q?\nThoughts:", "style": "raw", "examples": "Question: E?\nAnswer: F"}
+    final, _, model = think("Yes.\nAnswer: Ostrim", probe=probe | {"reading": "thoughts"})
+    assert model.calls == [f"Question: E?\nAnswer: F\n\nNew Fact: {FACT}\nQuestion: Q?\nThoughts:"]
+    assert final["reply"] == "Ostrim" and final["reading"] == "line"
+
+
+def test_in_steps_each_line_is_begun_for_the_model():
+    final, _, model = think("Ostrim.", "Ostrim", form="steps")
+    start = f"New Fact: {FACT}\nThink step by step.\nQuestion: The capital of Veldania is\n"
+    assert model.calls[0] == (
+        f"{start}Subquestion: The capital of Veldania is\nGenerated answer: The capital of Veldania is"
+    )
+    assert model.calls[1].endswith("The capital of Veldania is Ostrim.\nFinal answer:") and final["reply"] == "Ostrim"
+
+
+def test_in_steps_a_question_takes_as_many_hops_as_it_tells():
+    probe = {"prompt": "Who?", "style": "question", "tags": {"hops": 2}}
+    final, _, model = think("A?", "Ann.", "B?", "Bo.", "Bo", form="steps", probe=probe)
+    assert final["prompt"].count("Subquestion:") == 2 and final["usage"]["calls"] == 5 == len(model.calls)
+    with pytest.raises(ModelReplyError):
+        think("", form="steps", probe=probe)

@@ -1,0 +1,231 @@
+"""MeLLo's walk: its three forms, its end, and what happens off the form."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from emend.agents.decompose import DEMONSTRATIONS, read_round, read_verdict
+from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
+from emend.graphs.running import run_graph, steps_of
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Entry, Hit
+from tests.fakes import ScriptedScoringModel
+
+APP = build()
+QUESTION = "Who is the head of state of the country of Ann?"
+CONTRADICTS = "Retrieved fact contradicts to generated answer, so the intermediate answer is: "
+AGREES = "Retrieved fact does not contradict to generated answer, so the intermediate answer is: "
+WALK = [
+    "Subquestion: What is the country of Ann?\nGenerated answer: The country of Ann is Peru.\n",
+    f"{CONTRADICTS}Chad\nSubquestion: Who is the head of state of Chad?\nGenerated answer: It is Bo.\n",
+    f"{AGREES}Bo\nFinal answer: Bo\n\nQuestion: What is",
+]
+
+
+class Told:
+    """A retriever that finds one text after another, and keeps what it was asked."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts, self.asked = list(texts), []
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        self.asked.append(query)
+        text = self.texts[len(self.asked) - 1] if len(self.asked) <= len(self.texts) else ""
+        return [Hit(entry=Entry(id=text, edit_id=text, text=text), score=1.0)] if text else []
+
+
+def replies(*texts: str) -> ScriptedScoringModel:
+    told = iter(texts)
+    return ScriptedScoringModel(reply=lambda prompt: next(told), log_prob=lambda prompt, target: -1.0)
+
+
+def walk(model: Any, retriever: Any, targets=None, question=QUESTION, style="question", tags=None, **more: Any):
+    probe = Probe(kind="multihop", prompt=question, style=style, gold=("x",), tags=tags or {})
+    state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
+    if targets is not None:
+        state["targets"] = targets
+    context = MelloContext(model=model, retriever=retriever, **{"demonstrations": ""} | more)
+    return run_graph(APP, state, context)
+
+
+# --- the published form
+
+
+def test_each_round_is_one_generation_and_the_fact_is_put_behind_it():
+    model, memory = replies(*WALK), Told("Ann is a citizen of Chad.", "The head of state of Mali is Cy")
+    final, steps = walk(model, memory)
+    assert memory.asked == ["What is the country of Ann?", "Who is the head of state of Chad?"]
+    assert final["reply"] == "Bo" and len(model.calls) == 3 == final["usage"]["calls"]
+    assert [step.node for step in steps] == ["decompose", "retrieve"] * 2 + ["decompose", "compose", "respond"]
+    assert model.calls[2] == (
+        f"Question: {QUESTION}\n{WALK[0]}Retrieved fact: Ann is a citizen of Chad.\n"
+        f"{WALK[1]}Retrieved fact: The head of state of Mali is Cy.\n"
+    )
+    assert final["prompt"] == f"{model.calls[2]}{AGREES}Bo\nFinal answer:"
+    assert [hop["contradicts"] for hop in final["hops"]] == [True, False]
+    assert [hit["edit_id"] for hit in final["hits"]] == ["Ann is a citizen of Chad.", "The head of state of Mali is Cy"]
+
+
+def test_targets_are_scored_where_the_final_answer_would_stand():
+    said, _ = walk(replies(*WALK), Told("a", "b"))
+    scored, _ = walk(replies(*WALK), Told("a", "b"), targets=["Bo", "Cy"])
+    assert scored["log_probs"] == [-1.0, -1.0] and "reply" not in scored
+    assert scored["prompt"] == said["prompt"] and scored["prompt"].endswith("\nFinal answer:")
+
+
+def test_a_retrieval_that_finds_nothing_is_shown_as_such():
+    model = replies(*WALK)
+    walk(model, Told())
+    assert "Retrieved fact: None.\n" in model.calls[1]
+
+
+def test_the_solved_examples_stand_before_the_question_and_can_be_read_like_a_walk():
+    model = replies("Final answer: Bo")
+    walk(model, Told(), demonstrations=DEMONSTRATIONS)
+    assert model.calls[0] == f"{DEMONSTRATIONS.strip()}\n\nQuestion: {QUESTION}\n"
+    blocks = DEMONSTRATIONS.strip().split("\n\n")
+    assert len(blocks) == 4
+    for block in blocks:
+        rounds = re.split(r"Retrieved fact: [^\n]*\n", block.partition("\n")[2])
+        read = [read_round(text, checking=bool(place)) for place, text in enumerate(rounds)]
+        assert [one.final is None for one in read] == [True] * (len(read) - 1) + [False]
+        assert read[-1].final == read[-1].verdict.answer  # type: ignore[union-attr]
+
+
+def test_four_hops_are_covered_and_a_question_that_tells_its_number_may_take_it():
+    endless = [WALK[0]] + [f"{AGREES}Bo\n{WALK[0]}"] * 20
+    for tags, hops in (({}, HOPS), ({"hops": 6}, 6), ({"hops": 99}, HOPS_LIMIT)):
+        rounds = [*endless[:hops], f"{AGREES}Bo\nFinal answer: Bo"]
+        assert walk(replies(*rounds), Told(), tags=tags)[0]["reply"] == "Bo"
+        with pytest.raises(ModelReplyError, match=f"no final answer after {hops} subquestions"):
+            walk(replies(*endless), Told(), tags=tags)
+    assert HOPS == 4 and RECURSION_LIMIT < 100
+
+
+@pytest.mark.parametrize(
+    ("replied", "reason"),
+    [
+        (["I think it is Bo."], "neither 'Subquestion:'"),
+        ([""], "neither 'Subquestion:'"),
+        (["Subquestion: What is the country of Ann?"], "neither 'Subquestion:'"),
+        (["Subquestion:\nGenerated answer: Peru."], "neither 'Subquestion:'"),
+        (["Final answer:"], "neither 'Subquestion:'"),
+        ([WALK[0], "Final answer: Bo"], "no line says whether"),
+        ([WALK[0], "The fact contradicts.\nFinal answer: Bo"], "no line says whether"),
+    ],
+)
+def test_a_reply_off_the_form_is_an_error_that_keeps_the_reply_and_the_steps(replied, reason):
+    with pytest.raises(ModelReplyError, match=reason) as caught:
+        walk(replies(*replied), Told("Ann is a citizen of Chad."))
+    steps = steps_of(caught.value)
+    assert caught.value.reply == replied[-1]
+    assert steps[-1].node == "decompose" and steps[-1].error and len(steps) == 2 * len(replied) - 1
+
+
+def test_where_nothing_stands_the_probe_is_asked_as_it_is():
+    model = replies("Peru")
+    final, steps = walk(model, Told(), empty=True)
+    assert model.calls == [f"Q: {QUESTION}\nA:"] and final["reply"] == "Peru"
+    assert [step.node for step in steps] == ["compose", "respond"]
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        (f"{CONTRADICTS}Niger.", (True, "Niger")),
+        (f"{AGREES}Jared Kushner", (False, "Jared Kushner")),
+        ("Retrieved fact contradicts to the generated answer, so the intermediate answer is: X", (True, "X")),
+        (CONTRADICTS, None),
+        ("Retrieved fact: Niger", None),
+        ("", None),
+    ],
+)
+def test_a_verdict_is_read_from_its_line_alone(line, read):
+    assert read_verdict(line) == read
+
+
+# --- line by line
+
+
+def test_line_by_line_each_line_is_begun_for_the_model():
+    said = [
+        "What is the country of Ann?\nmore",
+        "Peru.",
+        "contradicts to generated answer, so the intermediate answer is: Chad",
+    ]
+    model, memory = replies(*said, "Chad"), Told("Ann is a citizen of Chad.")
+    final, steps = walk(model, memory, form="lines")
+    assert [call.rpartition("\n")[2] for call in model.calls] == [
+        "Subquestion:",
+        "Generated answer:",
+        "Retrieved fact",
+        "Final answer:",
+    ]
+    assert memory.asked == ["What is the country of Ann?"] and final["reply"] == "Chad"
+    assert [step.node for step in steps] == ["decompose", "retrieve", "check", "decompose", "compose", "respond"]
+
+
+def test_line_by_line_a_cloze_is_its_own_subquestion_and_a_tag_says_how_many_hops():
+    cloze = "The country of Ann is"
+    check = "does not contradict to generated answer, so the intermediate answer is: Peru"
+    model, memory = replies("Peru.", check, "Peru"), Told("x")
+    walk(model, memory, question=cloze, style="cloze", form="lines")
+    assert memory.asked == [cloze] and model.calls[0].endswith(f"Subquestion: {cloze}\nGenerated answer: {cloze}")
+    hop = ["What?", "Peru.", check]
+    final, _ = walk(replies(*hop, *hop, "Peru"), Told("x", "y"), tags={"hops": 2}, form="lines")
+    assert len(final["hops"]) == 2
+
+
+@pytest.mark.parametrize("said", [[" "], ["What?", "\n"], ["What?", "Peru.", "is about something else"]])
+def test_line_by_line_an_empty_or_unreadable_line_is_an_error(said):
+    with pytest.raises(ModelReplyError) as caught:
+        walk(replies(*said), Told("x"), form="lines")
+    assert steps_of(caught.value)[-1].error
+
+
+# --- by schema
+
+
+def step(done=False, question="", tentative="", final=""):
+    return json.dumps({"done": done, "subquestion": question, "tentative_answer": tentative, "final_answer": final})
+
+
+def checked(contradicts, answer):
+    return json.dumps({"contradicts": contradicts, "intermediate_answer": answer})
+
+
+def test_by_schema_steps_and_checks_are_asked_for_apart():
+    model = replies(
+        step(question="What is the country of Ann?", tentative="Peru."), checked(True, "Chad."), step(True, final="Bo")
+    )
+    memory = Told("Ann is a citizen of Chad.")
+    final, steps = walk(model, memory, form="structured")
+    assert memory.asked == ["What is the country of Ann?"] and final["reply"] == "Bo"
+    assert final["hops"][0] == {
+        "subquestion": "What is the country of Ann?",
+        "tentative": "Peru.",
+        "fact": "Ann is a citizen of Chad.",
+        "contradicts": True,
+        "answer": "Chad",
+    }
+    assert "so the intermediate answer is: Chad" in model.calls[2] and final["usage"]["calls"] == 3
+    assert [one.node for one in steps][:4] == ["decompose", "retrieve", "check", "decompose"]
+
+
+@pytest.mark.parametrize(
+    ("said", "node"),
+    [
+        ([step()], "decompose"),
+        ([step(True)], "decompose"),
+        (["no", "no"], "decompose"),
+        ([step(question="What?", tentative="Peru."), "no", "no"], "check"),
+        ([step(question="What?", tentative="Peru."), checked(True, "Chad")] * 5, "decompose"),
+    ],
+)
+def test_by_schema_an_unusable_reply_is_an_error_at_its_node(said, node):
+    with pytest.raises(ModelReplyError) as caught:
+        walk(replies(*said), Told("x"), form="structured")
+    assert steps_of(caught.value)[-1].node == node and steps_of(caught.value)[-1].error
