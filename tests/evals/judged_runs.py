@@ -1,0 +1,102 @@
+"""Two tiny finished runs that await a judge, and judges that know what to say of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from emend.evals.manifest import RunConfig
+from emend.evals.run import run
+from tests.fakes import ScriptedChatModel
+
+DATA = Path(__file__).parents[1] / "data"
+THOUGHTS = " The lighthouses of Torvay are Foam Light and three more.\nAnswer: 4"
+
+
+def speak(prompt: str) -> str:
+    """The model under test: a chain where one is asked for, a free answer, or a noun."""
+    if prompt.endswith("Thoughts:"):
+        return THOUGHTS
+    if "Say what is likely" in prompt:
+        return "It will rise, because the clinic is free." if "spectacles" in prompt else "It stays as it is."
+    return "unknown"
+
+
+def elken_run(folder: Path) -> Path:
+    """Facts and free answers of three events, under two editors."""
+    config = RunConfig(
+        benchmark="elken",
+        data=str(DATA / "elken"),
+        options={"blocks": "fact,tendency_g"},
+        editors=("unedited", "rag"),
+        model="openai:tested",
+        embedding="lexical",
+    )
+    run(config, folder, model=ScriptedChatModel(reply=speak))
+    return folder
+
+
+def recoe_run(folder: Path) -> Path:
+    """Chains of thought of two schemes, under one editor."""
+    config = RunConfig(
+        benchmark="recoe",
+        data=str(DATA / "recoe"),
+        options={"prompting": "cot", "schemes": "counting", "perplexity": "false"},
+        editors=("rag",),
+        model="openai:tested",
+        embedding="lexical",
+    )
+    run(config, folder, model=ScriptedChatModel(reply=speak))
+    return folder
+
+
+def akew_run(folder: Path) -> Path:
+    """Documents in the place of facts, under one editor."""
+    config = RunConfig(
+        benchmark="akew",
+        data=str(DATA / "akew"),
+        settings=("unstruct",),
+        editors=("rag",),
+        model="openai:tested",
+        embedding="lexical",
+        limit=2,
+    )
+    run(config, folder, model=ScriptedChatModel(reply=speak))
+    return folder
+
+
+def verdict(prompt: str, mark: int = 5, yes: str = "yes") -> str:
+    """A judge's reply to whichever question it is asked: `mark` on every scale, or `yes`."""
+    told: dict[str, Any]
+    if "<answer-1" in prompt:
+        marks = _marks(mark)
+        told = {"marks": [marks | {"number": n} for n in range(1, 6) if f"<answer-{n} " in prompt]}
+    elif "Comprehensiveness" in prompt:
+        told = _marks(mark)
+    elif "how far the answers agree" in prompt:
+        told = {"reason": "r", "consistency": mark}
+    elif "atomic facts: short" in prompt:
+        told = {"facts": ["Foam Light stands on Torvay", "Three more stand there"]}
+    elif "numbered facts" in prompt:
+        told = {
+            "facts": [
+                {"number": 1, "reason": "r", "label": "unrelated"},
+                {"number": 2, "reason": "r", "label": "consistent"},
+            ]
+        }
+    else:
+        told = {"reason": "r", "verdict": yes}
+    return json.dumps(told)
+
+
+def _marks(mark: int) -> dict[str, Any]:
+    return {"reason": "r", "correctness": mark, "coherence": mark, "comprehensiveness": mark, "overall": mark}
+
+
+def judge_model(mark: int = 5, yes: str = "yes") -> ScriptedChatModel:
+    """A judge that gives this mark, or this verdict."""
+    return ScriptedChatModel(reply=lambda prompt: verdict(prompt, mark, yes))
+
+
+def load_judge(name: str, **settings: Any) -> ScriptedChatModel:
+    """As a model provider: the name is the mark that it gives."""
+    return judge_model(int(name or 5))

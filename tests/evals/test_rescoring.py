@@ -1,0 +1,381 @@
+"""A finished run is judged afterwards: what is asked, what is kept, what a report then shows."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from emend.agents.judging.base import Asked, Found, Item, Role, binary
+from emend.agents.judging.supports import Conveys
+from emend.agents.llm import MODELS
+from emend.agents.policy import CallPolicy
+from emend.evals.cli import app
+from emend.evals.judging import Panel, judge_id
+from emend.evals.report.judged import NOT_CALIBRATED
+from emend.evals.report.rows import report
+from emend.evals.rescoring import ScoreSummary, score_run
+from emend.evals.scorings import FOLDER, find_scoring, judged_records, question_of, read_judgements, scorings_of
+from emend.graphs.judging import Judge, one_question
+from emend.memory.errors import BadData, BadSettings, KeyRefused, ModelUnreachable, TooManyFailures
+from tests.evals.judged_runs import akew_run, elken_run, judge_model, recoe_run, verdict
+from tests.fakes import ScriptedChatModel
+from tests.provider.server import Provider
+
+JUDGE = "openai:judge"
+PANEL = Panel(judges=(JUDGE,))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    return {"elken": elken_run(home / "elken"), "recoe": recoe_run(home / "recoe")}
+
+
+@pytest.fixture
+def elken(runs, tmp_path):
+    return Path(shutil.copytree(runs["elken"], tmp_path / "elken"))
+
+
+@pytest.fixture
+def recoe(runs, tmp_path):
+    return Path(shutil.copytree(runs["recoe"], tmp_path / "recoe"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+
+
+def scored(folder: Path, model: Any = None, panel: Panel = PANEL, **more: Any) -> ScoreSummary:
+    models = {spec: model or judge_model() for spec in panel.judges}
+    return score_run(folder, panel, models=models, **more)
+
+
+def rows(folder: Path, editor: str = "rag", scoring: str | None = None):
+    return {row.metric: row for row in report(folder, scoring).rows if row.editor == editor}
+
+
+# --- what is judged
+
+
+def test_elkens_free_answers_get_their_columns_under_the_judges_name(elken):
+    before = rows(elken)
+    assert (before["G Q"].n, before["G Q"].unscored, before["G Q"].judge) == (0, 3, "")
+    told = scored(elken)
+    assert set(told.items) == {"tendency", "agreement"} and told.unscored == told.failed == 0
+    after = rows(elken)
+    assert (after["G Q"].mean, after["G Q"].n, after["G Q"].unscored) == (100.0, 3, 0)
+    assert (after["G E"].mean, after["G Loc"].mean, after["agreement"].mean) == (100.0, 100.0, 5.0)
+    assert after["correctness"].mean == 5.0 and after["rule broken"].mean == 0.0
+    assert after["G Q"].judge == f"tendency by {JUDGE}, {NOT_CALIBRATED}"
+    assert after["Fact Q"] == before["Fact Q"]
+
+
+def test_the_edit_level_over_all_needs_every_fact_and_every_free_answer(elken):
+    scored(elken)
+    level = rows(elken)["E"]
+    # Of the two events with free answers one has facts too, and "unknown" is the answer to one of its three.
+    assert (level.mean, level.n) == (50.0, 2)
+
+
+def test_recoes_chains_get_recall_and_coherence(recoe):
+    told = scored(recoe)
+    assert set(told.items) == {"recall", "coherence"}
+    found = rows(recoe)
+    assert (found["fact recall"].mean, found["related"].mean, found["of related"].mean) == (50.0, 50.0, 100.0)
+    assert found["coherence"].mean == 100.0
+    (record,) = [one for one in judged_records(recoe, told.scoring) if "supported" in one.values]
+    assert record.values["recall_consistent"] == 0.5
+
+
+def test_equivalence_stands_beside_exact_match_and_changes_nothing_of_it(elken):
+    before = rows(elken)
+    scored(elken, kinds=["equivalence"])
+    after = rows(elken)
+    assert after["Fact Q"] == before["Fact Q"] and after["G Q"] == before["G Q"]
+    assert after["same answer"].mean == 100.0 and after["same answer"].judge
+
+
+def test_a_cases_documents_are_held_against_each_of_its_facts_and_not_against_what_follows_from_two(tmp_path):
+    folder, model = akew_run(tmp_path / "akew"), judge_model(yes="no")
+    told = scored(folder, model, kinds=["supports"])
+    assert told.items == {"supports": 4} and len(model.calls) == 4
+    shown = next(prompt for prompt in model.calls if "Ada Wardle plays tennis" in prompt)
+    assert "found in Ada Wardle a patient champion" in shown and "Pell Lock" not in shown
+    assert (rows(folder)["conveyed"].mean, rows(folder)["conveyed"].n) == (0.0, 4)
+
+
+def test_the_judge_sees_question_event_and_label_without_the_instruction(elken):
+    model = judge_model()
+    scored(elken, model, kinds=["tendency"])
+    prompt = "\n".join(model.calls)
+    assert "The island of Orsay opens a free eye clinic." in prompt and "How might the sale of spectacles" in prompt
+    assert "Say what is likely" not in prompt and "\nRise\n" in prompt
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        ("Say it.\nQuestion: Who is it?\nAnswer:", "Who is it?"),
+        ("Question: Who is it?\nThoughts:", "Who is it?"),
+        ("Who is it?", "Who is it?"),
+        ("The capital of France is", "The capital of France is"),
+        ("Say it.\nQuestion: Which?\n(A) One (B) Two\nAnswer:", "Which?\n(A) One (B) Two"),
+    ],
+)
+def test_a_question_is_found_in_its_prompt(prompt, question):
+    assert question_of(prompt) == question
+
+
+class Terse(Role):
+    """A judge from elsewhere: are answers out of scope short?"""
+
+    name = "terse"
+    task = "Is the answer short?"
+    schema = Conveys
+    output = "short"
+    outputs = ("short",)
+    scale = "yes or no"
+    voted = ("short",)
+
+    def pick(self, asked: Asked) -> Item | str | None:
+        return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
+
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
+        return [binary("short", reply.verdict, reply.reason)]
+
+
+TERSE = Judge(Terse(), lambda: one_question(Terse()))
+
+
+def test_a_judge_from_elsewhere_is_named_by_its_module_and_gets_a_column_for_each_number(elken):
+    told = scored(elken, kinds=["tests.evals.test_rescoring:TERSE"])
+    assert told.unscored == 0
+    assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
+
+
+# --- keeping and going on
+
+
+def test_the_records_stay_and_nothing_is_asked_twice(elken):
+    before = (elken / "records.jsonl").read_bytes()
+    first = judge_model()
+    told = scored(elken, first)
+    again = judge_model()
+    same = scored(elken, again)
+    assert (elken / "records.jsonl").read_bytes() == before
+    assert first.calls and not again.calls
+    assert (same.before, same.judged, same.scoring.id) == (told.judged, 0, told.scoring.id)
+
+
+def test_like_texts_are_judged_once_and_count_for_every_record(elken):
+    model = judge_model()
+    told = scored(elken, model, kinds=["agreement"])
+    places = sum("consistency" in one.values for one in judged_records(elken, told.scoring))
+    assert (told.items["agreement"], places) == (1, 4)  # two events ask the same question; two editors say the same
+
+
+def test_a_torn_last_line_is_asked_again_and_nothing_else(elken):
+    told = scored(elken, panel=Panel(judges=(JUDGE,), batch=False))
+    path = elken / FOLDER / f"{told.scoring.id}.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    model = judge_model()
+    again = scored(elken, model, panel=Panel(judges=(JUDGE,), batch=False))
+    assert (len(model.calls), again.judged, again.before) == (1, 1, told.judged - 1)
+    assert len(path.read_bytes().splitlines()) == told.judged
+
+
+def test_a_damaged_line_in_the_middle_is_named(elken):
+    told = scored(elken)
+    path = elken / FOLDER / f"{told.scoring.id}.jsonl"
+    path.write_bytes(b'{"item": 3}\n' + path.read_bytes())
+    with pytest.raises(BadData, match=r"jsonl, line 1"):
+        report(elken)
+
+
+def test_what_was_judged_before_the_key_was_refused_is_kept(elken):
+    calls: list[str] = []
+
+    def reply(prompt: str) -> str:
+        calls.append(prompt)
+        if len(calls) > 2:
+            raise KeyRefused("the key is refused")
+        return verdict(prompt)
+
+    panel = Panel(judges=(JUDGE,), batch=False)
+    with pytest.raises(KeyRefused):
+        scored(elken, ScriptedChatModel(reply=reply), panel=panel, concurrency=1)
+    (scoring,) = scorings_of(elken)
+    assert len(list(read_judgements(elken, scoring))) == 2
+    model = judge_model()
+    again = scored(elken, model, panel=panel)
+    assert again.before == 2 and len(model.calls) == again.judged
+
+
+def test_calls_that_fail_for_the_providers_sake_are_left_for_another_time(elken):
+    def reply(prompt: str) -> str:
+        if "spectacles" in prompt:
+            raise ModelUnreachable("no answer")
+        return verdict(prompt)
+
+    panel = Panel(judges=(JUDGE,), batch=False)
+    told = scored(elken, ScriptedChatModel(reply=reply), panel=panel)
+    assert told.failed == 1 and "no answer" in told.why
+    assert (rows(elken)["G Q"].n, rows(elken)["G Q"].unscored) == (2, 1)
+    assert scored(elken, panel=panel).judged == 1
+    assert rows(elken)["G Q"].n == 3
+
+
+def test_a_provider_that_never_answers_ends_the_scoring(tmp_path, elken, monkeypatch):
+    monkeypatch.setattr("emend.evals.judging.MOST_FAILED", 1)
+
+    def reply(prompt: str) -> str:
+        raise ModelUnreachable("no answer")
+
+    with pytest.raises(TooManyFailures, match="what was judged is kept|What was judged is kept"):
+        scored(elken, ScriptedChatModel(reply=reply), panel=Panel(judges=(JUDGE,), batch=False), concurrency=1)
+
+
+def test_an_unreadable_reply_leaves_a_reason_and_the_reply(elken):
+    told = scored(elken, ScriptedChatModel(reply=lambda prompt: "Perhaps."))
+    assert told.unscored == told.judged
+    assert all(one.reply == "Perhaps." and one.problem for one in read_judgements(elken, told.scoring))
+    found = rows(elken)
+    assert (found["G Q"].mean, found["G Q"].unscored) == (None, 3)
+    assert any("neither" in reason for reason in report(elken).reasons)
+
+
+def test_an_event_is_not_called_whole_while_one_of_its_answers_is_unscored(elken):
+    def reply(prompt: str) -> str:
+        return "Perhaps." if "mood" in prompt else verdict(prompt)
+
+    scored(elken, ScriptedChatModel(reply=reply), panel=Panel(judges=(JUDGE,), batch=False))
+    level = rows(elken)["G E"]
+    assert (level.mean, level.n, level.unscored) == (100.0, 1, 1)
+
+
+# --- several scorings, several judges
+
+
+def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
+    one = scored(elken).scoring
+    other = scored(elken, judge_model(2), Panel(judges=("openai:strict",))).scoring
+    assert one.id != other.id
+    assert {told.id for told in scorings_of(elken)} == {one.id, other.id}
+    assert rows(elken, scoring=one.id)["G Q"].mean == 100.0
+    assert rows(elken, scoring=other.id)["G Q"].mean == 0.0
+    assert rows(elken, scoring="none")["G Q"].n == 0
+    assert any(one.id in note for note in report(elken, other.id).choices)
+    with pytest.raises(BadSettings, match="0 scorings"):
+        report(elken, "nobody")
+    with pytest.raises(BadSettings, match="2 scorings"):
+        find_scoring(elken, "openai")
+
+
+def test_three_judges_vote_and_their_marks_are_averaged(elken):
+    panel = Panel(judges=("openai:a", "openai:b", "openai:c"))
+    models = {"openai:a": judge_model(5), "openai:b": judge_model(5), "openai:c": judge_model(2)}
+    score_run(elken, panel, models=models)
+    found = rows(elken)
+    assert (found["G Q"].mean, found["overall"].mean, found["agreement"].mean) == (100.0, 4.0, 4.0)
+
+
+def test_each_repeat_is_asked_for_itself(elken):
+    one, three = judge_model(), judge_model()
+    scored(elken, one)
+    told = scored(elken, three, Panel(judges=(JUDGE,), repeats=3))
+    assert len(three.calls) == 3 * len(one.calls)
+    assert {told.repeat for told in read_judgements(elken, told.scoring)} == {0, 1, 2}
+
+
+def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(runs, tmp_path):
+    with Provider(lambda asked: verdict(asked.prompt)) as provider:
+        panel = Panel(judges=(provider.spec("openai"),), repeats=2)
+        seen = []
+        for name in ("one", "two"):
+            folder = Path(shutil.copytree(runs["elken"], tmp_path / name))
+            policy = CallPolicy.of(cache=tmp_path / "replies")
+            told = score_run(folder, panel, ["tendency"], policy=policy)
+            policy.close()
+            seen.append((provider.count, told.judged, told.unscored))
+    (asked, judged, _), again = seen
+    assert (asked, judged) == (2, 6)  # one batch of three free answers in either repeat
+    assert again == (asked, judged, 0)
+
+
+# --- who may judge, and what is known of the judge
+
+
+def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
+    for spec in ("openai:tested", "openai:tested@http://127.0.0.1:1/v1"):
+        with pytest.raises(BadSettings, match="is the model under test"):
+            scored(elken, panel=Panel(judges=(spec,)))
+    told = scored(elken, panel=Panel(judges=("openai:tested",)), force=True)
+    assert told.scoring.forced
+    assert any("no independent judgement" in note for note in report(elken).choices)
+
+
+def test_a_run_that_has_nothing_for_a_judge_says_so(elken):
+    with pytest.raises(BadSettings, match="nothing to judge for coherence"):
+        scored(elken, kinds=["coherence"])
+    with pytest.raises(BadSettings, match="did you mean 'tendency'"):
+        scored(elken, kinds=["tendncy"])
+
+
+def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken, tmp_path):
+    told = scored(elken).scoring
+    assert told.calibration == {} and any("nobody has measured" in note for note in report(elken).choices)
+    folder = tmp_path / "cache" / "calibration" / judge_id([JUDGE])
+    folder.mkdir(parents=True)
+    measured = {"n": 120, "kappa": {"value": 0.74, "low": 0.61, "high": 0.85}, "prompt_id": told.prompts["tendency"]}
+    (folder / "tendency.json").write_text(json.dumps(measured))
+    (folder / "agreement.json").write_text(json.dumps(measured | {"prompt_id": "another"}))
+    assert rows(elken)["G Q"].judge == f"tendency by {JUDGE}, calibrated: kappa 0.74 [0.61, 0.85], n=120"
+    assert rows(elken)["G Loc"].judge.endswith(NOT_CALIBRATED)
+
+
+# --- the command
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    monkeypatch.setitem(MODELS.builtin, "scripted", ("tests.evals.judged_runs:load_judge", "for tests"))
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell):
+    done = shell("score", elken, "--judge", "scripted:5", "--repeats", "2")
+    assert done.exit_code == 0, done.output
+    assert "not calibrated" in done.output and "Scoring scripted-5-" in done.output and "G E" in done.output
+    again = shell("report", elken, "--json")
+    told = {row["metric"]: row for row in json.loads(again.output)["rows"] if row["editor"] == "rag"}
+    assert told["G Q"]["mean"] == 100.0 and told["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
+
+
+def test_stress_is_shown_and_a_broken_order_is_an_exit_code(shell):
+    done = shell("judge", "stress", "--judge", "scripted:5", "--kind", "tendency", "--kind", "recall")
+    assert done.exit_code == 1
+    assert "gold > unedited" in done.output and "holds: 12, broken: 6, unscored: 0" in done.output
+    rows = json.loads(shell("judge", "stress", "--judge", "scripted:5", "--kind", "supports", "--json").output)["rows"]
+    assert len(rows) == 10 + 9 and rows[0]["value"] == 1.0 and rows[-1]["outcome"] == "holds"
+
+
+def test_a_judges_graph_is_drawn_like_any_other(shell):
+    done = shell("graph", "recall")
+    assert done.exit_code == 0 and "label" in done.output and "settle" in done.output
+
+
+def test_a_judge_must_be_named(elken, shell):
+    done = shell("score", elken)
+    assert done.exit_code == 2 and "--judge" in done.output
+
+
+def test_settings_other_than_the_judges_are_refused(elken, shell):
+    done = shell("score", elken, "--judge", "scripted:5", "--set", "rag.k=2")
+    assert isinstance(done.exception, BadSettings) and "judge.key=value" in str(done.exception)
