@@ -26,6 +26,8 @@ from emend.memory.errors import BadData, RunRefused
 
 OURS = {LOCK, MEMORY, CASES, MANIFEST, f"{CASES}.new", f"{MANIFEST}.new"}
 """What a run that was killed while starting may have left behind."""
+KEPT = {"id", "form", "text", "subject", "target_new", "target_true"}
+"""What `cases.jsonl` has of an edit."""
 
 
 def check_folder(config: RunConfig, folder: Path) -> None:
@@ -127,6 +129,6 @@ def _asked_again(parts: Parts, setting: str) -> int:
 
 
 def _case_line(case: Case, setting: str, number: int) -> str:
-    edits = [edit.model_dump(include={"id", "form", "text", "target_new", "target_true"}) for edit in case.edits]
-    told = {"number": number, "setting": setting, "case": case.id, "edits": edits}
+    edits = [edit.model_dump(include=KEPT) for edit in case.edits]
+    told = {"number": number, "setting": setting, "case": case.id, "tags": case.tags, "edits": edits}
     return json.dumps(told, ensure_ascii=False) + "\n"

@@ -9,10 +9,12 @@ the edit level over all questions takes the multiple-choice answers in their pla
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
+from emend.evals.benchmarks.elken_knowledge import KIND, KNOWLEDGE, knowledge_cases, knowledge_file
 from emend.evals.benchmarks.elken_rows import (
     BLOCKS,
     FACT_PROMPT,
@@ -60,6 +62,7 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     (PARTS, "known", "right", KNOWN, "record", "gold answer: a name"),
     (PARTS, "direct", "right", ("fact_direct", "fact_unknown"), "record", "type 0: no background knowledge needed"),
     (PARTS, "background", "right", ("fact_background",), "record", "type 1 with a name: background knowledge needed"),
+    (PARTS, "recall", "right", (KIND,), "record", "background knowledge itself, asked without an event"),
     (LENIENT, "Fact Loc lenient", "agreement", ("fact_local",), "record", "the same after Emend's normalisation"),
     (LENIENT, "M E lenient", "option_lenient", M, "all", "the option in any spelling"),
     (LENIENT, "M Q lenient", "option_lenient", M, "record", "the option in any spelling"),
@@ -98,7 +101,8 @@ DEMO_QUESTIONS = (
 class ELKEN:
     """The benchmark; in its one setting `event` the edit is the text of the event.
 
-    Options: `blocks`, a comma list of `fact`, `tendency_m` (these two by default) and `tendency_g`; `split`, `test` (by
+    Options: `blocks`, a comma list of `fact`, `tendency_m` (these two by default), `tendency_g` and `knowledge`, which
+    asks without an event for what some facts build on; `split`, `test` (by
     default) or `train`, whose questions are for training what decides about scope and were not checked by annotators.
 
     One case per event that has a question in the chosen blocks: its questions in scope (`fact_direct`,
@@ -117,10 +121,11 @@ class ELKEN:
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         told = known_options(self.name, options, OPTIONS)
-        self.blocks = some_of(self.name, "blocks", told.get("blocks", DEFAULT_BLOCKS), BLOCKS)
+        self.blocks = some_of(self.name, "blocks", told.get("blocks", DEFAULT_BLOCKS), (*BLOCKS, KNOWLEDGE))
+        self._of_events = tuple(block for block in self.blocks if block in BLOCKS)
         self.split = one_of(self.name, "split", told.get("split", "test"), SPLITS)
         self.folder = data_folder(self.name, data)
-        require(self.folder, [self._file], REMEDY)
+        require(self.folder, [self._file, *self._knowledge], REMEDY)
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """The cases in the order of the file; with a limit a seeded sample, because the file is sorted by topic.
@@ -133,7 +138,14 @@ class ELKEN:
         places = [place for place, row in enumerate(self._rows) if self._asks(row)]
         if limit is not None:
             places = sample_ids(places, {}, limit, seed)
-        return (self._case(self._rows[place]) for place in places)
+        return chain((self._case(self._rows[place]) for place in places), self._known(limit, seed))
+
+    def _known(self, limit: int | None, seed: int) -> Iterator[Case]:
+        """The cases of the block `knowledge`, of which a limit takes as many again."""
+        for name in self._knowledge:
+            known = list(knowledge_cases(self.folder / name, REMEDY))
+            chosen = range(len(known)) if limit is None else sample_ids(range(len(known)), {}, limit, seed)
+            yield from (known[place] for place in chosen)
 
     def metrics(self) -> Sequence[Metric]:
         """The paper's columns in its order, in percent; then facts by kind, lenient readings, and the retriever's hits.
@@ -187,14 +199,19 @@ class ELKEN:
 
     def _case(self, row: EventRow) -> Case:
         seen: Tags = {"in_train": True} if row.event in self._trained else {}
-        return event_case(row, self.blocks, self._contested, seen)
+        return event_case(row, self._of_events, self._contested, seen)
 
     def _asks(self, row: EventRow) -> bool:
-        facts = "fact" in self.blocks and bool(row.fact.qas or row.fact.local_qas)
-        return facts or self.blocks != ("fact",) and bool(row.tendency.qas or row.tendency.local_qas)
+        facts = "fact" in self._of_events and bool(row.fact.qas or row.fact.local_qas)
+        return facts or bool({*self._of_events} - {"fact"}) and bool(row.tendency.qas or row.tendency.local_qas)
 
     def _american(self) -> int:
         return sum(question.answer.id == "Q30" for row in self._rows for question in row.fact.qas)
+
+    @property
+    def _knowledge(self) -> list[str]:
+        """The file of the block `knowledge`, where that is asked for."""
+        return [knowledge_file(self.folder)] if KNOWLEDGE in self.blocks else []
 
     @property
     def _file(self) -> str:
@@ -222,6 +239,8 @@ class ELKEN:
 
 def _block_of(kind: str) -> str:
     """The block that a kind comes from."""
+    if kind == KIND:
+        return KNOWLEDGE
     if kind.startswith(OPEN):
         return "tendency_g"
     return "tendency_m" if kind.startswith("tendency_m") else "fact"

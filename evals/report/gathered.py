@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
-from emend.evals.metrics.estimate import Estimate, estimate, harmonic
+from emend.evals.metrics.estimate import EXTREMES, Estimate, estimate, harmonic
 from emend.evals.metrics.macro import macro
 from emend.memory.edit import Word
 
@@ -26,6 +26,8 @@ class Row(Word):
     unscored: int
     low: float | None
     high: float | None
+    judge: str = ""
+    """Who judged, and how far that agrees with people; empty for what no judge has said."""
 
 
 class Column:
@@ -118,7 +120,23 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
     values = [value for column in chosen for value in column.values]
     cases = [case for column in chosen for case in column.cases]
     unscored = sum(len(column.missing) for column in chosen)
+    if metric.per in EXTREMES and unscored:
+        values, cases = _settled(values, cases, {case for column in chosen for case in column.missing}, metric.per)
     return estimate(values, cases, per=metric.per).scaled(metric.scale).model_copy(update={"unscored": unscored})
+
+
+def _settled(
+    values: list[float], cases: list[int], open_cases: Collection[int], per: str
+) -> tuple[list[float], list[int]]:
+    """Without the cases that what is missing could still turn: it cannot better a case that has failed by `all`."""
+    best = 1.0 if per == "any" else 0.0
+    decided = {case for value, case in zip(values, cases, strict=True) if value == best}
+    kept = [
+        (value, case)
+        for value, case in zip(values, cases, strict=True)
+        if case not in open_cases or case in decided
+    ]
+    return [value for value, _ in kept], [case for _, case in kept]
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:

@@ -62,28 +62,43 @@ def rows_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str
     ]
 
 
-def report(folder: Path) -> Report:
-    """The report of a run folder, finished or not.
+def report(folder: Path, scoring: str | None = None) -> Report:
+    """The report of a run folder, finished or not, with what judges say where it was scored.
+
+    Args:
+        folder: the run folder.
+        scoring: whose judgements are shown, by id; the newest where none is named, `none` for no judge's.
 
     Raises:
         BadData: no run there, or a damaged line.
+        BadSettings: no such scoring.
     """
+    # Listing and the demo import this module, and need no judge.
+    from emend.evals.report.judged import judged_notes, with_judged
+    from emend.evals.scorings import NO_SCORING, find_scoring, judged_records
+
     manifest = Manifest.read(folder)
-    gathered = gather(read_records(folder))
+    judged = None if scoring == NO_SCORING else find_scoring(folder, scoring)
+    gathered = gather(judged_records(folder, judged) if judged else read_records(folder))
+    metrics = manifest.metrics if judged is None else with_judged(judged, gathered, manifest.metrics)
+    by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
     return Report(
         benchmark=manifest.config.benchmark,
         model=manifest.config.model,
-        rows=tuple(rows_of(gathered, manifest.metrics, manifest.config.editors)),
-        metrics=manifest.metrics,
+        rows=tuple(
+            row.model_copy(update={"judge": by.get(row.metric, "")})
+            for row in rows_of(gathered, metrics, manifest.config.editors)
+        ),
+        metrics=tuple(metrics),
         records=gathered.records,
         cases=len(gathered.cases),
         cut=gathered.cut,
         failed=len(failed),
         missing=max(0, manifest.units - len(gathered.units) - len(failed)),
         reasons=dict(gathered.reasons.most_common()),
-        choices=tuple(manifest.benchmark.get("choices", ())),
-        forgetting=tuple(forgetting_of(gathered, manifest.metrics, manifest.config.editors)),
+        choices=(*manifest.benchmark.get("choices", ()), *(judged_notes(folder, judged) if judged else ())),
+        forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
         spent=spent_of(gathered, folder),
     )

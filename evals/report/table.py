@@ -20,6 +20,8 @@ from emend.evals.report.rows import Report, Row
 from emend.evals.report.safe import one_line
 
 NARROW = 100
+WIDEST = 10_000
+"""Room to measure a table in; in the console's own it would always fit, with its numbers cut."""
 STAR = "*"
 
 
@@ -51,7 +53,8 @@ def render(report: Report, console: Console) -> RenderableType:
     parts: list[RenderableType] = []
     for block in blocks(report):
         table = _table(block, plain)
-        fits = console.width >= NARROW and console.measure(table).maximum <= console.width
+        wide = console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
+        fits = console.width >= NARROW and wide <= console.width
         parts += [Text(block.title, style="bold"), table if fits else _stacked(block, plain), Text("")]
     for title, table in (*forgetting.tables(report.forgetting, report.metrics), *costs.tables(report.costs)):
         parts += [Text(title, style="bold"), table, Text("")]

@@ -1,0 +1,1 @@
+"""What the papers analyse beyond their tables: each analysis is a function over the records of runs."""

@@ -1,0 +1,180 @@
+"""AKEW's analyses: how far accuracy drops when facts stop being triplets, and why edits fail (sections 5.2 and 5.3)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from emend.evals.analyses.base import (
+    Analysis,
+    Asked,
+    Bins,
+    Inventory,
+    Kind,
+    Lacking,
+    Picture,
+    Row,
+    Run,
+    ordered,
+    panel_name,
+    row_of,
+)
+from emend.evals.case import Record
+from emend.evals.metrics.paired import relative_drop
+from emend.evals.metrics.text import fold, parse_choice
+from emend.memory.retrieval.tokens import stems
+
+BASE = "struct"
+EDITED = ("efficacy", "efficacy_contaminated", "efficacy_repeated")
+ASKED_FAR = ("multihop", "multihop_contaminated")
+TASKS = {"editing accuracy": (EDITED, "record"), "multi-hop accuracy": (ASKED_FAR, "any")}
+INCOMPLETE, AMBIGUOUS = "triplet: incomplete", "triplet: ambiguous"
+OLD, IRRELEVANT = "answer: old", "answer: irrelevant"
+ERRORS = (INCOMPLETE, AMBIGUOUS, OLD, IRRELEVANT)
+PUBLISHED = "AKEW's Table 4 (MEMIT, 100 failures of CounterFact, sorted by people): 14, 8, 19 and 59 percent"
+
+
+class Asking(NamedTuple):
+    """What the same question has in common under every setting."""
+
+    case: object
+    kind: str
+    prompt: str
+    n: object
+    repeat: int
+
+
+def drop(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Accuracy under `unstruct` and `extract` against `struct`, per editor and data set, paired question by question.
+
+    The drop is relative, in percent of the accuracy under `struct`, as in the paper's Tables 2 and 3.
+    """
+    found: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
+    for run in runs:
+        for record in run.records():
+            for task, (kinds, _) in TASKS.items():
+                if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
+                    key = (_dataset(run), task, record.setting, _series(run, record.editor, runs))
+                    found.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
+    rows = ordered(_drops(found), ("unstruct", "extract"))
+    if not rows:
+        raise Lacking(_needs_settings({setting for run in runs for setting in run.settings}))
+    return Analysis(
+        kind="drop",
+        title="Accuracy lost against the setting 'struct'",
+        unit="drop, % of struct",
+        rows=rows,
+        picture=Picture(x="what the editor is given", y="drop against struct, %"),
+        notes=(
+            "percent of the accuracy under struct that is lost; 100: nothing is left, below 0: a gain",
+            "unscored where nothing was right under struct, of which nothing can be lost",
+            "questions are paired across settings; multi-hop: a record counts if any of its wordings is answered",
+        ),
+    )
+
+
+def _drops(found: dict[tuple[str, str, str, str], dict[Asking, float | None]]) -> Iterable[Row]:
+    for (data, task, setting, series), answers in found.items():
+        base = found.get((data, task, BASE, series))
+        if setting == BASE or base is None:
+            continue
+        both = [asking for asking in base if asking in answers]
+        value = relative_drop(
+            [(asking.case, base[asking], answers[asking]) for asking in both], per=TASKS[task][1]
+        ).scaled(100)
+        yield row_of((f"{data}, {task}", setting, series), value)
+
+
+def _dataset(run: Run) -> str:
+    return str(run.provenance.get("options", {}).get("dataset", run.name))
+
+
+def _series(run: Run, editor: str, runs: Sequence[Run]) -> str:
+    """The editor, with the model where the runs have several."""
+    return f"{editor}, {run.model_name}" if len({one.model_name for one in runs}) > 1 else editor
+
+
+def _asking(run: Run, record: Record) -> Asking:
+    """Case ids differ between settings, as other edits are given; the data's own id does not."""
+    case = run.case(record)
+    return Asking(
+        case.tags.get("akew_id", case.number), record.kind, record.prompt, record.tags.get("n"), record.repeat
+    )
+
+
+def _needs_settings(settings: Iterable[str]) -> str:
+    there = set(settings)
+    if BASE in there and len(there) > 1:
+        return ""
+    return (
+        f"the drop is taken between settings, and there is only {', '.join(sorted(there))}: run with "
+        "--setting struct --setting unstruct --setting extract, or add the other run with --with."
+    )
+
+
+def errors(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Why edits failed: the share of each error type among failed edits, per setting and editor.
+
+    Where triplets were given (`extract`), a failure is the triplets' if none names subject and new object: ambiguous
+    if one of them has the question's subject and relation, incomplete otherwise. Else it is the editing's: the reply
+    names the old object, or something irrelevant. The paper had people sort; the rule sorts its four examples alike.
+    """
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            if record.kind in EDITED and record.values.get("em") == 0.0:
+                sort = error_of(record, run.case(record).edits)
+                panel = panel_name(run, runs, record.setting)
+                for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
+                    bins.add(panel, name, record.editor, float(name == sort), record.case)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking("no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
+    return Analysis(
+        kind="errors",
+        title="Failed edits by type of error",
+        unit="% of failed edits",
+        rows=ordered(rows, ERRORS),
+        picture=Picture(x="type of error", y="failed edits, %", limits=(0, 105)),
+        notes=("sorted by rule, where the paper had people; n counts failed edits", PUBLISHED),
+    )
+
+
+def error_of(record: Record, edits: Sequence[dict[str, Any]]) -> str:
+    """The error type of a failed edit.
+
+    Args:
+        record: its record; the tag `recoverable` says whether a triplet names subject and new object.
+        edits: the edits of its case, as `cases.jsonl` has them.
+    """
+    if record.setting == "extract" and not record.tags.get("recoverable", True):
+        return AMBIGUOUS if any(_states_relation(edit, record.prompt) for edit in edits) else INCOMPLETE
+    if record.answer is None or record.rival is None:
+        return IRRELEVANT
+    named, _ = parse_choice(record.answer, (record.gold[0], record.rival))
+    return OLD if named == record.rival else IRRELEVANT
+
+
+def _states_relation(edit: dict[str, Any], prompt: str) -> bool:
+    """Whether a triplet is about the subject that the prompt names, and says of it what the prompt asks."""
+    subject, said = str(edit.get("subject", "")), str(edit["text"])
+    if not subject or fold(subject) not in fold(prompt):
+        return False
+    asked = set(stems(_without(prompt, subject)))
+    relation = _without(_without(said, subject), str(edit.get("target_new", "")))
+    return bool(asked & set(stems(relation)))
+
+
+def _without(text: str, part: str) -> str:
+    at = text.casefold().find(part.casefold()) if part else -1
+    return text if at < 0 else f"{text[:at]} {text[at + len(part) :]}"
+
+
+def _drop_lacks(seen: Inventory) -> str:
+    return _needs_settings(seen.run.settings)
+
+
+def _errors_lacks(seen: Inventory) -> str:
+    return "" if seen.has(["em"], EDITED) else "no edit was asked for text: use a model or an editor that answers."
+
+
+DROP = Kind(("akew",), _drop_lacks, drop)
+ERROR_TYPES = Kind(("akew",), _errors_lacks, errors)

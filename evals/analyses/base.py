@@ -1,0 +1,211 @@
+"""What every analysis shares: the runs that it reads, the numbers that it gathers, and what it returns."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from emend.evals.case import Metric, Record
+from emend.evals.metrics.estimate import Estimate, estimate
+from emend.memory.edit import Word
+from emend.memory.errors import BadSettings
+
+Tags = Mapping[str, Any]
+
+
+class Lacking(BadSettings):
+    """Raised when a run has not what an analysis needs; says which option or command gives it."""
+
+
+@dataclass(frozen=True)
+class CaseInfo:
+    """What a run keeps of a case beside its records: its number in its setting, its tags, its edits."""
+
+    number: int
+    tags: Tags = field(default_factory=dict)
+    edits: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as analyses see it.
+
+    `records` may be called again and streams anew; records that were asked again at a checkpoint are left out. `model`
+    is the fingerprint of the manifest, `cases` is by setting and id.
+    """
+
+    name: str
+    benchmark: str
+    model_name: str
+    settings: tuple[str, ...]
+    editors: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    data: str | None
+    options: Mapping[str, str]
+    model: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    cases: Mapping[tuple[str, str], CaseInfo]
+    records: Callable[[], Iterable[Record]]
+    judged: str = ""
+    """The scoring whose judgements the records carry; empty without one."""
+
+    def case(self, record: Record) -> CaseInfo:
+        """What is kept of a record's case."""
+        return self.cases.get((record.setting, record.case), CaseInfo(0))
+
+
+class Row(Word):
+    """One number of an analysis, with n, unscored and the 95 % interval.
+
+    `panel` is the table and the plot's field that it stands in, `label` its place on the axis, `series` the editor.
+    """
+
+    panel: str
+    label: str
+    series: str
+    mean: float | None
+    n: int
+    unscored: int = 0
+    low: float | None = None
+    high: float | None = None
+    x: float | None = None
+    """The place on a numeric axis."""
+
+
+class Line(Word):
+    """A level that is drawn in for comparison, such as what a constant answer scores."""
+
+    panel: str
+    label: str
+    value: float
+
+
+class Dot(Word):
+    """One record in a scatter plot; `marked` records stand out."""
+
+    panel: str
+    x: float
+    y: float
+    marked: bool
+
+
+class Picture(Word):
+    """How rows are drawn: `bars`, `curve` (over `Row.x`), `scatter` of the dots, or `plane` (one row against another).
+
+    `limits` of the value axis; None leaves it to the numbers. In a plane the two axes are the panels named.
+    """
+
+    form: str = "bars"
+    x: str = ""
+    y: str = ""
+    limits: tuple[float, float] | None = None
+    axes: tuple[str, str] = ("", "")
+    alike: bool = True
+    """The panels have one value axis."""
+
+
+class Analysis(Word):
+    """A finished analysis: rows for the table, what the plot shows, and what must be known to read them."""
+
+    kind: str
+    title: str
+    unit: str
+    rows: tuple[Row, ...]
+    picture: Picture
+    lines: tuple[Line, ...] = ()
+    dots: tuple[Dot, ...] = ()
+    notes: tuple[str, ...] = ()
+    series: str = "editor"
+    """What a row's series is."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user may add to an analysis: files of extracted triplets, and a metric."""
+
+    triples: tuple[str, ...] = ()
+    metric: str = ""
+    embedding: str = "auto"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One analysis: the benchmarks that it is for (all when empty), what it needs, and the function.
+
+    `lacks` says of an inventory why it cannot be made, with the remedy; "" when it can.
+    """
+
+    benchmarks: tuple[str, ...]
+    lacks: "Callable[[Inventory], str]"
+    compute: Callable[[Sequence[Run], Asked], Analysis]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What there is in a run: settings, and (kind, output) pairs that have a number in at least one record."""
+
+    run: Run
+    outputs: frozenset[tuple[str, str]]
+
+    def has(self, outputs: Iterable[str], kinds: Iterable[str] = ()) -> bool:
+        """Whether one of the outputs is there for one of the kinds, or for any kind."""
+        wanted, among = set(outputs), set(kinds)
+        return any(output in wanted and (not among or kind in among) for kind, output in self.outputs)
+
+
+def inventory(run: Run) -> Inventory:
+    """Go through the records once."""
+    return Inventory(run, frozenset((record.kind, name) for record in run.records() for name in record.values))
+
+
+class Bins:
+    """Values and their cases, by panel, label and series, in the order in which they first came."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], tuple[list[float | None], list[Hashable]]] = {}
+        self._x: dict[tuple[str, str, str], float] = {}
+
+    def add(
+        self, panel: str, label: str, series: str, value: float | None, case: Hashable, x: float | None = None
+    ) -> None:
+        """Put one value; None is unscored."""
+        values, cases = self._found.setdefault((panel, label, series), ([], []))
+        values.append(value)
+        cases.append(case)
+        if x is not None:
+            self._x[panel, label, series] = x
+
+    def take(self, panel: str, label: str, series: str, record: Record, output: str, case: Hashable = None) -> None:
+        """Put a record's output where the record was scored on it, or says why it is not."""
+        if output in record.values or output in record.unscored:
+            self.add(panel, label, series, record.values.get(output), record.case if case is None else case)
+
+    def rows(self, scale: float = 100.0, per: str = "record") -> list[Row]:
+        """One row each, panel by panel."""
+        return list(
+            ordered(
+                row_of(key, estimate(values, cases, per=per).scaled(scale), self._x.get(key))
+                for key, (values, cases) in self._found.items()
+            )
+        )
+
+
+def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> Row:
+    """A row of an estimate."""
+    panel, label, series = key
+    return Row(panel=panel, label=label, series=series, x=x, **value.model_dump())
+
+
+def ordered(rows: Iterable[Row], labels: Sequence[str] = (), series: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Rows by panel as they came, then by the order of the labels and the series given; others keep their place."""
+    found = list(rows)
+    panels = list(dict.fromkeys(row.panel for row in found))
+    every = [*labels, *(row.label for row in found)]
+    names = [*series, *(row.series for row in found)]
+    places = [{name: at for at, name in enumerate(dict.fromkeys(told))} for told in (panels, every, names)]
+    return tuple(sorted(found, key=lambda row: (places[0][row.panel], places[1][row.label], places[2][row.series])))
+
+
+def panel_name(run: Run, runs: Sequence[Run], text: str = "") -> str:
+    """A panel's name: the text, with the run before it where several are analysed together."""
+    parts = [run.name] if len(runs) > 1 else []
+    return ", ".join([*parts, text] if text else parts or [run.benchmark])

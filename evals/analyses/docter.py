@@ -1,0 +1,222 @@
+"""DocTER's analyses: where in a document a fact stands and how often, languages, reasoning by label (section 6)."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from emend.evals.analyses.base import (
+    Analysis,
+    Asked,
+    Bins,
+    Inventory,
+    Kind,
+    Lacking,
+    Line,
+    Picture,
+    Run,
+    ordered,
+    panel_name,
+)
+from emend.evals.case import Record
+from emend.memory.embed import FUNCTION_WORDS
+
+SUCCESS = ("success", "generated")
+"""Edit success of a model with probabilities, and of one without."""
+MOST = 5
+"""Documents that state their fact so often or more are taken together."""
+ENDS = 200
+"""How many documents DocTER takes from either end."""
+FRONT, BACK = "Front", "Back"
+ALWAYS = {"always True (DocTER 56.09)": 56.09, "always False (DocTER 43.91)": 43.91}
+"""What constant answers score on the whole file: 327 and 256 of 583 questions."""
+DIRECTIONS = {"doc_en_zh": "en->zh", "doc_zh_en": "zh->en", "cross_en_zh": "en->zh", "cross_zh_en": "zh->en"}
+NO_DOCUMENTS = "the edits are no documents: run with --setting doc and --option blocks=edit_success."
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
+_OPENERS = "|".join(sorted({word.capitalize() for word in FUNCTION_WORDS} - {"The"}, key=len, reverse=True))
+_PART = rf"(?!(?:{_OPENERS})\b)(?:[A-Z0-9]|[^\W\da-z_])(?:\w|[.&/+-](?=\w)|['’](?!s\b)(?=\w)|(?<=\b\w)\.)*!?"
+_NAME = re.compile(
+    rf"{_PART}(?:,?\s(?:(?:of|the|and|in|on|for|at|to|a|de|la|le|du|des|von|van|der|den|di|da|al|el|y|e|&)\s){{0,2}}{_PART})*"
+)
+
+
+def frequency(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Edit success by the number of sentences of the document that name subject and new object (Figure 6)."""
+    bins = Bins()
+    for run in runs:
+        for record, text in _documents(run):
+            times = min(MOST, mentions(text, record.prompt, record.gold[0]))
+            label = f"{times}+" if times == MOST else str(times)
+            bins.add(panel_name(run, runs, record.setting), label, record.editor, _success(record), record.case, times)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking(NO_DOCUMENTS)
+    return Analysis(
+        kind="frequency",
+        title="Edit success by how often the document states the fact",
+        unit="edit success, %",
+        rows=ordered(rows, [*map(str, range(MOST)), f"{MOST}+"]),
+        picture=Picture(
+            form="curve", x="sentences that name subject and new object", y="edit success, %", limits=(0, 105)
+        ),
+        notes=("the subject is taken to be the longest name in the question",),
+    )
+
+
+def position(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Edit success where the new object is named early or late: Front200 against Back200 (section 6.5.4).
+
+    Documents are sorted by the character at which the object is first named, as a whole word. Fewer than 400 documents
+    are cut in halves.
+    """
+    bins = Bins()
+    sizes: set[int] = set()
+    for run in runs:
+        found = [(record, first_named(text, record.gold[0])) for record, text in _documents(run)]
+        for setting in dict.fromkeys(record.setting for record, _ in found):
+            places = {r.case: at for r, at in found if r.setting == setting and at is not None}
+            order = sorted(places, key=lambda case: (places[case], case))
+            size = min(ENDS, len(order) // 2)
+            sizes.add(size)
+            ends = {case: FRONT for case in order[:size]} | {case: BACK for case in order[len(order) - size :]}
+            for record, _ in found:
+                if record.setting == setting and (end := ends.get(record.case)) is not None:
+                    panel = panel_name(run, runs, setting)
+                    bins.add(panel, end, record.editor, _success(record), record.case)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking(NO_DOCUMENTS)
+    told = " and ".join(str(size) for size in sorted(sizes))
+    return Analysis(
+        kind="position",
+        title="Edit success by where the document first names the new object",
+        unit="edit success, %",
+        rows=ordered(rows, (FRONT, BACK)),
+        picture=Picture(x=f"earliest and latest {told} documents", y="edit success, %", limits=(0, 105)),
+        notes=(
+            f"{told} documents from either end (DocTER: {ENDS}); by the first character of the object as a whole word",
+        ),
+    )
+
+
+def crosslingual(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Edit success in the other language, by direction (Table 4): CES, and CEM where there are probabilities."""
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            if record.kind != "cross_lingual":
+                continue
+            direction = str(run.case(record).tags.get("direction", DIRECTIONS.get(record.setting, record.setting)))
+            for panel, outputs in (("CES", SUCCESS), ("CEM", ("magnitude",)), ("hit@1", ("hit@1",))):
+                for output in outputs:
+                    bins.take(panel_name(run, runs, panel), direction, record.editor, record, output)
+    rows = [row for row in bins.rows() if row.n]
+    if not rows:
+        raise Lacking(_no_cross())
+    return Analysis(
+        kind="crosslingual",
+        title="Transfer to the other language, by direction",
+        unit="%",
+        rows=tuple(rows),
+        picture=Picture(x="documents -> questions", y="%"),
+        notes=("CES: the new object more probable than the old; CEM: by how much; hit@1: the right document found",),
+    )
+
+
+def reasoning(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Accuracy of the yes/no questions by label, with what constant answers score drawn in (Tables 2 to 4)."""
+    bins = Bins()
+    labels: dict[str, dict[tuple[str, str], bool]] = {}
+    for run in runs:
+        for record in run.records():
+            if record.kind == "reasoning" and ("acc" in record.values or "acc" in record.unscored):
+                panel = panel_name(run, runs, record.setting)
+                truth = record.gold[0] == "true"
+                labels.setdefault(panel, {})[record.case, record.probe] = truth
+                for label in ("all", "True" if truth else "False"):
+                    bins.take(panel, label, record.editor, record, "acc")
+    rows = bins.rows()
+    if not rows:
+        raise Lacking("no reasoning question was asked: run with --option blocks=edit_success,locality,reasoning.")
+    shares = {panel: 100 * sum(told.values()) / len(told) for panel, told in labels.items()}
+    return Analysis(
+        kind="reasoning",
+        title="Reasoning by label",
+        unit="accuracy, %",
+        rows=ordered(rows, ("all", "True", "False")),
+        picture=Picture(x="questions whose label is", y="accuracy, %", limits=(0, 105)),
+        lines=tuple(Line(panel=p, label=name, value=at) for p in labels for name, at in ALWAYS.items()),
+        notes=tuple(
+            f"{panel}: of these {len(labels[panel])} questions a constant answer gets {share:.2f} (True) or "
+            f"{100 - share:.2f} (False); of DocTER's 583 it gets 56.09 or 43.91"
+            for panel, share in shares.items()
+        ),
+    )
+
+
+def _documents(run: Run) -> Iterator[tuple[Record, str]]:
+    """Records of the queries about a document, with its text."""
+    for record in run.records():
+        edits = run.case(record).edits
+        if record.kind == "efficacy" and len(edits) == 1 and edits[0]["form"] == "document":
+            yield record, str(edits[0]["text"])
+
+
+def _success(record: Record) -> float | None:
+    return next((record.values[name] for name in SUCCESS if name in record.values), None)
+
+
+def mentions(document: str, question: str, target: str) -> int:
+    """So many sentences of the document name both the question's subject and the target, in any case of letters."""
+    subject = subject_of(question)
+    if not subject:
+        return 0
+    named, answer = _whole(subject.removeprefix("The ")), _whole(target)
+    return sum(bool(named.search(one) and answer.search(one)) for one in _SENTENCES.split(document))
+
+
+def subject_of(question: str) -> str:
+    """What the question is about: its longest name, possessive and closing full stop off; "" where it names nothing.
+
+    DocTER's files do not say which part of a question is the subject. A name runs from a capitalised word or number to
+    another, over small words such as `of`; `The` opens one, other function words (`What`, `It`) do not.
+    """
+    found = [hit.group() for hit in _NAME.finditer(question)]
+    return max((name for name in found if name != "The"), key=len, default="")
+
+
+def first_named(document: str, target: str) -> int | None:
+    """The character at which the target is first named as a whole word; None where it is not."""
+    found = _whole(target).search(document)
+    return found.start() if found else None
+
+
+def _whole(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
+
+
+def _documents_lack(seen: Inventory) -> str:
+    documents = any(edit["form"] == "document" for case in seen.run.cases.values() for edit in case.edits)
+    return "" if documents and seen.has(SUCCESS, ["efficacy"]) else NO_DOCUMENTS
+
+
+def _cross_lacks(seen: Inventory) -> str:
+    return "" if seen.has(SUCCESS, ["cross_lingual"]) else _no_cross()
+
+
+def _no_cross() -> str:
+    return (
+        "no question in another language was asked: run with --option blocks=cross_en_zh,cross_zh_en "
+        "--setting doc_en_zh --setting doc_zh_en."
+    )
+
+
+def _reasoning_lacks(seen: Inventory) -> str:
+    there = seen.has(["acc"], ["reasoning"])
+    return (
+        "" if there else "no reasoning question was scored: run with --option blocks=edit_success,locality,reasoning."
+    )
+
+
+FREQUENCY = Kind(("docter",), _documents_lack, frequency)
+POSITION = Kind(("docter",), _documents_lack, position)
+CROSSLINGUAL = Kind(("docter",), _cross_lacks, crosslingual)
+REASONING = Kind(("docter",), _reasoning_lacks, reasoning)

@@ -1,0 +1,156 @@
+"""ELKEN's analyses: unknown answers, background knowledge, types of event, and what judges say of free answers."""
+
+from collections.abc import Mapping, Sequence
+
+from emend.evals.analyses.base import (
+    Analysis,
+    Asked,
+    Bins,
+    Inventory,
+    Kind,
+    Lacking,
+    Picture,
+    Row,
+    Run,
+    ordered,
+    panel_name,
+)
+
+KNOWN, UNKNOWN = ("fact_direct", "fact_background"), ("fact_unknown", "fact_unknown_background")
+FACTS = (*KNOWN, *UNKNOWN)
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "known": {"known": KNOWN, "unknown": UNKNOWN},
+    "background": {"not needed": ("fact_direct", "fact_unknown"), "needed": ("fact_background",)},
+}
+"""How the paper's Tables 3 and 4 divide the factual questions."""
+RECALLED = "background_knowledge"
+"""Kind of the questions that ask for the background knowledge itself, without an event."""
+OPEN = "tendency_open"
+SCALES = ("correctness", "coherence", "comprehensiveness", "overall")
+NO_FACTS = "no factual question was scored: run with --option blocks=fact,tendency_m."
+NO_JUDGE = (
+    "no judge has read the free answers: run with --option blocks=tendency_g, then "
+    "emend score RUN --judge PROVIDER:MODEL."
+)
+NO_RECALL = (
+    "how much of the background knowledge the unedited model recalls is not there: add a run with --with that asks for "
+    "it, emend run --benchmark elken --option blocks=knowledge --editor unedited."
+)
+
+
+def known(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Factual reliability where the new answer is a name, and where it is `unknown` (Table 3)."""
+    return Analysis(
+        kind="known",
+        title="Factual questions whose new answer is known, or unknown",
+        unit="right, %",
+        rows=_parted(runs, "known"),
+        picture=Picture(x="the answer after the event", y="right, %", limits=(0, 105)),
+        notes=("by the code's rule: a known answer is to be equal to the name or an alias, unknown to be said",),
+    )
+
+
+def background(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Factual reliability with and without need of background knowledge, and how much of it is recalled (Table 4)."""
+    rows = _parted(runs, "background", {"recalled without event": (RECALLED,)})
+    recalled = any(row.label == "recalled without event" for row in rows)
+    return Analysis(
+        kind="background",
+        title="Factual questions by need of background knowledge, and its recall",
+        unit="right, %",
+        rows=rows,
+        picture=Picture(x="background knowledge", y="right, %", limits=(0, 105)),
+        notes=(
+            "not needed: type 0, needed: type 1 with a name as its answer, as the released code divides them",
+            *(() if recalled else (NO_RECALL,)),
+        ),
+    )
+
+
+def _parted(runs: Sequence[Run], name: str, more: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+    """Rows of each part of the factual questions, and of further kinds, which need not be there."""
+    bins, parts = Bins(), {**PARTS[name], **(more or {})}
+    for run in runs:
+        for record in run.records():
+            for label, kinds in parts.items():
+                if record.kind in kinds:
+                    case = record.probe if record.kind == RECALLED else record.case
+                    bins.take(_panel(run, runs), label, record.editor, record, "right", case)
+    rows = ordered(bins.rows(), tuple(parts))
+    if not any(row.label in PARTS[name] for row in rows):
+        raise Lacking(NO_FACTS)
+    return rows
+
+
+def by_event(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Reliability by type of event: factual questions, and tendencies as multiple choice."""
+    bins = Bins()
+    untyped = 0
+    for run in runs:
+        for record in run.records():
+            kind = run.case(record).tags.get("event_type")
+            for task, kinds, output in (("facts", FACTS, "right"), ("tendencies", ("tendency_m",), "option")):
+                if record.kind in kinds:
+                    untyped += kind is None
+                    if kind is not None:
+                        bins.take(panel_name(run, runs, task), str(kind), record.editor, record, output)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking(_no_types() if untyped else NO_FACTS)
+    return Analysis(
+        kind="event-type",
+        title="Reliability by type of event",
+        unit="right, %",
+        rows=ordered(rows, sorted({row.label for row in rows}, key=str.casefold)),
+        picture=Picture(x="right, %", y="type of event", limits=(0, 105), form="across"),
+        notes=("types in small letters are from the factual part, those with a capital are topics of tendencies",),
+    )
+
+
+def tendency(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Full-mark rates of the free answers on each of the judge's scales (Tables 2, 5 and 15)."""
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            if record.kind == OPEN:
+                for scale in SCALES:
+                    bins.take(_panel(run, runs), scale, record.editor, record, f"{scale}_full")
+    rows = bins.rows()
+    if not any(row.n for row in rows):
+        raise Lacking(NO_JUDGE)
+    return Analysis(
+        kind="tendency",
+        title="Free answers with full marks, by scale",
+        unit="5 of 5, %",
+        rows=ordered(rows, SCALES),
+        picture=Picture(x="scale", y="answers with full marks, %", limits=(0, 105)),
+        notes=tuple(f"judgements: {run.judged}" for run in runs if run.judged),
+    )
+
+
+def _panel(run: Run, runs: Sequence[Run]) -> str:
+    return panel_name(run, runs, run.settings[0])
+
+
+def _no_types() -> str:
+    return "the run does not keep the types of its events: it was made by an older Emend; run it again."
+
+
+def _facts_lack(seen: Inventory) -> str:
+    return "" if seen.has(["right"], FACTS) else NO_FACTS
+
+
+def _types_lack(seen: Inventory) -> str:
+    if not seen.has(["right", "option"]):
+        return NO_FACTS
+    return "" if any("event_type" in case.tags for case in seen.run.cases.values()) else _no_types()
+
+
+def _tendency_lacks(seen: Inventory) -> str:
+    return "" if seen.has([f"{scale}_full" for scale in SCALES], [OPEN]) else NO_JUDGE
+
+
+KNOWN_UNKNOWN = Kind(("elken",), _facts_lack, known)
+BACKGROUND = Kind(("elken",), _facts_lack, background)
+EVENT_TYPE = Kind(("elken",), _types_lack, by_event)
+TENDENCY = Kind(("elken",), _tendency_lacks, tendency)

@@ -1,0 +1,69 @@
+"""The quality of extracted triplets and what leaving out a step of the extraction does (DocTER, Tables 6 and 8)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from emend.evals.analyses.base import Analysis, Asked, Inventory, Kind, Lacking, Picture, Row, Run, ordered, row_of
+from emend.evals.benchmarks.triples import Triples, text_setting
+from emend.evals.extraction import documents_of, score
+from emend.evals.manifest import RunConfig
+from emend.evals.metrics.triples import ERRORS
+from emend.evals.parts import load_benchmark
+from emend.memory.embed import Embedding, load_embedding
+from emend.memory.folders import cache_folder
+
+FIGURES = ("recall", "precision", "f1")
+QUALITY, NUMBER, WRONG = "quality, %", "triplets per document", "of unmatched triplets, %"
+NO_FILE = (
+    "no file of extracted triplets is told: make one for each way of extracting, for example emend extract --benchmark "
+    "docter --out all.jsonl and emend extract --benchmark docter --no-deduplication --out plain.jsonl, and give them "
+    "with --triples all.jsonl --triples plain.jsonl."
+)
+
+
+def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Recall, precision, F1, number and error types of each file of triplets, beside each other.
+
+    Raises:
+        Lacking: no file was given, and no run was made with one.
+        MissingData: a file, or the benchmark's data, is absent.
+        BadData: a file has triplets of none of the documents.
+    """
+    files = asked.triples or tuple(dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options))
+    if not files:
+        raise Lacking(NO_FILE)
+    encoder = load_embedding(asked.embedding, cache_folder("vectors"))
+    rows = [row for file in files for row in _rows(runs[0], Path(file), encoder)]
+    return Analysis(
+        kind="triples",
+        title="Quality of extracted triplets",
+        unit="",
+        series="file",
+        rows=ordered(sorted(rows, key=lambda row: (QUALITY, NUMBER, WRONG).index(row.panel))),
+        picture=Picture(alike=False),
+        notes=(
+            f"a triplet matches at a cosine of 0.8 or more to the gold fact; embedding {encoder.identity}",
+            "AT ambiguous triplet, IS incorrect subject, IR incorrect relation, sorted by rule",
+        ),
+    )
+
+
+def _rows(run: Run, file: Path, encoder: Embedding) -> list[Row]:
+    found = Triples(file).documents
+    options = {name: value for name, value in run.options.items() if name != "triples"}
+    source, _ = load_benchmark(RunConfig(benchmark=run.benchmark, data=run.data, editors=("rag",), options=options))
+    documents = [one for one in documents_of(source, text_setting(source, None)) if one.edit.id in found]
+    if not documents:
+        raise Lacking(f"'{file}' has triplets of none of the documents of this run's data: give the right file.")
+    quality = score(documents, [found[one.edit.id] for one in documents], encoder)
+    name = file.stem
+    rows = [row_of((QUALITY, figure, name), getattr(quality, figure).scaled(100)) for figure in FIGURES]
+    rows.append(row_of((NUMBER, "per document", name), quality.per_document))
+    return rows + [row_of((WRONG, error, name), quality.errors[error].scaled(100)) for error in ERRORS]
+
+
+def _lacks(seen: Inventory) -> str:
+    return "" if "triples" in seen.run.options else NO_FILE
+
+
+TRIPLES = Kind(("docter", "akew"), _lacks, triples)

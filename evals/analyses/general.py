@@ -1,0 +1,116 @@
+"""Analyses that any benchmark's run can have: retrieval accuracy, and one metric over several models."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from emend.evals.analyses.base import Analysis, Asked, Bins, Inventory, Kind, Lacking, Picture, Row, Run, panel_name
+from emend.evals.case import Metric
+from emend.evals.report.gathered import Columns, Gathered, estimate_of
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+HIT = "hit@1"
+ONE_RUN = "one run has one model: add runs of other models with --with RUN."
+_SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([bBmM])(?![A-Za-z0-9])")
+NO_SEARCH = (
+    "no editor of the run searched a memory for edits that are known to be right: add one that retrieves, for example "
+    "--editor rag."
+)
+
+
+def retrieval(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """How often the first entry found was of the right edit, per setting, kind of probe and editor (AKEW, Figure 4)."""
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            if HIT in record.values:
+                panel = panel_name(run, runs, record.kind)
+                bins.add(panel, record.setting, record.editor, record.values[HIT], record.case)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking(NO_SEARCH)
+    return Analysis(
+        kind="retrieval",
+        title="Retrieval accuracy",
+        unit="hit@1, %",
+        rows=tuple(rows),
+        picture=Picture(x="setting", y="hit@1, %", limits=(0, 105)),
+        notes=("the first entry found is of an edit that bears on the probe; probes out of scope have none",),
+    )
+
+
+def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """One metric of several runs by their models, smallest first where the runs tell the sizes (ReCoE, Figure 6)."""
+    if len(runs) < 2:
+        raise Lacking(ONE_RUN)
+    metric = _metric(runs, asked.metric)
+    rows = [row for run in runs for row in _by_model(run, metric)]
+    if not any(row.n for row in rows):
+        raise Lacking(f"no run has a number for '{metric.name}': name another with --metric.")
+    sizes = {row.label: row.x for row in rows}
+    places = {name: at for at, name in enumerate(sorted(sizes, key=lambda name: (sizes[name] or math.inf, name)))}
+    known = all(sizes.values()) and len(set(sizes.values())) == len(sizes)
+    rows.sort(key=lambda row: (row.panel, places[row.label], row.series))
+    return Analysis(
+        kind="scaling",
+        title=f"{metric.name} by model",
+        unit="%" if metric.scale == 100 else metric.name,
+        rows=tuple(rows),
+        picture=Picture(
+            form="curve" if known else "bars",
+            x="parameters, billions" if known else "model",
+            y=f"{metric.name}, %" if metric.scale == 100 else metric.name,
+        ),
+        notes=(metric.summary,) if metric.summary else (),
+    )
+
+
+def _by_model(run: Run, metric: Metric) -> Iterator[Row]:
+    gathered = Gathered()
+    for record in run.records():
+        gathered.add(record)
+    for place, columns in gathered.places.items():
+        value = estimate_of(_only(columns, metric.value), metric)
+        yield Row(
+            panel=place.setting,
+            label=run.model_name,
+            series=place.editor,
+            x=size_of(run.model_name),
+            **value.model_dump(),
+        )
+
+
+def size_of(model: str) -> float | None:
+    """The parameters that a model's name tells, in billions: 13 of `tulu-13b`, 0.36 of `SmolLM2-360M`; else None."""
+    found = _SIZE.findall(model)
+    return float(found[-1][0]) / (1000 if found[-1][1] in "mM" else 1) if found else None
+
+
+def _only(columns: Columns, value: str) -> Columns:
+    return {key: column for key, column in columns.items() if key[0] == value}
+
+
+def _metric(runs: Sequence[Run], name: str) -> Metric:
+    """The metric of that name, or the first that all runs report."""
+    common = [metric for metric in runs[0].metrics if all(metric in run.metrics for run in runs)]
+    if not common:
+        raise BadSettings("the runs report no metric in common: give runs of one benchmark with the same options.")
+    if not name:
+        return common[0]
+    found = [metric for metric in common if metric.name == name]
+    if not found:
+        raise BadSettings(f"no metric '{name}' in all of the runs: {nearest(name, [m.name for m in common])}")
+    return found[0]
+
+
+def _retrieval_lacks(seen: Inventory) -> str:
+    return "" if seen.has([HIT]) else NO_SEARCH
+
+
+def _scaling_lacks(seen: Inventory) -> str:
+    return ONE_RUN
+
+
+RETRIEVAL = Kind((), _retrieval_lacks, retrieval)
+SCALING = Kind((), _scaling_lacks, scaling)

@@ -1,0 +1,146 @@
+"""ReCoE's analyses: perplexities before and after, recall and coherence of thoughts, and each scheme (section 5)."""
+
+from collections.abc import Sequence
+
+from emend.evals.analyses.base import (
+    Analysis,
+    Asked,
+    Bins,
+    Dot,
+    Inventory,
+    Kind,
+    Lacking,
+    Picture,
+    Run,
+    ordered,
+    panel_name,
+)
+from emend.evals.case import Record
+from emend.evals.metrics.recoe import EFFECTIVE
+
+FACTS = "_facts"
+"""Ends the kind of the probe that measures a record's facts."""
+DRAWN = 1500
+"""So many records of one panel are drawn, evenly over the run; the table has all."""
+GAPS = {"before": ("ppl_counter_before", "ppl_fact_before"), "after": ("ppl_counter", "ppl_fact")}
+RECALLED, COHERENT = "recall_consistent", "supported"
+AXES = {"facts recalled": RECALLED, "coherent": COHERENT}
+NO_PERPLEXITY = (
+    "no perplexities: they need a model that gives probabilities (tiny or hf:FOLDER) and a run without "
+    "--option perplexity=0."
+)
+NO_JUDGE = (
+    "no judge has read the chains of thought: run with --option prompting=cot, then "
+    "emend score RUN --judge PROVIDER:MODEL."
+)
+NO_FLIPS = "no question was scored: run ReCoE with a model that answers in words."
+
+
+def perplexity(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """PPL(CF) - PPL(F) after the edit against before, each record a dot, and the effective share (Figure 4)."""
+    shares, gaps = Bins(), Bins()
+    dots: dict[str, list[Dot]] = {}
+    for run in runs:
+        for record in run.records():
+            if not record.kind.endswith(FACTS):
+                continue
+            scheme = record.kind.removesuffix(FACTS)
+            shares.take(panel_name(run, runs, "effective edits, %"), scheme, record.editor, record, EFFECTIVE)
+            if EFFECTIVE not in record.values:
+                continue
+            found = {when: record.values[counter] - record.values[fact] for when, (counter, fact) in GAPS.items()}
+            for when, gap in found.items():
+                gaps.add(panel_name(run, runs, f"PPL(CF) - PPL(F) {when}"), scheme, record.editor, gap, record.case)
+            panel = panel_name(run, runs, record.editor)
+            dot = Dot(panel=panel, x=found["before"], y=found["after"], marked=bool(record.values[EFFECTIVE]))
+            dots.setdefault(panel, []).append(dot)
+    if not dots:
+        raise Lacking(NO_PERPLEXITY)
+    return Analysis(
+        kind="perplexity",
+        title="Perplexity of counterfactuals less that of facts, before and after the edit",
+        unit="",
+        rows=(*shares.rows(), *gaps.rows(scale=1.0)),
+        picture=Picture(form="scatter", x="PPL(CF) - PPL(F) before", y="PPL(CF) - PPL(F) after"),
+        dots=tuple(dot for found in dots.values() for dot in found[:: -(-len(found) // DRAWN)]),
+        notes=("an edit is effective where the difference falls below 0, and below what it was before",),
+    )
+
+
+def recall_coherence(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """Share of recalled facts against share of coherent chains, by editor and scheme (Figure 5 and Table 5)."""
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            for name, output in AXES.items():
+                if output in record.values or output in record.unscored:
+                    bins.take(panel_name(run, runs, name), record.kind, record.editor, record, output)
+    rows = bins.rows()
+    if not any(row.n for row in rows):
+        raise Lacking(NO_JUDGE)
+    return Analysis(
+        kind="recall-coherence",
+        title="Fact recall and coherence of the chains of thought",
+        unit="%",
+        rows=tuple(rows),
+        picture=Picture(
+            form="plane",
+            x="facts in the thoughts that follow from the edit, %",
+            y="chains that support their answer, %",
+            axes=("facts recalled", "coherent"),
+            limits=(0, 105),
+        ),
+        notes=(
+            "recalled: of the atomic facts in a chain, the share consistent with the edit; mean over chains",
+            *(f"judgements: {run.judged}" for run in runs if run.judged),
+        ),
+    )
+
+
+def scheme(runs: Sequence[Run], asked: Asked) -> Analysis:
+    """correct_flip by reasoning scheme, and what the unedited model knew (Tables 3 and 4)."""
+    bins = Bins()
+    for run in runs:
+        for record in run.records():
+            if "pre_edit" in record.values:
+                for name in ("correct_flip", "pre_edit"):
+                    bins.take(panel_name(run, runs, name), record.kind, record.editor, _flippable(record), name)
+    rows = bins.rows()
+    if not rows:
+        raise Lacking(NO_FLIPS)
+    return Analysis(
+        kind="scheme",
+        title="Answers that turned to the new one, and answers known before, by scheme",
+        unit="%",
+        rows=ordered(rows),
+        picture=Picture(x="scheme", y="%", limits=(0, 105)),
+        notes=(
+            "correct_flip: of the questions that the unedited model answered right; those that it did not are left out",
+            "pre_edit: of all questions, the same for every editor",
+        ),
+    )
+
+
+def _flippable(record: Record) -> Record:
+    """Without `correct_flip` as unscored where the model was not right before: that is the paper's denominator."""
+    if record.values["pre_edit"] == 1.0:
+        return record
+    left = {name: why for name, why in record.unscored.items() if name != "correct_flip"}
+    return record.model_copy(update={"unscored": left})
+
+
+def _perplexity_lacks(seen: Inventory) -> str:
+    return "" if seen.has([EFFECTIVE]) else NO_PERPLEXITY
+
+
+def _judge_lacks(seen: Inventory) -> str:
+    return "" if seen.has([RECALLED]) or seen.has([COHERENT]) else NO_JUDGE
+
+
+def _flips_lack(seen: Inventory) -> str:
+    return "" if seen.has(["pre_edit"]) else NO_FLIPS
+
+
+PERPLEXITY = Kind(("recoe",), _perplexity_lacks, perplexity)
+RECALL = Kind(("recoe",), _judge_lacks, recall_coherence)
+SCHEME = Kind(("recoe",), _flips_lack, scheme)

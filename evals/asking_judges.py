@@ -1,0 +1,69 @@
+"""Labelled items put to judges by name, so that what they say can be held against what people said."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from emend.agents.judging.base import Item
+from emend.evals.calibration import JudgeKind, Verdict
+from emend.evals.judging import Judgement, Panel, ask_all, calls_of, combine
+from emend.evals.stress import stress_items
+from emend.graphs.registry import JUDGES
+from emend.memory.errors import ModelUnreachable
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from emend.agents.policy import CallPolicy
+    from emend.graphs.judging import Judge
+
+
+def judge_kinds() -> dict[str, JudgeKind]:
+    """What a calibration must know of every judge that there is; of a plug-in's items it does not know the parts."""
+    found = {}
+    for name in JUDGES.names():
+        role = JUDGES.load(name).role
+        known = next(iter(stress_items(name).values())).parts if name in JUDGES.builtin else {}
+        found[name] = JudgeKind(scale=role.scale, fields=tuple(known), prompt_id=role.prompt_id)
+    return found
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks a panel about items; its repeats are verdicts apart from each other."""
+
+    panel: Panel
+    models: "Mapping[str, BaseChatModel]"
+    concurrency: int = 4
+
+    @classmethod
+    def of(cls, panel: Panel, policy: "CallPolicy", settings: Mapping[str, Any], concurrency: int) -> Self:
+        """With the panel's models, loaded under the policy.
+
+        Raises:
+            BadSettings: no such model, or a setting that it does not have.
+        """
+        from emend.agents.llm import load_model
+
+        return cls(panel, {spec: load_model(spec, policy, **settings) for spec in panel.judges}, concurrency)
+
+    def __call__(self, items: Sequence[Item]) -> list[list[Verdict]]:
+        """Per repeat, each item's number, or the reason why it has none.
+
+        Raises:
+            ModelError: the judges could not be asked.
+        """
+        judge = JUDGES.load(items[0].kind)
+        told: list[Judgement] = []
+        calls = calls_of(self.panel, judge, items, set())
+        tally = ask_all(calls, self.models, told.extend, self.panel.retries, self.concurrency)
+        if tally.failed and not tally.asked:
+            raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {tally.first}")
+        return [[self._verdict(judge, item, told, repeat) for item in items] for repeat in range(self.panel.repeats)]
+
+    def _verdict(self, judge: "Judge", item: Item, told: Sequence[Judgement], repeat: int) -> Verdict:
+        """What the panel says in one repeat."""
+        own = [one.model_copy(update={"repeat": 0}) for one in told if one.item == item.id and one.repeat == repeat]
+        found = combine(self.panel.model_copy(update={"repeats": 1}), judge, own)
+        output = judge.role.output
+        return found.values.get(output, found.unscored.get(output, "no verdict"))

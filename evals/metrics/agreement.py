@@ -1,0 +1,204 @@
+"""How far two raters of the same items agree, with intervals by bootstrap over cases.
+
+All coefficients are functions of one table of counts (first rater by second), so that a bootstrap draws tables and
+never goes through the items again. The tests hold them to scipy's and scikit-learn's values.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
+from emend.memory.edit import Word
+
+ONE_LABEL = "undefined: {who} gave one label only, {label}"
+NO_ITEM = "undefined: no item has both"
+_CHUNK = 4_000_000
+_MOST_UNDEFINED = 0.05
+
+Floats = NDArray[np.float64]
+
+
+class Coefficient(Word):
+    """A coefficient with its 95 % interval, or why there is none.
+
+    `low` and `high` are None where fewer than two cases were drawn, where nothing varies from draw to draw, and where
+    the coefficient is undefined in more than 5 % of the draws.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+class Agreement(Word):
+    """Two raters of the same items; the first is the one that is taken to be right.
+
+    `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
+    `spearman`, `kendall` (tau-b) and `mae` are None where labels are not of that sort. `base_rate` is the share of the
+    first rater's most frequent label, which is also the raw agreement of a second rater who always gives it;
+    `constant_mae` is the mean absolute error of always giving the first rater's median.
+    """
+
+    n: int
+    unscored: int
+    cases: int
+    labels: tuple[float, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """Counts: the first rater's labels by the second's, in the order of `labels`."""
+    raw: Estimate
+    base_rate: Estimate
+    kappa: Coefficient | None = None
+    spearman: Coefficient | None = None
+    kendall: Coefficient | None = None
+    mae: Estimate | None = None
+    constant_mae: Estimate | None = None
+
+
+def agreement(
+    first: Sequence[float],
+    second: Sequence[float | None],
+    cases: Sequence[Hashable],
+    *,
+    ordered: bool = True,
+    categories: bool = True,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Agreement:
+    """Agreement item by item; items without the second rater's label are unscored.
+
+    Args:
+        first: labels of the rater who is taken to be right, as numbers.
+        second: those of the other, None where there is none.
+        cases: the case of each item; cases are drawn, never single items.
+        ordered: labels are marks or shares, not names.
+        categories: labels are few and exact, so that a kappa says something; False for shares.
+        seed: of the resampling.
+        resamples: number of bootstrap samples.
+
+    Raises:
+        ValueError: lengths differ, or a label is not a finite number.
+    """
+    pairs = [(a, b, case) for a, b, case in zip(first, second, cases, strict=True) if b is not None]
+    ones, others, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
+    if not np.isfinite([*ones, *others]).all():
+        raise ValueError("a label is not a finite number: leave it out (None).")
+    labels = sorted({*ones, *others})
+    tables = _tables(ones, others, owners, labels)
+    unscored = len(first) - len(pairs)
+    common, middle = _constants(ones)
+
+    def mean(values: Sequence[float]) -> Estimate:
+        return estimate(values, owners, seed=seed, resamples=resamples).model_copy(update={"unscored": unscored})
+
+    def coefficient(of: Callable[[Floats, Floats], Floats]) -> Coefficient:
+        return _coefficient(of, tables, np.array(labels), _undefined(ones, others), seed, resamples)
+
+    return Agreement(
+        n=len(pairs),
+        unscored=unscored,
+        cases=len(set(owners)),
+        labels=tuple(labels),
+        confusion=tuple(tuple(int(count) for count in row) for row in tables.sum(axis=0)),
+        raw=mean([float(a == b) for a, b, _ in pairs]),
+        base_rate=mean([float(a == common) for a in ones]),
+        kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
+        spearman=coefficient(spearman) if ordered else None,
+        kendall=coefficient(kendall) if ordered else None,
+        mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
+        constant_mae=mean([abs(a - middle) for a in ones]) if ordered else None,
+    )
+
+
+def _constants(ones: Sequence[float]) -> tuple[float, float]:
+    """The most frequent label, of several the smallest, and the median."""
+    return max(sorted(set(ones)), key=ones.count, default=0.0), float(np.median(ones)) if ones else 0.0
+
+
+def _undefined(ones: Sequence[float], others: Sequence[float]) -> str:
+    """Why no coefficient of association can be had; "" where it can."""
+    if not ones:
+        return NO_ITEM
+    for who, told in (("people", ones), ("the judge", others)):
+        if len(set(told)) == 1:
+            return ONE_LABEL.format(who=who, label=f"{told[0]:g}")
+    return ""
+
+
+def _tables(
+    ones: Sequence[float], others: Sequence[float], cases: Sequence[Hashable], labels: Sequence[float]
+) -> Floats:
+    """Counts of each case; shape (cases, labels, labels)."""
+    at = {label: place for place, label in enumerate(labels)}
+    places = {case: place for place, case in enumerate(dict.fromkeys(cases))}
+    tables = np.zeros((len(places), len(labels), len(labels)))
+    for a, b, case in zip(ones, others, cases, strict=True):
+        tables[places[case], at[a], at[b]] += 1
+    return tables
+
+
+def _coefficient(
+    of: Callable[[Floats, Floats], Floats], tables: Floats, labels: Floats, why: str, seed: int, resamples: int
+) -> Coefficient:
+    if why:
+        return Coefficient(why=why)
+    value = float(of(tables.sum(axis=0)[None], labels)[0])
+    size, rng = len(tables), np.random.default_rng(seed)
+    if size < 2:
+        return Coefficient(value=value)
+    flat, found = tables.reshape(size, -1), []
+    rows = max(1, _CHUNK // max(size, flat.shape[1]))
+    for start in range(0, resamples, rows):
+        weights = rng.multinomial(size, np.full(size, 1 / size), size=min(rows, resamples - start))
+        found.append(of((weights @ flat).reshape(-1, len(labels), len(labels)), labels))
+    draws = np.concatenate(found)
+    told = draws[np.isfinite(draws)]
+    if len(told) < (1 - _MOST_UNDEFINED) * resamples or np.ptp(told) == 0:
+        return Coefficient(value=value)
+    low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Coefficient(value=value, low=float(low), high=float(high))
+
+
+def kappa(tables: Floats, labels: Floats) -> Floats:
+    """Cohen's kappa (1960) of each table; shape (tables,). Not a number where a table has one label only."""
+    return _weighted(tables, 1 - np.eye(len(labels)))
+
+
+def quadratic_kappa(tables: Floats, labels: Floats) -> Floats:
+    """Cohen's kappa weighted by the squared distance of the labels' values (1968)."""
+    return _weighted(tables, (labels[:, None] - labels) ** 2)
+
+
+def _weighted(tables: Floats, weights: Floats) -> Floats:
+    first, second = tables.sum(axis=2), tables.sum(axis=1)
+    chance = np.einsum("ti,tj,ij->t", first, second, weights) / tables.sum(axis=(1, 2))
+    return _divided(chance - (tables * weights).sum(axis=(1, 2)), chance)
+
+
+def spearman(tables: Floats, labels: Floats) -> Floats:
+    """Pearson's coefficient of the ranks, where ties share the mean of their ranks."""
+    first, second = tables.sum(axis=2), tables.sum(axis=1)
+    total = tables.sum(axis=(1, 2))[:, None]
+    one, other = (counts.cumsum(axis=1) - counts / 2 - total / 2 for counts in (first, second))
+    product = np.einsum("ti,tj,tij->t", one, other, tables)
+    return _divided(product, np.sqrt((one**2 * first).sum(axis=1) * (other**2 * second).sum(axis=1)))
+
+
+def kendall(tables: Floats, labels: Floats) -> Floats:
+    """Kendall's tau-b (1945), which corrects for ties."""
+    before = tables.cumsum(axis=1).cumsum(axis=2)
+    lower = np.zeros_like(tables)
+    lower[:, 1:, 1:] = before[:, :-1, :-1]
+    back = tables[:, :, ::-1].cumsum(axis=1).cumsum(axis=2)
+    crossed = np.zeros_like(tables)
+    crossed[:, 1:, 1:] = back[:, :-1, :-1]
+    gained = (tables * (lower - crossed[:, :, ::-1])).sum(axis=(1, 2))
+    total = tables.sum(axis=(1, 2)) ** 2
+    untied = [(total - (counts**2).sum(axis=1)) / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1))]
+    return _divided(gained, np.sqrt(untied[0] * untied[1]))
+
+
+def _divided(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.full_like(below, np.nan), where=below > 0)

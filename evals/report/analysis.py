@@ -1,0 +1,82 @@
+"""The table of an analysis, and the list of those that a run can have."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.analyses.base import Analysis, Row
+from emend.evals.report.figures import frame
+from emend.evals.report.safe import one_line
+
+
+def show_analysis(found: Analysis, console: Console) -> None:
+    """Print the tables and their notes."""
+    console.print(render_analysis(found))
+
+
+def render_analysis(found: Analysis) -> RenderableType:
+    """A table per panel, a row per label and editor."""
+    unit = f" ({found.unit})" if found.unit else ""
+    parts: list[RenderableType] = [Text(one_line(f"{found.title}{unit}"), style="bold"), Text("")]
+    for panel, rows in groupby(found.rows, key=lambda row: row.panel):
+        chosen = list(rows)
+        parts += [Text(one_line(panel), style="bold"), _table(chosen, found.series), *_levels(found, panel), Text("")]
+    return Group(*parts, *(Text(one_line(note), style="dim") for note in (*found.notes, _counting())))
+
+
+def _counting() -> str:
+    return "95 % intervals by bootstrap over cases; n is scored, the rest is unscored"
+
+
+def _levels(found: Analysis, panel: str) -> list[RenderableType]:
+    """The levels that the plot draws in."""
+    return [Text(one_line(f"{line.label}"), style="dim") for line in found.lines if line.panel == panel]
+
+
+def _table(rows: Sequence[Row], series: str) -> Table:
+    table = frame("", series, "mean", "95 %", "n", "unscored")
+    table.columns[1].justify = "left"
+    digits = 2 if max((abs(row.mean) for row in rows if row.mean is not None), default=0.0) < 10 else 1
+    before = ""
+    for row in rows:
+        table.add_row(
+            Text(one_line(row.label) if row.label != before else ""),
+            Text(one_line(row.series)),
+            _number(row.mean, digits),
+            Text(_interval(row, digits), style="dim"),
+            str(row.n),
+            Text(str(row.unscored or ""), style="yellow"),
+        )
+        before = row.label
+    return table
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _interval(row: Row, digits: int) -> str:
+    if row.low is None or row.high is None:
+        return "-"
+    return f"[{_number(row.low, digits)}, {_number(row.high, digits)}]"
+
+
+def show_possible(rows: Sequence[tuple[str, str, str]], run: str, console: Console) -> None:
+    """Print the analyses: name, summary, and why not where the run has not what it needs ("" where it has)."""
+    able = [(name, summary) for name, summary, why in rows if not why]
+    console.print(Text(one_line(f"{run} can have:"), style="bold"))
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, summary in able:
+        table.add_row(f"  {name}", Text(one_line(summary)))
+    console.print(table)
+    if lacking := [(name, why) for name, _, why in rows if why]:
+        console.print(Text("It lacks something for:", style="bold"))
+        for name, why in lacking:
+            console.print(Text(f"  {name}"))
+            console.print(Padding(Text(one_line(why), style="dim"), (0, 0, 0, 4)))

@@ -1,0 +1,82 @@
+"""The table of `emend compare`."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.case import Metric
+from emend.evals.compare import Comparison, Coverage, Row
+from emend.evals.report.figures import frame, interval, number
+from emend.evals.report.safe import one_line
+
+LEVEL = 0.05
+
+
+def show_comparison(found: Comparison, console: Console) -> None:
+    """Print the tables and their notes."""
+    console.print(render_comparison(found))
+
+
+def render_comparison(found: Comparison) -> RenderableType:
+    """A table per pair of editors and setting, a row per metric; differences that chance hardly makes are bold."""
+    parts: list[RenderableType] = []
+    known = {metric.name: metric for metric in found.metrics}
+    covered = {(told.editor_a, told.editor_b, told.setting): told for told in found.coverage}
+    for key, rows in groupby(found.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
+        parts += [Text(_title(found, covered[key]), style="bold"), _table(list(rows), known, found, key), Text("")]
+    return Group(*parts, *(Text(one_line(note), style="dim") for note in found.notes))
+
+
+def _title(found: Comparison, told: Coverage) -> str:
+    pairs = f"{told.paired} probes of {told.cases} cases paired"
+    return one_line(f"{found.benchmark}, {told.setting}: {pairs}")
+
+
+def _table(rows: list[Row], known: dict[str, Metric], found: Comparison, key: tuple[str, str, str]) -> Table:
+    table = frame("metric", *_names(found, key), "difference", "95 %", "p", "n", "unscored")
+    for row in rows:
+        metric, paired = known[row.metric], row.paired
+        name = f"  {row.kind}" if row.kind else row.metric
+        means = [_value(mean, metric) for mean in (paired.mean_a, paired.mean_b)]
+        style = "bold" if paired.p is not None and paired.p < LEVEL else ""
+        table.add_row(
+            Text(one_line(name), style="dim" if row.kind else ""),
+            *means,
+            Text(_value(paired.difference, metric, "+"), style=style),
+            Text(_interval(row, metric), style="dim"),
+            Text(_p(paired.p), style=style),
+            str(paired.n),
+            Text(str(paired.unscored or ""), style="yellow"),
+        )
+    return table
+
+
+def _names(found: Comparison, key: tuple[str, str, str]) -> Iterator[str]:
+    """What the two columns are called: the editors, or the runs where both have the same editor."""
+    one, other, _ = key
+    if one != other:
+        yield from (one_line(one, 16), one_line(other, 16))
+        return
+    for run in (found.run_a, found.run_b):
+        yield f"{one_line(one, 16)}\n{one_line(run.rstrip('/').rpartition('/')[2], 16)}"
+
+
+def _value(value: float | None, metric: Metric, sign: str = "") -> str:
+    if value is None:
+        return "-"
+    shown = number(value * metric.scale, metric)
+    return sign + shown if sign and not shown.startswith("-") and float(shown) else shown
+
+
+def _interval(row: Row, metric: Metric) -> str:
+    low, high = row.paired.low, row.paired.high
+    return "-" if low is None or high is None else interval(low * metric.scale, high * metric.scale, metric)
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "-"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

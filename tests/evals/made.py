@@ -1,0 +1,55 @@
+"""Run folders written by hand, so that a test decides every number."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from emend.evals.case import Metric, Record
+from emend.evals.manifest import MANIFEST, CaseList, Manifest, RunConfig
+from emend.evals.records import CASES, RECORDS
+
+EM = Metric(name="EM", value="em", kinds=("efficacy", "paraphrase"), scale=100)
+
+
+def record(case: str, editor: str = "rag", kind: str = "efficacy", probe: str = "p", **more: Any) -> Record:
+    """A record of one probe; every field can be given."""
+    told: dict[str, Any] = dict(case=case, editor=editor, kind=kind, probe=probe, model="m", setting="doc", mode="all")
+    told |= dict(prompt=f"{case} {probe}?", gold=("gold",), of=1) | more
+    unit = "-".join(str(told.get(name, "")) for name in ("case", "editor", "probe", "setting", "repeat", "checkpoint"))
+    return Record(**({"unit": unit} | told))
+
+
+def write_run(
+    folder: Path,
+    records: Sequence[Record],
+    benchmark: str = "docter",
+    metrics: Sequence[Metric] = (EM,),
+    cases: Iterable[dict[str, Any]] = (),
+    model: str = "m",
+    **config: Any,
+) -> Path:
+    """A finished run with these records; `cases` are lines of `cases.jsonl`."""
+    editors = tuple(dict.fromkeys(one.editor for one in records)) or ("rag",)
+    settings = tuple(dict.fromkeys(one.setting for one in records)) or ("doc",)
+    folder.mkdir(parents=True)
+    manifest = Manifest(
+        config=RunConfig(benchmark=benchmark, editors=editors, settings=settings, model=model, **config),
+        cases={name: CaseList(cases=1, probes=1, digest="x") for name in settings},
+        model={"name": model},
+        editors={},
+        benchmark={"options": config.get("options", {})},
+        metrics=tuple(metrics),
+        versions={},
+        platform={},
+        started="2026-01-01T00:00:00+00:00",
+    )
+    (folder / MANIFEST).write_text(manifest.model_dump_json(), encoding="utf-8")
+    (folder / RECORDS).write_text("".join(one.model_dump_json() + "\n" for one in records), encoding="utf-8")
+    (folder / CASES).write_text("".join(json.dumps(line) + "\n" for line in cases), encoding="utf-8")
+    return folder
+
+
+def case_line(case: str, setting: str = "doc", number: int = 1, **more: Any) -> dict[str, Any]:
+    """A line of `cases.jsonl`, with tags and edits given."""
+    return {"number": number, "setting": setting, "case": case, "tags": {}, "edits": []} | more
