@@ -30,8 +30,8 @@ demo test: export OMP_WAIT_POLICY := passive
 demo: $(STAMP) ## edit the embedded model and show what came of it
 	$(BIN)/emend demo
 
-test: $(STAMP) ## run the tests; ARGS='-k store -n 2' goes to pytest
-	$(BIN)/pytest -q $(ARGS)
+test: $(STAMP) ## run the tests; ARGS='-k store -n 0' goes to pytest
+	$(BIN)/pytest -q -n auto --dist loadfile $(ARGS)
 
 check: $(STAMP) ## lint, formatting, types, import directions
 	$(BIN)/ruff check
