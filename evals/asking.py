@@ -4,15 +4,16 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.unedited import Unedited
 from emend.evals.baseline import Baseline, ask, needs_baseline
 from emend.evals.case import Record
-from emend.evals.failures import hide_keys
 from emend.evals.metrics.scorers import Scores, ask_of, score
 from emend.evals.units import Pass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe
+from emend.memory.probe import Answer, Probe, Usage
+from emend.memory.secrets import hide_keys
 
 
 class Stopped(Exception):
@@ -47,7 +48,8 @@ def ask_unit(run: Pass, unit: Unit, answerer: Answerer, baseline: Baseline, stop
         if stop.is_set():
             raise Stopped
         try:
-            said = _one(run, answerer, probe, baseline)
+            with repetition(run.repeat):
+                said = _one(run, answerer, probe, baseline)
         except Exception as error:
             error.probe_id = probe.id  # type: ignore[attr-defined]
             raise
@@ -67,7 +69,8 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
         before = baseline.take(probe, run.repeat) if compared else None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
         reply = error.reply if isinstance(error, ModelReplyError) else None
-        answer = Answer(text=reply, steps=getattr(error, "steps", ()))
+        spent = error.usage if isinstance(error, ModelReplyError) else Usage()
+        answer = Answer(text=reply, steps=getattr(error, "steps", ()), usage=spent)
         seconds = kept.seconds if kept else time.perf_counter() - began
         return Said(answer, _all_unscored(probe, hide_keys(str(error))), seconds, bool(kept))
     scores = score(probe, answer, before)

@@ -5,14 +5,15 @@ import time
 from collections.abc import Iterable
 from typing import Any, Self
 
+from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Editor, Finding, Scorable
-from emend.evals.failures import hide_keys
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.evals.records import RunFiles
 from emend.graphs.running import keep_steps
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.secrets import hide_keys
 
 STRIPES = 64
 """So many probes can be asked at the same time without one waiting for another that is not the same."""
@@ -52,7 +53,7 @@ class Kept(Word):
         if self.answer is not None:
             return self.answer
         overflow = self.kind == ContextOverflow.__name__
-        error = ContextOverflow(self.error) if overflow else ModelReplyError(self.error, reply=self.reply or "")
+        error = ContextOverflow(self.error) if overflow else ModelReplyError(self.error, self.reply or "", Usage())
         keep_steps(error, self.steps)
         raise error
 
@@ -119,12 +120,15 @@ class Baseline:
         began = time.perf_counter()
         said: Answer | Exception
         try:
-            with self._unedited.edit(()) as answerer:
+            with repetition(repeat), self._unedited.edit(()) as answerer:
                 said = ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
             with self._counting:
                 self.spent = self.spent.plus(said.usage)
         except (ModelReplyError, ContextOverflow) as error:
             said = error
+            if isinstance(error, ModelReplyError):
+                with self._counting:
+                    self.spent = self.spent.plus(error.usage)
         seconds = round(time.perf_counter() - began, 6)
         return Kept.of(said, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
 

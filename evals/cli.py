@@ -1,6 +1,5 @@
 """The command line: reads arguments, calls the library, prints; nothing heavy is imported before a command runs."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,10 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli_options import Json, pair, print_rows
+from emend.evals.cli_analyse import analyse
+from emend.evals.cli_ask import ask
+from emend.evals.cli_compare import compare
+from emend.evals.cli_data import data
+from emend.evals.cli_edit import edit
+from emend.evals.cli_extract import extract
+from emend.evals.cli_graph import graph
+from emend.evals.cli_judge import judge
+from emend.evals.cli_limits import Cache, MaxCalls, MaxCost, PricesFile, Rpm, Tpm
+from emend.evals.cli_memory import memory
+from emend.evals.cli_options import Checkpoints, Json, Set, overrides_of, pair, print_rows
+from emend.evals.cli_papers import Against, papers, print_against
 from emend.evals.cli_retrieval import retrieval
-from emend.memory.errors import BadSettings, EmendError
+from emend.evals.cli_score import score
+from emend.evals.cli_stats import stats
+from emend.evals.cli_train import train
+from emend.memory.errors import BadSettings, BudgetReached, EmendError
 from emend.memory.registry import nearest
+from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
     from emend.evals.manifest import RunConfig
@@ -47,7 +61,7 @@ def main() -> None:
     except EmendError as error:
         from emend.evals.report.safe import one_line
 
-        sys.stderr.write(f"error: {one_line(' '.join(str(error).split()))}\n")
+        sys.stderr.write(f"error: {one_line(hide_keys(' '.join(str(error).split())))}\n")
         sys.exit(2)
 
 
@@ -76,8 +90,9 @@ def run(
     mode: Annotated[
         str | None, typer.Option(help="Edits that stand at once: single, all, batch:N, sequential; default as usual.")
     ] = None,
+    checkpoints: Checkpoints = None,
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
-    retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "dense",
+    retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "default",
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
@@ -85,19 +100,26 @@ def run(
     repeat: Annotated[int, typer.Option(help="Ask everything so many times.")] = 1,
     wording: Annotated[str | None, typer.Option(help="How facts are put before a prompt.")] = None,
     fail_on_error: FailOnError = "0.1",
-    settings: Annotated[list[str] | None, typer.Option("--set", help="editor.key=value, or model.key=value.")] = None,
+    settings: Set = None,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    prices: PricesFile = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    cache: Cache = None,
 ) -> None:
     """Run editors over a benchmark; the same command again finishes what is missing."""
     from emend.evals.manifest import RunConfig
 
     asked: dict[str, Any] = dict(benchmark=benchmark, data=data, model=model, mode=mode, limit=limit, seed=seed)
-    asked |= dict(retriever=retriever, embedding=embedding, wording=wording, repeat=repeat)
+    asked |= dict(retriever=retriever, embedding=embedding, wording=wording, repeat=repeat, checkpoints=checkpoints)
+    asked |= dict(max_cost=max_cost, max_calls=max_calls, prices=prices, rpm=rpm, tpm=tpm, cache=cache)
     config = RunConfig(
         editors=tuple(dict.fromkeys(editor)),
         settings=tuple(setting or ()),
         options=dict(pair(text, "--option") for text in option or ()),
-        overrides=_overrides(settings or []),
+        overrides=overrides_of(settings or []),
         concurrency=concurrency,
         fail_on_error=fail_on_error,
         **asked,
@@ -111,11 +133,14 @@ def resume(
     concurrency: Annotated[int | None, typer.Option(help="Units asked at the same time; default as before.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the data is now; default as before.")] = None,
     fail_on_error: Annotated[str | None, typer.Option("--fail-on-error", help="Default as before.")] = None,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
 ) -> None:
     """Finish a run that was interrupted, and try its failed units again."""
     from emend.evals.manifest import Manifest
 
-    changed = {"concurrency": concurrency, "data": data, "fail_on_error": fail_on_error}
+    changed: dict[str, Any] = {"concurrency": concurrency, "data": data, "fail_on_error": fail_on_error}
+    changed |= {"max_cost": max_cost, "max_calls": max_calls}
     given = {name: value for name, value in changed.items() if value is not None}
     config = Manifest.read(folder).config
     _say_next(_run(type(config).model_validate(config.model_dump() | given), folder))
@@ -126,18 +151,22 @@ def report(
     folder: RunFolder,
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option(help="Also draw the table into this file.")] = None,
+    against: Against = None,
+    scoring: Annotated[str | None, typer.Option(help="Whose judgements: an id, or none; default the newest.")] = None,
 ) -> None:
-    """Show the table of a run."""
+    """Show the table of a run, or its numbers beside published ones."""
     from emend.evals.report.rows import report as report_of
     from emend.evals.report.table import console_for, show
 
-    found = report_of(folder)
+    found = report_of(folder, scoring)
     if svg is not None:
         from emend.evals.report.svg import write_svg
 
         write_svg(found, svg)
-    if as_json:
-        print_rows([row.model_dump() for row in found.rows])
+    if against is not None:
+        print_against(folder, against, as_json)
+    elif as_json:
+        print_rows([row.model_dump() for row in (*found.rows, *found.forgetting, *found.costs)])
     else:
         show(found, console_for())
 
@@ -180,6 +209,19 @@ def list_parts(
 
 
 app.command()(retrieval)
+app.command()(extract)
+app.command()(stats)
+app.command()(edit)
+app.add_typer(data)
+app.add_typer(memory)
+app.command()(papers)
+app.command()(score)
+app.add_typer(judge)
+app.command()(compare)
+app.command()(analyse)
+app.command()(ask)
+app.command()(graph)
+app.add_typer(train)
 
 
 @app.command()
@@ -202,10 +244,13 @@ def _run(config: "RunConfig", folder: Path) -> Path:
     from emend.evals.report.rows import report as report_of
     from emend.evals.report.table import console_for, show
     from emend.evals.run import run as run_it
+    from emend.evals.spending import spent_lines
 
     with _interruptible(folder):
         summary = run_it(config, folder, fitting())
     show(report_of(folder), console_for())
+    for line in spent_lines(folder, summary.spent):
+        typer.echo(line)
     if summary.skipped and not summary.finished:
         typer.echo("Nothing was left to do: every unit is from before.")
     return folder
@@ -218,6 +263,8 @@ def _interruptible(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"\ninterrupted: finished units are kept. Go on with: emend resume {folder}", err=True)
         raise typer.Exit(130) from None
+    except BudgetReached as error:
+        raise BudgetReached(f"{error} The run is in {folder}.") from error
 
 
 def _say_next(folder: Path) -> None:
@@ -234,21 +281,6 @@ def _fresh(name: str) -> Path:
     while folder.exists():
         folder, count = Path("runs") / f"{stem}-{count}", count + 1
     return folder
-
-
-def _overrides(texts: list[str]) -> dict[str, dict[str, Any]]:
-    """`ft.steps=10` as {"ft": {"steps": 10}}; a value that is no JSON is a string."""
-    out: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        key, value = pair(text, "--set")
-        editor, dot, name = key.rpartition(".")
-        if not dot or not editor:
-            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
-        try:
-            out.setdefault(editor, {})[name] = json.loads(value)
-        except ValueError:
-            out.setdefault(editor, {})[name] = value
-    return out
 
 
 if __name__ == "__main__":

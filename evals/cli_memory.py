@@ -55,7 +55,7 @@ def add(
     if bool(files) == bool(single):
         raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
     edits = read_files(files) if files else [_one(single)]
-    with _opened(where, embedding, superseding, create=True) as opened:
+    with opened_memory(where, embedding, superseding, create=True) as opened:
         _add(opened, edits)
 
 
@@ -68,7 +68,7 @@ def import_(
 ) -> None:
     """Make a memory of an exported file, in the order of the file."""
     edits = read_files([file])
-    with _opened(where, embedding, superseding, create=True) as opened:
+    with opened_memory(where, embedding, superseding, create=True) as opened:
         stored = {edit.id for edit in opened.edits()}
         if foreign := stored - {edit.id for edit in edits}:
             raise BadSettings(
@@ -86,7 +86,7 @@ def export(
     """Write all edits, superseded ones too, in the order in which they came."""
     from emend.memory.jsonl import lines_of
 
-    with _opened(where) as opened:
+    with opened_memory(where) as opened:
         edits = opened.edits()
     if file == "-":
         sys.stdout.writelines(lines_of(edits))
@@ -115,7 +115,7 @@ def search(
     from emend.memory.retrieval.compose import load_retriever
 
     factory = load_retriever(strategy or RunConfig.model_fields["retriever"].default)
-    with _opened(where, embedding, create=False, search=True) as opened:
+    with opened_memory(where, embedding, create=False, search=True) as opened:
         hits = factory(opened.view()).search(query, k) if opened.count() else []
     if as_json:
         print_rows([{"score": hit.score, **hit.entry.model_dump()} for hit in hits])
@@ -140,7 +140,7 @@ def show(
 
     if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
         raise BadSettings("name an edit by its ID, or a fact by --subject and --relation.")
-    with _opened(where) as opened:
+    with opened_memory(where) as opened:
         edit = _edit(opened, edit_id) if edit_id else None
         asked = {(t.subject, t.relation): t for t in edit.triplets} if edit else {(subject or "", relation or ""): None}
         facts = [opened.history(*fact) for fact in asked]
@@ -160,7 +160,7 @@ def show(
 @memory.command()
 def stats(where: Where = FOLDER, as_json: Json = False) -> None:
     """Count what is stored."""
-    with _opened(where) as opened:
+    with opened_memory(where) as opened:
         found = opened.stats()
     if as_json:
         print_rows([{"memory": where, **found.model_dump()}])
@@ -181,7 +181,7 @@ def withdraw(
     from emend.evals.report.memory import fact_rows, show_facts
     from emend.evals.report.table import console_for
 
-    with _opened(where) as opened:
+    with opened_memory(where) as opened:
         edits = [_edit(opened, edit_id) for edit_id in dict.fromkeys(edit_ids)]
         opened.withdraw([edit.id for edit in edits])
         asked = dict.fromkeys((t.subject, t.relation) for edit in edits for t in edit.triplets)
@@ -194,7 +194,7 @@ def withdraw(
 
 
 @contextmanager
-def _opened(
+def opened_memory(
     where: str,
     embedding: str | None = None,
     superseding: Any = None,

@@ -10,18 +10,20 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.failures import hide_keys, told
+from emend.evals.failures import told
 from emend.evals.manifest import versions
 from emend.evals.report.safe import one_line
 from emend.evals.report.table import console_for
 from emend.memory.edit import Word
 from emend.memory.errors import EmendError
+from emend.memory.secrets import hide_keys
 
 EXTRAS = {
     "openai": "langchain_openai",
     "anthropic": "langchain_anthropic",
     "minilm": "sentence_transformers",
     "lora": "peft",
+    "qlora": "bitsandbytes",
 }
 """Extra, and the module that tells whether it is installed."""
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
@@ -103,7 +105,7 @@ def _answers(spec: str) -> Finding:
     except Exception as error:  # a provider's client may raise anything; that is a finding too
         return Finding(section="model", check=spec, status="broken", detail=told(error))
     status: Literal["ok", "broken"] = "ok" if reply and right in ("", reply) else "broken"
-    detail = f"{question} {reply}" + ("" if status == "ok" else f" (right: {right})")
+    detail = hide_keys(f"{question} {reply}") + ("" if status == "ok" else f" (right: {right})")
     return Finding(section="model", check=spec, status=status, detail=detail)
 
 

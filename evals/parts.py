@@ -10,7 +10,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import fingerprint, load_model
+from emend.agents.llm import LOCAL, fingerprint, load_model
+from emend.agents.policy import CallPolicy
 from emend.editors.base import Editor, Materials, MemoryLike
 from emend.editors.registry import EDITORS
 from emend.editors.unedited import Unedited
@@ -70,6 +71,8 @@ class Parts:
     retriever: Callable[[Corpus], Retriever]
     model: BaseChatModel
     memory: LazyMemory
+    policy: CallPolicy
+    """How providers are asked; a model on this machine has no need of it."""
 
     def cases(self, setting: str) -> Iterator[Case]:
         """The cases of a setting, each once; streamed anew at every call."""
@@ -129,15 +132,38 @@ def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = No
     editors = {name: EDITORS.load(name) for name in config.editors}
     retriever = load_retriever(config.retriever)
     benchmark, settings = load_benchmark(config)
+    model, policy = model_with_policy(config, model)
     return Parts(
         config=config,
         benchmark=benchmark,
         settings=settings,
         editors=editors,
         retriever=retriever,
-        model=model or load_model(config.model, **config.overrides.get(MODEL, {})),
+        model=model,
+        policy=policy,
         memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding)),
     )
+
+
+def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> tuple[BaseChatModel, CallPolicy]:
+    """The named model and how it is asked; a model that is given brings its own way, or none.
+
+    Raises:
+        BadSettings: limits, prices or a cache for a model that has no provider.
+    """
+    if model is not None:
+        return model, getattr(model, "policy", None) or CallPolicy()
+    given: dict[str, Any] = {name: getattr(config, name) for name in ("rpm", "tpm", "max_cost", "max_calls")}
+    given |= {name: Path(path) for name in ("prices", "cache") if (path := getattr(config, name)) is not None}
+    told = " and ".join("--" + name.replace("_", "-") for name, value in given.items() if value is not None)
+    local = BadSettings(f"{told} with model '{config.model}': a model on this machine has no provider to ask or pay.")
+    if told and config.model.partition(":")[0] in LOCAL:
+        raise local
+    policy = CallPolicy.of(**given)
+    model = load_model(config.model, policy, **config.overrides.get(MODEL, {}))
+    if told and not hasattr(model, "policy"):  # of a plug-in
+        raise local
+    return model, policy
 
 
 def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from emend.evals.case import Record
 from emend.memory.errors import BadData, RunRefused
+from emend.memory.secrets import hide_in_bytes
 
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
 BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
@@ -86,6 +87,7 @@ class RunFiles:
                 yield str(told["key"]), place
 
     def _append(self, contents: dict[str, bytes]) -> None:
+        contents = {name: hide_in_bytes(content) for name, content in contents.items()}
         before = {name: os.fstat(self._open[name].fileno()).st_size for name in contents}
         name = ""
         try:

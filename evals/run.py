@@ -10,6 +10,7 @@ from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
 
+from emend.agents.ledger import Spent
 from emend.editors.base import NO_COST, Answerer, Costed, EditCost, Sequential
 from emend.editors.costing import Meter, Resident
 from emend.evals.asking import Stopped, ask_unit
@@ -23,11 +24,13 @@ from emend.evals.progress import Progress, Quiet
 from emend.evals.queues import Inline, Queue
 from emend.evals.records import RunFiles, mend
 from emend.evals.sequence import Stood
+from emend.evals.spending import keep_spent
 from emend.evals.starting import begin, check_folder
 from emend.evals.units import Group, Pass, Unit, groups
 from emend.memory.edit import Word
 from emend.memory.errors import (
     BadSettings,
+    BudgetReached,
     MemoryMismatch,
     MissingData,
     MissingExtra,
@@ -35,7 +38,7 @@ from emend.memory.errors import (
     TooManyFailures,
 )
 
-FATAL = (BadSettings, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
+FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
 """Not the fault of one unit: the run ends."""
 
 
@@ -43,7 +46,7 @@ class Summary(Word):
     """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
 
     Tokens and calls include those of the unedited model, `baseline_calls` of them. `peak_bytes` is the most memory that
-    the process held; None where the system does not tell.
+    the process held; None where the system does not tell. `spent` is by model, of those behind an API.
     """
 
     folder: str
@@ -60,6 +63,7 @@ class Summary(Word):
     seconds: float
     cpu_seconds: float
     peak_bytes: int | None
+    spent: dict[str, Spent] = {}
 
 
 def run(
@@ -85,13 +89,18 @@ def run(
         check_folder(config, out)
         parts = load_parts(config, out, model)
         stack.callback(parts.memory.close)
+        if model is None:
+            stack.callback(parts.policy.close)
         begun = begin(parts, out)
         finished, cuts = mend(out)
         files = stack.enter_context(RunFiles(out))
         for event in cuts:
             files.event(event | {"at": now()})
         work = _Work(parts, files, finished, progress or Quiet(), begun.units)
-        return work.through(out)
+        try:
+            return work.through(out)
+        finally:
+            keep_spent(out, parts.policy.ledger)
 
 
 class _Work:
@@ -117,7 +126,8 @@ class _Work:
                 self._pass(one, pool)
         finally:
             self.stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            with self.parts.policy.ending():
+                pool.shutdown(wait=True, cancel_futures=True)
             self.progress.close()
             summary = self._summary(out, began)
             if summary.finished or summary.failed:
@@ -140,6 +150,7 @@ class _Work:
             seconds=round(time.perf_counter() - began[0], 3),
             cpu_seconds=round(time.process_time() - began[1], 3),
             peak_bytes=Resident.highest_so_far(),
+            spent=self.parts.policy.ledger.by_model(),
             **told,
         )
 

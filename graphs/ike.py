@@ -2,12 +2,12 @@
 
 The examples teach three things in the published ratio: 4 to copy a new fact, 12 to answer a paraphrase of it with the
 new object, 16 to leave other facts alone. The authors' code appends the tested edit itself, with its answer, as a last
-example; here nothing that tells the answer may be an example.
+example; here nothing that tells the answer may be an example, unless that is asked for (`original`).
 """
 
 import random
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from langgraph.runtime import Runtime
 from emend.agents.answer import Solved, build_prompt
 from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
 from emend.graphs.respond import respond
+from emend.memory.edit import Edit
 from emend.memory.embed import Embedding, LexicalEmbedding
 from emend.memory.exact import DECIMALS, best
 from emend.memory.probe import Probe
@@ -79,6 +80,8 @@ class IkeContext(RagContext):
     seed: int = 0
     standing: Collection[str] = frozenset()
     """The texts of the edits that stand."""
+    original: Mapping[str, Edit] = field(default_factory=dict)
+    """By their ids, the edits that may be shown as an example of copying although they are tested, as published."""
 
 
 def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
@@ -93,6 +96,9 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
         example for example in context.pool.by_similarity(probe.prompt) if not _tells(example, probe, context.standing)
     ]
     chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
+    tested = context.original.get(state["hits"][0]["edit_id"]) if context.original else None
+    if tested is not None:
+        chosen.append(Example("copy", tested.text, tested.cloze or tested.question, "cloze", tested.target_new))
     return {"demonstrations": [example._asdict() for example in chosen]}
 
 

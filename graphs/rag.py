@@ -1,5 +1,6 @@
 """Retrieval-augmented editing: find the new facts that bear on the probe, put them before it, respond."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from typing_extensions import TypedDict
 from emend.agents.answer import build_prompt
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe
-from emend.memory.retrieval.base import Hit, Retriever
+from emend.memory.retrieval.base import Hit, Retriever, search_probe
 
 RECURSION_LIMIT = 8
 """The graph takes three steps; langgraph's own limit is in the thousands."""
@@ -47,13 +48,16 @@ C = TypeVar("C", bound=RagContext)
 
 def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
     """The k entries that the retriever finds for the probe, best first; none is no error."""
-    asked = Probe.model_validate(state["probe"]).asked
-    return {"hits": [_hit(hit) for hit in runtime.context.retriever.search(asked, runtime.context.k)]}
+    probe = Probe.model_validate(state["probe"])
+    return {"hits": as_hits(search_probe(runtime.context.retriever, probe, runtime.context.k))}
 
 
-def _hit(hit: Hit) -> HitState:
-    entry = hit.entry
-    return {"entry_id": entry.id, "edit_id": entry.edit_id, "text": entry.text, "score": hit.score}
+def as_hits(found: Sequence[Hit]) -> list[HitState]:
+    """Hits as the state holds them."""
+    return [
+        {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": hit.entry.text, "score": hit.score}
+        for hit in found
+    ]
 
 
 def compose(state: RagState, runtime: Runtime[C]) -> RagState:

@@ -1,11 +1,12 @@
 """The graphs of Emend by name, for listing and drawing."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing graphs must not import langgraph
+    from emend.graphs.judging import Judge
     from emend.graphs.running import Graph
 
 GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
@@ -13,10 +14,30 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
     group="emend.graphs",
     builtin={
         "rag": ("emend.graphs.rag:build", "Retrieves new facts, puts them before the prompt, responds."),
+        "extract": (
+            "emend.graphs.extract:build",
+            "Document to triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.",
+        ),
         "ike": ("emend.graphs.ike:build", "As rag, with solved examples of copying, updating and retaining."),
+        "serac": ("emend.graphs.serac:build", "Leaves the model alone unless a classifier finds an edit in scope."),
+        "crag": ("emend.graphs.crag:build", "Judges what is retrieved; refines it, searches elsewhere, or both."),
+        "cot": ("emend.graphs.cot:build", "As rag, and the model thinks before it answers."),
+        "agent": ("emend.graphs.agent:build", "The model is given tools over the memory, and decides itself."),
+        "mello": ("emend.graphs.mello:build", "A question in steps, each checked against the memory."),
     },
 )
 """Each is a function `build() -> CompiledStateGraph`."""
 
-JUDGES: Registry[Callable[..., Any]] = Registry(kind="judge", group="emend.judges")
-"""LLM judges by name; each will be a graph and a role. Packages may bring some."""
+JUDGES: "Registry[Judge]" = Registry(
+    kind="judge",
+    group="emend.judges",
+    builtin={
+        "tendency": ("emend.graphs.tendency:JUDGE", "ELKEN: marks for a free answer about what an event makes likely."),
+        "agreement": ("emend.graphs.agreement:JUDGE", "ELKEN: how far answers before and after an edit agree, 1 to 5."),
+        "recall": ("emend.graphs.recall:JUDGE", "ReCoE: which edited facts a chain of thought recalls."),
+        "coherence": ("emend.graphs.coherence:JUDGE", "ReCoE: whether the thoughts support the answer."),
+        "equivalence": ("emend.graphs.equivalence:JUDGE", "Whether a free-form answer is the gold answer or an alias."),
+        "supports": ("emend.graphs.supports:JUDGE", "AKEW: whether a paragraph conveys a sentence."),
+    },
+)
+"""Each is a `Judge`, a graph and its role; packages may bring some."""

@@ -8,18 +8,30 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
-from emend.agents.scoring import ScoringModel
+from emend.agents.answer import NEXT_QUESTION
+from emend.agents.reading import usage_of
+from emend.agents.scoring import LimitedModel, ScoringModel
 from emend.memory.errors import ModelError
-from emend.memory.probe import Usage
+from emend.memory.probe import Reading, Usage
+
+LONGER = 8
+"""So many times the model's limit of new tokens has a reply of several lines, 256 unless the model is told otherwise.
+Chat models behind an API end such a reply themselves."""
 
 
 class RespondState(TypedDict, total=False):
-    """JSON values: the prompt, `targets` when they are to be scored instead of a reply generated, and what came."""
+    """JSON values: the prompt, `targets` when they are to be scored instead of a reply generated, and what came.
+
+    `reading` is there when the reply has more lines than one.
+    """
 
     prompt: str
     targets: list[str]
+    reading: Reading
+    new_tokens: int
     reply: str
     log_probs: list[float]
+    target_tokens: list[int]
     usage: dict[str, int]
     cut_tokens: int
 
@@ -35,12 +47,30 @@ C = TypeVar("C", bound=RespondContext)
 
 
 def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
-    """Scores the targets when the state has some, else generates a reply."""
-    return speak(runtime.context.model, state["prompt"], state.get("targets"))
+    """Scores the targets when the state has some, else generates a reply; what was spent before it is counted too."""
+    told = speak(
+        runtime.context.model,
+        state["prompt"],
+        state.get("targets"),
+        state.get("reading", "line"),
+        state.get("new_tokens", 0),
+    )
+    return {**told, "usage": spent(state, Usage.model_validate(told["usage"]))}
 
 
-def speak(model: BaseChatModel, prompt: str, targets: Sequence[str] | None = None) -> RespondState:
-    """What the model says to a prompt, or how probable it finds each target there.
+def spent(state: RespondState, more: Usage) -> dict[str, int]:
+    """What was spent up to now: by the nodes before, and more."""
+    return Usage.model_validate(state.get("usage", {})).plus(more).model_dump()
+
+
+def speak(
+    model: BaseChatModel,
+    prompt: str,
+    targets: Sequence[str] | None = None,
+    reading: Reading = "line",
+    new_tokens: int = 0,
+) -> RespondState:
+    """What the model says to a prompt, or how probable it finds each target there; no targets at all cost nothing.
 
     Returns:
         `reply` as it came, or `log_probs`, one joint natural-log probability per target; with `usage`, and
@@ -49,16 +79,21 @@ def speak(model: BaseChatModel, prompt: str, targets: Sequence[str] | None = Non
     Raises:
         ModelError: targets are given to a model that has no probabilities.
     """
-    return _generated(model, prompt) if targets is None else _scored(model, prompt, targets)
+    if targets is not None and not targets:
+        return {"log_probs": [], "usage": Usage().model_dump(), "cut_tokens": 0}
+    return _generated(model, prompt, reading, new_tokens) if targets is None else _scored(model, prompt, targets)
 
 
-def _generated(model: BaseChatModel, prompt: str) -> RespondState:
-    message = model.invoke(prompt)
-    told: Any = message.usage_metadata or {}
-    usage = Usage(input_tokens=told.get("input_tokens", 0), output_tokens=told.get("output_tokens", 0), calls=1)
+def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: int) -> RespondState:
+    more: dict[str, Any] = {}
+    if reading != "line" and isinstance(model, LimitedModel):
+        more = {"stop": [NEXT_QUESTION], "max_new_tokens": new_tokens or LONGER * model.max_new_tokens}
+    elif new_tokens:
+        more = {"max_tokens": new_tokens}
+    message = model.invoke(prompt, **more)
     return {
         "reply": str(message.text),
-        "usage": usage.model_dump(),
+        "usage": usage_of(message).model_dump(),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
 
@@ -72,6 +107,7 @@ def _scored(model: BaseChatModel, prompt: str, targets: Sequence[str]) -> Respon
     scores = model.score(prompt, targets)
     return {
         "log_probs": list(scores.log_probs),
+        "target_tokens": list(scores.target_tokens),
         "usage": scores.usage.model_dump(),
         "cut_tokens": scores.cut_tokens,
     }

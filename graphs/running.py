@@ -1,7 +1,9 @@
 """Running a compiled graph so that what each node did can be shown afterwards."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
@@ -10,6 +12,19 @@ from emend.memory.probe import Step
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
+
+
+_LISTENER: ContextVar[Callable[[Step], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(told: Callable[[Step], None]) -> Iterator[None]:
+    """Inside the `with` each step of a graph that this thread runs is told as soon as it has ended."""
+    kept = _LISTENER.set(told)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(kept)
 
 
 def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[str, Any], tuple[Step, ...]]:
@@ -29,6 +44,8 @@ def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[
                 began[event["id"]] = time.perf_counter()
             else:
                 steps.append(_step(event, began.pop(event["id"])))
+                if listener := _LISTENER.get():
+                    listener(steps[-1])
     except Exception as error:
         keep_steps(error, tuple(steps))
         raise

@@ -1,17 +1,18 @@
 """Train the embedded model from scratch: `python -m emend.agents.tiny.train --out DIR`.
 
 The schedule counts steps, never seconds, and every block of steps draws from its own seeded corpus, so an interrupted
-run goes on exactly where its last checkpoint was written. On two free cores 8,000 steps take about 80 minutes.
+run goes on exactly where its last checkpoint was written. On two free cores 8,000 steps take about 65 minutes, and
+about 50 with `--compile`.
 """
 
 import argparse
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -125,16 +126,24 @@ def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.G
     )
 
 
+def _compiled(body: torch.nn.Module) -> Callable[..., Any]:
+    """One compiled graph for each of the lengths: the default limit of eight would leave the rest uncompiled."""
+    torch._dynamo.config.recompile_limit = 2 * len(LENGTHS)
+    compiled: Callable[..., Any] = torch.compile(body, dynamic=False)
+    return compiled
+
+
 class Trainer:
     """Muon for the matrices, Adam for embeddings and norms, bfloat16 activations over float32 weights."""
 
-    def __init__(self, out: Path, plan: Schedule, device: str = "cpu") -> None:
+    def __init__(self, out: Path, plan: Schedule, device: str = "cpu", compiled: bool = False) -> None:
         self.out, self.plan, self.step = out, plan, 0
         self.device = torch.device(device)
         self.world = World()
         self.negatives = Negatives(self.world)
         self.model = build_model(plan.seed)
         torch.nn.Module.to(self.model, self.device)
+        self.body = _compiled(self.model.model) if compiled else self.model.model
         named = list(self.model.named_parameters())
         matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
@@ -195,7 +204,7 @@ class Trainer:
                 group["lr"] = base * rate
         batch = Batch(*(part.to(self.device) for part in batch))
         with torch.autocast(self.device.type, torch.bfloat16):
-            hidden = self.model.model(input_ids=batch.inputs, use_cache=False).last_hidden_state
+            hidden = self.body(input_ids=batch.inputs, use_cache=False).last_hidden_state
             logits = self.model.lm_head(hidden.flatten(0, 1)[batch.places])
         losses = cross_entropy(logits.float(), batch.targets, reduction="none")
         loss = (losses * batch.weights).sum() / batch.weights.sum()
@@ -224,10 +233,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=defaults.steps)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu", help="cpu (the shipped model's) or cuda")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the model first: a quarter faster, needs a C++ compiler"
+    )
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps), chosen.device)
+    trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps), chosen.device, chosen.compile)
     trainer.resume()
     trainer.run()
 

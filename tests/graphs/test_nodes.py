@@ -147,7 +147,10 @@ def test_respond_counts_a_call_whose_usage_was_not_told():
             return result
 
     update = speak(Silent(reply=lambda prompt: "x"), "Where?")
-    assert update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1, "cached": 0} and update["cut_tokens"] == 7
+    assert (
+        update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1, "cached": 0}
+        and update["cut_tokens"] == 7
+    )
 
 
 class Limited(ScriptedChatModel):

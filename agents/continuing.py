@@ -1,0 +1,44 @@
+"""A model continues a plain text: what it says up to a stop, and what that cost."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.reading import usage_of
+from emend.agents.scoring import LimitedModel
+from emend.memory.probe import Usage
+
+LINE_TOKENS = 32
+"""A line of a chain has at most so many tokens."""
+CHARACTERS = 3
+"""So many characters make a token at least, in English."""
+
+
+class Continued(NamedTuple):
+    """The continuation as it came, and its cost."""
+
+    text: str
+    usage: Usage
+
+
+def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = None, new_tokens: int = 0) -> Continued:
+    """What the model says after the text, up to a stop text; a chat model gets the text as one message.
+
+    Args:
+        model: any chat model.
+        text: what is to be continued.
+        stop: texts that end the continuation; None leaves it to the model, and some providers refuse white space alone.
+        new_tokens: at most so many, on models that continue plain text; 0 leaves it to the model.
+    """
+    plain = isinstance(model, LimitedModel)
+    more: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
+    ends = [end for end in stop or () if plain or end.strip()]
+    message = model.invoke(text, stop=ends or None, **more)
+    return Continued(str(message.text), usage_of(message))
+
+
+def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:
+    """Whether a text, and so many new tokens, take less than half of the model's window; True where none is told."""
+    window = getattr(getattr(model, "lm", None), "window", None)
+    return not window or len(text) / CHARACTERS + new_tokens <= window / 2

@@ -1,0 +1,46 @@
+"""The command `emend ask`."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.evals.cli_memory import FOLDER, Where
+from emend.evals.cli_options import Json, Set, overrides_of
+
+if TYPE_CHECKING:
+    from emend.memory.probe import Answer
+
+
+def ask(
+    question: Annotated[str | None, typer.Argument(help="What is asked; without it, one question a line.")] = None,
+    model: Annotated[str, typer.Option(help="tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME.")] = "tiny",
+    editor: Annotated[str, typer.Option(help="An editor over a memory; see: emend list editors.")] = "rag",
+    where: Where = FOLDER,
+    retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "dense",
+    continued: Annotated[
+        bool, typer.Option("--continue", help="The text is no question, but to be continued.")
+    ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show each step as soon as it has ended.")] = False,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a model that knows what a memory holds; nothing is added to the memory."""
+    from emend.evals.ask import Asking, show_answer, show_step
+
+    overrides = overrides_of(settings or [])
+    with Asking(model, editor, where, retriever, overrides) as asking:
+        for text in [question] if question is not None else _lines():
+            answer = asking.ask(text, "cloze" if continued else "question", show_step if trace else None)
+            _tell(answer, as_json, trace) if as_json else show_answer(answer, trace)
+
+
+def _lines() -> Any:
+    """One question a line, until the input ends."""
+    for line in sys.stdin:
+        if line.strip():
+            yield line.strip()
+
+
+def _tell(answer: "Answer", as_json: bool, trace: bool) -> None:
+    typer.echo(answer.model_dump_json(exclude=None if trace else {"steps"}))

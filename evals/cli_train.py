@@ -1,0 +1,58 @@
+"""The command `emend train scope`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emend.evals.cli_options import Json, pair, print_rows
+
+train = typer.Typer(name="train", help="Train what editors decide with.", no_args_is_help=True)
+
+
+@train.callback()
+def _group() -> None:
+    """Train what editors decide with."""
+
+
+@train.command()
+def scope(
+    benchmark: Annotated[
+        str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder that the classifier is written into.")],
+    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
+    setting: Annotated[str | None, typer.Option(help="Default the benchmark's first setting.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", help="key=value: also decide the questions under these options.")
+    ] = None,
+    form: Annotated[str, typer.Option(help="embedding (seconds to minutes), or cross-encoder.")] = "embedding",
+    embedding: Annotated[
+        str, typer.Option(help="The encoder: auto, lexical, or a sentence-transformers folder.")
+    ] = "auto",
+    epochs: Annotated[int, typer.Option(min=1, help="Of the cross-encoder.")] = 1,
+    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
+    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train SERAC's scope classifier, and its threshold, on a benchmark's questions in and out of scope."""
+    from emend.evals.scope import ScopeRun, show_scope, train_scope_on
+
+    told = ScopeRun(
+        benchmark=benchmark,
+        data=data,
+        setting=setting,
+        options=dict(pair(text, "--option") for text in option or ()),
+        check=dict(pair(text, "--check") for text in check or ()),
+        form=form,
+        embedding=embedding,
+        epochs=epochs,
+        limit=limit,
+        seed=seed,
+    )
+    rows = train_scope_on(told, out)
+    if as_json:
+        print_rows([row.model_dump() for row in rows])
+        return
+    show_scope(rows, out)

@@ -1,0 +1,83 @@
+"""Chain of thought under new facts (Wei et al. 2022; as a baseline of editing in MQuAKE, DocTER and ReCoE)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from emend.agents.answer import build_prompt, find_wording
+from emend.agents.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
+from emend.graphs.rag import RagContext, RagState, compose, retrieve
+from emend.graphs.respond import RespondState, respond, spent
+from emend.memory.probe import Probe
+
+Form = Literal["thoughts", "steps"]
+RECURSION_LIMIT = 8
+"""Four nodes."""
+HOPS = 4
+
+
+class CotState(RagState, total=False):
+    """As for rag; the prompt ends with the thoughts, `final` is the answer where the model went on to give it."""
+
+    final: str
+
+
+@dataclass(frozen=True)
+class CotContext(RagContext):
+    """As for rag, with the form and the solved examples, which `thoughts` alone shows."""
+
+    form: Form = "thoughts"
+    demonstrations: str = DEMONSTRATIONS
+
+
+def after_retrieve(state: CotState) -> Literal["think", "compose"]:
+    """Without a new fact there is nothing to think about, and the probe stays as it is."""
+    return "think" if state["hits"] else "compose"
+
+
+def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
+    """Thoughts under the facts; a probe that asks for thoughts by itself keeps its own form and examples.
+
+    Raises:
+        ModelReplyError: the thoughts are off their form, or come to no answer.
+    """
+    context, probe = runtime.context, Probe.model_validate(state["probe"])
+    facts = [hit["text"] for hit in state["hits"]]
+    told = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
+    if probe.reading == "thoughts":
+        thought = think_aloud(context.model, build_prompt(probe, facts, (), context.wording))
+    elif context.form == "steps":
+        hops = min(int(probe.tags.get("hops", 1)), HOPS)
+        thought = think_in_steps(context.model, told, probe.prompt, probe.style != "question", hops)
+    else:
+        head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
+        thought = think_aloud(context.model, head + told + LEAD.format(question=probe.prompt))
+    update: CotState = {"prompt": thought.text, "reading": "line", "usage": spent(state, thought.usage)}
+    if thought.final is not None:
+        update["final"] = thought.final
+    return update
+
+
+def conclude(state: CotState, runtime: Runtime[CotContext]) -> RespondState:
+    """The answer at the end of the thoughts; else a reply, or scores, under the prompt."""
+    if "final" in state and state.get("targets") is None:
+        return {"reply": state["final"], "cut_tokens": 0}
+    return respond(state, runtime)
+
+
+def build() -> CompiledStateGraph[CotState, CotContext, CotState, CotState]:
+    """Retrieve -> think (or compose, where nothing was found) -> respond."""
+    graph = StateGraph(CotState, context_schema=CotContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("think", think)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", conclude)
+    graph.add_edge(START, "retrieve")
+    graph.add_conditional_edges("retrieve", after_retrieve)
+    graph.add_edge("think", "respond")
+    graph.add_edge("compose", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="cot").with_config(recursion_limit=RECURSION_LIMIT)

@@ -1,0 +1,116 @@
+"""SERAC (Mitchell et al. 2022, section 3): a classifier says whether an edit is meant; if not, the model is left alone.
+
+In scope a second model, the counterfactual one, answers under the edit; by default it is the same model with the edit
+in its prompt, as DocTER and ELKEN have it. Out of scope the base model gets the probe as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from langchain_core.language_models import BaseChatModel
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from emend.agents.answer import build_prompt
+from emend.agents.scope import Scope
+from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
+from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.memory.exact import best
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+
+RECURSION_LIMIT = 8
+"""Four nodes."""
+
+
+class SeracState(RagState, total=False):
+    """As for rag; `candidates` are the most probable edits, `hits` those of them that are in scope."""
+
+    candidates: list[HitState]
+
+
+@dataclass(frozen=True)
+class SeracContext(RagContext):
+    """As for rag, where the retriever's scores are probabilities of scope; None is the same model."""
+
+    threshold: float = 0.5
+    counterfactual: BaseChatModel | None = None
+
+
+class ScopeRetriever:
+    """Entries by the probability that the query is about them.
+
+    Args:
+        corpus: what may be found.
+        scope: the classifier.
+        narrow: a strategy that chooses the entries to be classified; None classifies all.
+        candidates: how many it chooses.
+    """
+
+    def __init__(self, corpus: Corpus, scope: Scope, narrow: Retriever | None = None, candidates: int = 0) -> None:
+        self.scope, self.narrow, self.candidates = scope, narrow, candidates
+        self.entries: Sequence[Entry] = corpus.entries()
+        self._probability = None if narrow else scope.over([entry.text for entry in self.entries])
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most k hits, the most probable first; equal ones in the order of the corpus."""
+        entries, probability = self.entries, self._probability
+        if probability is None:
+            assert self.narrow is not None
+            entries = [hit.entry for hit in self.narrow.search(query, self.candidates)]
+            probability = self.scope.over([entry.text for entry in entries])
+        if not entries:
+            return []
+        scores = np.asarray(probability(query))
+        return [Hit(entry=entries[place], score=float(scores[place])) for place in best(scores, k)]
+
+
+def classify(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
+    """Keeps the retrieved edits that are in scope."""
+    found = state["hits"]
+    kept = [hit for hit in found if hit["score"] >= runtime.context.threshold]
+    return {"candidates": found, "hits": kept}
+
+
+def after_classify(state: SeracState) -> Literal["counterfact", "leave"]:
+    """In scope or not."""
+    return "counterfact" if state["hits"] else "leave"
+
+
+def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
+    """The prompt of the counterfactual model: the edits in scope, and the probe."""
+    return compose(state, runtime)
+
+
+def leave(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
+    """The probe alone, as the unedited model gets it."""
+    probe = Probe.model_validate(state["probe"])
+    return {"prompt": build_prompt(probe, (), (), runtime.context.wording)}
+
+
+def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
+    """Responds by the counterfactual model in scope, by the base model out of it."""
+    second = runtime.context.counterfactual
+    if not state["hits"] or second is None:
+        return respond(state, runtime)
+    return respond(state, Runtime(context=RespondContext(second)))
+
+
+def build() -> CompiledStateGraph[SeracState, SeracContext, SeracState, SeracState]:
+    """Retrieve -> classify -> counterfact or leave -> respond."""
+    graph = StateGraph(SeracState, context_schema=SeracContext)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("classify", classify)
+    graph.add_node("counterfact", counterfact)
+    graph.add_node("leave", leave)
+    graph.add_node("respond", answer)
+    graph.add_edge(START, "retrieve")
+    graph.add_edge("retrieve", "classify")
+    graph.add_conditional_edges("classify", after_classify)
+    graph.add_edge("counterfact", "respond")
+    graph.add_edge("leave", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="serac").with_config(recursion_limit=RECURSION_LIMIT)
