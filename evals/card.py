@@ -147,7 +147,7 @@ def measure(lm: CausalLM, seed: int = 17) -> dict[str, Estimate]:
     world = World()
     card = {name: accuracy(lm, items()) for name, items in Questions(world, seed).measures().items()}
     chains = chain_items(world, seed)
-    for name, retriever in (("shipped retriever", "dense"), ("right facts", None)):
+    for name, retriever in (("shipped retriever", "default"), ("right facts", None)):
         right = run_chains(lm, chains, retriever)
         card[f"two-hop chain, {name}"] = estimate(right, list(range(len(right))))
     efficacy, neighborhood = measure_rank_one(lm, seed)

@@ -39,7 +39,7 @@ def retrieval(
     if as_json and len(setting or ()) > 1:
         raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
     if plot is not None:
-        from emend.evals.report.retrieval_plot import require_plotting
+        from emend.evals.report.plotting import require_plotting
 
         require_plotting(plot)
     found = [

@@ -132,9 +132,7 @@ def _settled(
     best = 1.0 if per == "any" else 0.0
     decided = {case for value, case in zip(values, cases, strict=True) if value == best}
     kept = [
-        (value, case)
-        for value, case in zip(values, cases, strict=True)
-        if case not in open_cases or case in decided
+        (value, case) for value, case in zip(values, cases, strict=True) if case not in open_cases or case in decided
     ]
     return [value for value, _ in kept], [case for _, case in kept]
 

@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 from emend.agents.batching import Batcher, pack
 from emend.memory.errors import BadData, ModelError
 
+OTHERS: set[threading.Thread] = set()
+"""Workers of models that other tests still hold."""
+
+
+@pytest.fixture(autouse=True)
+def _others():
+    OTHERS.update(threading.enumerate())
+    yield
+    OTHERS.clear()
+
 
 def workers():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("emend-batch")]
+    found = set(threading.enumerate()) - OTHERS
+    return [thread for thread in found if thread.name.startswith("emend-batch")]
 
 
 def echo(key: Hashable, asked: list[int]) -> list[int]:

@@ -126,14 +126,14 @@ def server():
 
     class Handler(BaseHTTPRequestHandler):
         said = JSON
-        finish = "stop"
+        ended = "stop"
         sent: list = []
 
         def do_POST(self):
             Handler.sent.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             choice = {
                 "index": 0,
-                "finish_reason": Handler.finish,
+                "finish_reason": Handler.ended,
                 "message": {"role": "assistant", "content": Handler.said},
             }
             usage = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
@@ -193,7 +193,7 @@ def test_a_client_that_cannot_parse_loses_neither_reply_nor_cost(server, monkeyp
 
 def test_a_reply_that_was_cut_off_is_an_unreadable_one(server, monkeypatch):
     handler, url = server
-    handler.said, handler.finish = '{"triplets": [{"subj', "length"
+    handler.said, handler.ended = '{"triplets": [{"subj', "length"
     with pytest.raises(ModelReplyError) as caught:
         read_triplets(api_model(url, monkeypatch), "Ana Rojo ...")
     assert caught.value.reply == '{"triplets": [{"subj'

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from emend.editors.answering import direct, lend
 from emend.editors.base import Costed, Materials, Sequential
 from emend.editors.conformance import CAPITAL, CURRENCY, asked, check_same, state_of
 from emend.editors.finetune import FineTuning
@@ -55,7 +56,7 @@ def test_a_stack_and_an_edit_do_not_stand_together(model):
 def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_model):
     model = random_model()
     editor = fine_tuning(model)
-    assert isinstance(editor, Sequential)
+    assert isinstance(fine_tuning(model), Sequential)
     before = state_of(editor.materials)
     first = editor.solve([CAPITAL])
     with applied(model.lm.model, first):
@@ -126,7 +127,7 @@ def test_an_editor_becomes_sequential_by_its_solve_alone(random_model):
         solved.append(weight.detach().clone())
         return {name: torch.ones_like(weight)} if edits else {}
 
-    with stacked(model.lm, solve, lambda cost: cost) as grow:
+    with stacked(model.lm, solve, lambda cost: lend(model, direct(model, "new_fact"), cost)) as grow:
         grow([CAPITAL])
         grow([CURRENCY])
         assert torch.equal(solved[1], before + 1) and torch.equal(weight, before + 1 + 1)

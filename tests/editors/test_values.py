@@ -44,7 +44,7 @@ class Plainly:
         self.block = lm.model.get_submodule(paths.of_layer(layer, "block"))
         self.rows = [*locate(lm, edit, PREFIXES), locate_essence(lm, edit)]
         self.delta = torch.zeros(lm.model.config.get_text_config().hidden_size, requires_grad=True)
-        self.seen = {}
+        self.seen: dict[str, torch.Tensor] = {}
         with torch.no_grad():
             self.run(self.rows[0])
             self.kept = self.run(self.rows[-1])[self.rows[-1].subject]

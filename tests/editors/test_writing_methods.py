@@ -1,5 +1,7 @@
 """ROME, R-ROME, MEMIT and AlphaEdit: that what is written is what the papers' equations say."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -205,7 +207,7 @@ def test_factors_are_turned_for_a_matrix_that_keeps_inputs_first(random_model):
 def test_the_embedded_model_takes_rank_one_and_mass_edits():
     from emend.agents.llm import load_model
 
-    model = load_model(f"hf:{model_folder()}", device="cpu", max_new_tokens=8)
+    model: Any = load_model(f"hf:{model_folder()}", device="cpu", max_new_tokens=8)
     try:
         assert Rome(Materials(model=model)).settings.statistics == "tinyworld"
     finally:

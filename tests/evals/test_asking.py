@@ -86,7 +86,7 @@ def test_a_reply_that_is_no_use_is_kept_as_such(tmp_path: Path, error: Exception
 
 
 def test_only_what_is_no_answer_at_all_is_asked_again(tmp_path: Path):
-    model = ScriptedChatModel(reply=lambda prompt: 1 / 0)
+    model = ScriptedChatModel(reply=lambda prompt: str(1 / 0))
     for _ in range(2):
         with RunFiles(tmp_path) as files, pytest.raises(ZeroDivisionError):
             baseline(model, files).take(SHARED)

@@ -42,14 +42,14 @@ def reader(fail=(), fingerprint="f1", method="rules"):
     """Reads one triplet out of each text, but not out of those that fail; keeps what it was asked."""
 
     def read(edit):
-        read.asked.append(edit.text)
+        read.asked.append(edit.text)  # type: ignore[attr-defined]
         common = dict(document_id=edit.id, method=method, fingerprint=fingerprint)
         if edit.text in fail:
             return ExtractedDocument(**common, reason="unreadable reply", failed=True, reply="?!")
         number = edit.text.split()[1].rstrip(".")
         return ExtractedDocument(**common, triplets=(Triplet(subject="Ana", relation="is", object=number),))
 
-    read.asked = []
+    read.asked = []  # type: ignore[attr-defined]
     return read
 
 
@@ -289,7 +289,7 @@ def test_a_model_that_does_not_answer_once_does_not_end_the_work(tmp_path):
 
     rows = extract_to(tmp_path / "t.jsonl", DOCUMENTS, modelled(reply), "f").rows
     assert [row.failed for row in rows] == [False, False, True, False, False]
-    assert rows[2].reason == "the model failed: ConnectionError: no route"
+    assert rows[2].reason.startswith("the model failed: ") and "no route" in rows[2].reason
 
 
 def test_a_model_that_never_answers_ends_the_work_and_the_finished_lines_stay(tmp_path):

@@ -193,4 +193,4 @@ def test_durations_are_said_as_people_say_them() -> None:
 
 def test_rows_are_what_json_shows() -> None:
     row = json.loads(json.dumps(rows_of(gather([record("a", 1, success=1.0)]), [ES], ["a"])[0].model_dump()))
-    assert list(row) == ["editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high"]
+    assert list(row) == ["editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"]

@@ -1,6 +1,7 @@
 """`emend train scope`: what is learned from a benchmark's questions, what is written, how it is measured."""
 
 import json
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -98,7 +99,7 @@ def tiny_encoder(folder):
 
     tokenizer = tiny_tokenizer(begin=True)
     tokenizer.add_special_tokens({"pad_token": "<pad>"})
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes: Any = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     model = BertModel(BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

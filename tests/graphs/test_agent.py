@@ -86,7 +86,7 @@ def test_what_a_tool_finds_goes_back_to_the_model_until_it_answers():
 def test_several_calls_of_one_message_are_all_answered_in_their_order():
     asked = calls(("lookup", {"subject": "Veldania", "relation": "capital"}), ("list_updates", {"entity": "Orland"}))
     final, _, model = run(asked, AIMessage("Ostrim"))
-    told = [(message.tool_call_id, str(message.text)) for message in model.seen[1][-2:]]  # type: ignore[attr-defined]
+    told = [(message.tool_call_id, str(message.text)) for message in model.seen[1][-2:]]
     assert told == [("c0", f"<change>{NEW.text}</change>"), ("c1", f"<change>{RIVER.text}</change>")]
     assert [hit["edit_id"] for hit in final["hits"]] == [NEW.id, RIVER.id]
 

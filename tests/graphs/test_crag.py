@@ -151,7 +151,11 @@ def test_a_model_may_judge_and_an_unusable_judgement_is_an_error_with_its_steps(
     final, _ = run(GOOD, FAIR, model=model, evaluator=ModelEvaluator(model))
     assert [told["relevance"] for told in final["judged"]] == [0.8, 0.8] and final["usage"]["calls"] == 3
     for bad in ("good", '{"score": 7}'):
-        model = ScriptedScoringModel(reply=lambda prompt, bad=bad: bad, log_prob=lambda prompt, target: -1.0)
+
+        def unusable(prompt: str, bad: str = bad) -> str:
+            return bad
+
+        model = ScriptedScoringModel(reply=unusable, log_prob=lambda prompt, target: -1.0)
         with pytest.raises(ModelReplyError) as caught:
             run(GOOD, model=model, evaluator=ModelEvaluator(model))
         assert [step.node for step in steps_of(caught.value)] == ["retrieve", "evaluate"]

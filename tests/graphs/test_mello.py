@@ -29,7 +29,8 @@ class Told:
     """A retriever that finds one text after another, and keeps what it was asked."""
 
     def __init__(self, *texts: str) -> None:
-        self.texts, self.asked = list(texts), []
+        self.texts = list(texts)
+        self.asked: list[str] = []
 
     def search(self, query: str, k: int) -> list[Hit]:
         self.asked.append(query)

@@ -25,7 +25,8 @@ class Given:
     identity, threshold = "given", 0.5
 
     def __init__(self, **of: float) -> None:
-        self.of, self.asked = of, []
+        self.of = of
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
 
     def over(self, texts):
         def probabilities(question):

@@ -48,7 +48,8 @@ def mean_pooled(folder, texts) -> np.ndarray:
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled
 
 
 def loaded(folders, name: str) -> Embedding:

@@ -1,6 +1,7 @@
 """A BERT of a few thousand random weights, saved to a folder as a model of the Hub would be."""
 
 from pathlib import Path
+from typing import Any
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] query passage : . , the of is a in capital river city".split()
 
@@ -8,13 +9,16 @@ WORDS = "[PAD] [UNK] [CLS] [SEP] query passage : . , the of is a in capital rive
 def tiny_bert(folder: Path, labels: int = 0) -> Path:
     """The folder, with a tokenizer and an encoder, or a classifier of so many labels."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
+    import transformers
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     letters = [f"{head}{letter}" for letter in "abcdefghijklmnopqrstuvwxyz" for head in ("", "##")]
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join([*WORDS, *letters]))
-    tokenizer = BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), vocab=str(folder / "vocab.txt"))
-    config = BertConfig(
+    fast: Any = transformers.BertTokenizerFast  # type: ignore[attr-defined]
+    tokenizer = fast(vocab_file=str(folder / "vocab.txt"), vocab=str(folder / "vocab.txt"))
+    configure: Any = BertConfig
+    config = configure(
         vocab_size=len(WORDS) + len(letters),
         hidden_size=16,
         num_hidden_layers=1,

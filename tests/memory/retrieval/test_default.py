@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from emend.memory.embed import LexicalEmbedding
@@ -17,7 +19,7 @@ CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
 
 def test_the_score_is_the_weighted_sum_of_its_three_voices():
     query = "Which cities is Kestrel Bay twinned with?"
-    voices = [
+    voices: list[tuple[Any, float]] = [
         (Dense(CORPUS), LEXICAL),
         (BM25(CORPUS, tokens="stems", k1=1.2, b=0.6), STEMS),
         (BM25(CORPUS, tokens="names", k1=1.0, b=0.0), NAMES),
