@@ -22,6 +22,7 @@ from emend.evals.cli_limits import Cache, MaxCalls, MaxCost, PricesFile, Rpm, Tp
 from emend.evals.cli_memory import memory
 from emend.evals.cli_options import Checkpoints, Json, Set, overrides_of, pair, print_rows
 from emend.evals.cli_papers import Against, papers, print_against
+from emend.evals.cli_references import References, print_consistency
 from emend.evals.cli_retrieval import retrieval
 from emend.evals.cli_score import score
 from emend.evals.cli_stats import stats
@@ -153,11 +154,15 @@ def report(
     svg: Annotated[Path | None, typer.Option(help="Also draw the table into this file.")] = None,
     against: Against = None,
     scoring: Annotated[str | None, typer.Option(help="Whose judgements: an id, or none; default the newest.")] = None,
+    references: References = None,
 ) -> None:
     """Show the table of a run, or its numbers beside published ones."""
     from emend.evals.report.rows import report as report_of
     from emend.evals.report.table import console_for, show
 
+    if references is not None:
+        print_consistency(folder, references, as_json)
+        return
     found = report_of(folder, scoring)
     if svg is not None:
         from emend.evals.report.svg import write_svg
