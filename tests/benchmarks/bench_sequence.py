@@ -126,8 +126,10 @@ def show(console: Console, curves: dict[str, list[Point]]) -> None:
 
 
 def _share(value: Estimate) -> str:
-    if value.mean is None or value.low is None or value.high is None:
+    if value.mean is None:
         return "unscored"
+    if value.low is None or value.high is None:
+        return f"{100 * value.mean:.0f} n {value.n}"
     return f"{100 * value.mean:.0f} [{100 * value.low:.0f}, {100 * value.high:.0f}] n {value.n}"
 
 
