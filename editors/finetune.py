@@ -5,26 +5,22 @@ Meng et al. (2022) scores all of them at the prompt's last token, which is right
 constraint keeps every element of a trained matrix within a distance of where it was.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from emend.agents.answer import build_prompt, prompt_id
+from emend.agents.answer import build_prompt
 from emend.agents.causal_lm import CausalLM
-from emend.editors.answering import direct, lend
 from emend.editors.architectures import down_projection
-from emend.editors.base import Answerer, EditCost, Grow, Materials
-from emend.editors.costing import counted
+from emend.editors.base import Materials
 from emend.editors.halving import halving
-from emend.editors.hyperparameters import build_settings, family_values
-from emend.editors.stacking import stacked
+from emend.editors.solving import Solving
 from emend.editors.training import Plan, Row, train
-from emend.editors.weights import Deltas, applied
+from emend.editors.weights import Deltas
 from emend.memory.edit import Edit, content_id
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData
 from emend.memory.probe import Probe
 
 
@@ -44,7 +40,7 @@ class FineTuningSettings(Plan):
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
 
-class FineTuning:
+class FineTuning(Solving):
     """Trains all edits given together in one optimisation, and puts the weights back afterwards.
 
     An edit with a target is trained on its cloze, or else its question, whatever its form; one without a target, such
@@ -52,42 +48,17 @@ class FineTuning:
     """
 
     name: ClassVar[str] = "ft"
-    needs_weights: ClassVar[bool] = True
+    schema: ClassVar[type[FineTuningSettings]] = FineTuningSettings
+    settings: FineTuningSettings
 
     def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        self.lm = weights_of(materials, self.name)
-        values = family_values(self.name, families(self.lm)) | materials.settings
-        self.settings = build_settings(FineTuningSettings, values, self.name)
+        super().__init__(materials)
         self.paths = self._paths()
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Settings, matrices, seed, wording and the prompt's id."""
-        wording = self.materials.wording
-        return {
-            "editor": self.name,
-            "settings": asdict(self.settings),
-            "matrices": self.paths or "all",
-            "seed": self.materials.seed,
-            "wording": wording,
-            "prompt": prompt_id(wording),
-        }
-
-    @contextmanager
-    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The deltas of all edits together are in the weights until the `with` is left."""
-        with counted(self.lm) as counter:
-            deltas = self.solve(edits)
-        with applied(self.lm.model, deltas, self.lm.lock):
-            yield self._answerer(counter.cost)
-
-    def sequence(self) -> AbstractContextManager[Grow]:
-        """Each call trains on its edits alone, from the weights that the calls before left."""
-        return stacked(self.lm, self.solve, self._answerer)
-
-    def _answerer(self, cost: EditCost) -> Answerer:
-        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)
+    def where(self) -> dict[str, Any]:
+        """The matrices that are trained."""
+        return {"matrices": self.paths or "all"}
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float32; the model is left as it is.
@@ -146,24 +117,3 @@ def _asked(edit: Edit, wording: str) -> str:
 def seed_of(materials: Materials, edits: Sequence[Edit]) -> int:
     """What random draws for these edits start from."""
     return int(content_id("draws", materials.seed, [edit.id for edit in edits]), 16) % 2**63
-
-
-def weights_of(materials: Materials, editor: str) -> CausalLM:
-    """The local model that an editor may write to.
-
-    Raises:
-        BadSettings: the model has no weights here.
-    """
-    lm = getattr(materials.model, "lm", None)
-    if not isinstance(lm, CausalLM):
-        raise BadSettings(
-            f"editor '{editor}' changes weights, and {type(materials.model).__name__} has none here: "
-            "use --model tiny or --model hf:FOLDER."
-        )
-    return lm
-
-
-def families(lm: CausalLM) -> list[str]:
-    """Names under which settings may be kept for a model: architecture and width, as in `gpt2-1600`; architecture."""
-    config = lm.model.config
-    return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]

@@ -8,25 +8,21 @@ the original tensors back bit for bit.
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.agents.answer import prompt_id
-from emend.editors.answering import direct, lend
 from emend.editors.architectures import architecture_of, input_first, layer_of
-from emend.editors.base import Answerer, EditCost, Grow, Materials
-from emend.editors.costing import counted
-from emend.editors.finetune import families, rows_of_all, seed_of, weights_of
+from emend.editors.base import Materials
+from emend.editors.finetune import rows_of_all, seed_of
 from emend.editors.halving import halving
-from emend.editors.hyperparameters import build_settings, family_values
 from emend.editors.quantised import check_four_bit, in_four_bit, put_module
-from emend.editors.stacking import stacked
+from emend.editors.solving import Solving
 from emend.editors.training import Plan, Row, descend
-from emend.editors.weights import Deltas, applied
+from emend.editors.weights import Deltas
 from emend.editors.writing import Factors, dense
 from emend.memory.edit import Edit
 from emend.memory.errors import MissingExtra
@@ -52,48 +48,26 @@ class LoraSettings(Plan):
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
 
-class Lora:
+class Lora(Solving):
     """Trains adapters on all edits given together, and writes their products into the weights for a while.
 
     What an edit is trained on is as with `editors.finetune`: its target after its prompt, which is masked, or its text.
     """
 
     name: ClassVar[str] = "lora"
-    needs_weights: ClassVar[bool] = True
+    schema: ClassVar[type[LoraSettings]] = LoraSettings
+    settings: LoraSettings
 
     def __init__(self, materials: Materials) -> None:
         if importlib.util.find_spec("peft") is None:
             raise MissingExtra(f"editor '{self.name}' needs a package: pip install 'emend[lora]'.")
-        self.materials = materials
-        self.lm = weights_of(materials, self.name)
-        values = family_values(self.name, families(self.lm)) | materials.settings
-        self.settings = build_settings(LoraSettings, values, self.name)
+        super().__init__(materials)
         self.paths = self._paths()
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Settings, matrices, seed, wording and the prompt's id."""
-        wording = self.materials.wording
-        return {
-            "editor": self.name,
-            "settings": asdict(self.settings),
-            "matrices": self.paths,
-            "seed": self.materials.seed,
-            "wording": wording,
-            "prompt": prompt_id(wording),
-        }
-
-    @contextmanager
-    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The deltas of all edits together are in the weights until the `with` is left."""
-        with counted(self.lm) as counter:
-            deltas = self.solve(edits)
-        with applied(self.lm.model, deltas, self.lm.lock):
-            yield self._answerer(counter.cost)
-
-    def sequence(self) -> AbstractContextManager[Grow]:
-        """Each call trains new adapters on its edits alone, over the weights that the calls before left."""
-        return stacked(self.lm, self.solve, self._answerer)
+    def where(self) -> dict[str, Any]:
+        """The matrices that get adapters."""
+        return {"matrices": self.paths}
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float64; the model is left as it is.
@@ -134,9 +108,6 @@ class Lora:
         layers = [layer_of(model, layer) for layer in self.settings.layers] or range(count)
         paths = [found.of_layer(layer, target) for layer in layers for target in self.settings.targets]
         return list(dict.fromkeys(paths))  # one matrix may be both query and value
-
-    def _answerer(self, cost: EditCost) -> Answerer:
-        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)
 
 
 class QLora(Lora):

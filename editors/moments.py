@@ -12,8 +12,8 @@ from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
-from emend.editors.finetune import families
 from emend.editors.hyperparameters import family_values
+from emend.editors.solving import families
 from emend.editors.statistics import collect, layer_file, read_counts, save_whole
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData

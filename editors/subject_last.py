@@ -1,27 +1,22 @@
 """What ROME, MEMIT and AlphaEdit have in common: values searched for at the subject, keys, statistics, low rank."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from emend.agents.answer import prompt_id
-from emend.editors.answering import direct, lend
 from emend.editors.architectures import architecture_of, layer_of
-from emend.editors.base import Answerer, EditCost, Grow, Materials
+from emend.editors.base import Materials
 from emend.editors.contexts import prefixes_of
-from emend.editors.costing import counted
-from emend.editors.finetune import families, weights_of
 from emend.editors.halving import halving
-from emend.editors.hyperparameters import build_settings, family_values
 from emend.editors.moments import Moments, moments_of
-from emend.editors.stacking import stacked
+from emend.editors.solving import Solving
 from emend.editors.tail import check_logits
 from emend.editors.values import Found, Search, search_values
-from emend.editors.weights import Deltas, applied
+from emend.editors.weights import Deltas
 from emend.editors.writing import Factors, dense
 from emend.memory.edit import Edit
 
@@ -42,48 +37,24 @@ class WritingSettings(Search):
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
 
-class SubjectLast:
+class SubjectLast(Solving):
     """An editor that makes the last token of a subject carry a new value."""
 
-    name: ClassVar[str]
-    needs_weights: ClassVar[bool] = True
     schema: ClassVar[type[WritingSettings]] = WritingSettings
     at: ClassVar[Literal["mlp", "block"]]
     """Where the original value is read, see `search_values`."""
+    settings: WritingSettings
 
     def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        self.lm = weights_of(materials, self.name)
-        values = family_values(self.name, families(self.lm)) | materials.settings
-        self.settings = build_settings(self.schema, values, self.name)
+        super().__init__(materials)
         self.paths = architecture_of(self.lm.model, self.settings.architecture)
         self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
         check_logits(self.lm, self.paths)
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Settings, layers, wording and the prompt's id."""
-        wording = self.materials.wording
-        return {
-            "editor": self.name,
-            "settings": asdict(self.settings),
-            "layers": self.layers,
-            "seed": self.materials.seed,
-            "wording": wording,
-            "prompt": prompt_id(wording),
-        }
-
-    @contextmanager
-    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The deltas of all edits together are in the weights until the `with` is left."""
-        with counted(self.lm) as counter:
-            deltas = self.solve(edits)
-        with applied(self.lm.model, deltas, self.lm.lock):
-            yield self._answerer(counter.cost)
-
-    def sequence(self) -> AbstractContextManager[Grow]:
-        """Each call solves for its edits on the weights that the calls before left."""
-        return stacked(self.lm, self.solve, self._answerer)
+    def where(self) -> dict[str, Any]:
+        """The layers that are written to."""
+        return {"layers": self.layers}
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float64; the model is left as it is.
@@ -114,9 +85,9 @@ class SubjectLast:
         layer = self.layers[-1]
         return search_values(self.lm, self.paths, edits, self.prefixes, layer, self.at, self.settings)
 
+    @abstractmethod
     def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
         """What to write, by module path, so that the edits get the values that were found for them."""
-        raise NotImplementedError
 
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
@@ -128,6 +99,3 @@ class SubjectLast:
     def moments(self) -> Moments:
         """The statistics that the settings name."""
         return moments_of(self.lm, self.paths, self.layers, self.settings.statistics)
-
-    def _answerer(self, cost: EditCost) -> Answerer:
-        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)

@@ -69,7 +69,8 @@ def test_every_shipped_table_gives_valid_settings(path):
         "alphaedit": AlphaEditSettings,
     }
     for family in read_settings(path):
-        build_settings(schemas[path.stem], family_values(path.stem, [family]), path.stem)
+        built = build_settings(schemas[path.stem], family_values(path.stem, [family]), path.stem)
+        assert isinstance(built, schemas[path.stem])
 
 
 def test_the_default_table_names_every_setting_that_has_no_default():

@@ -1,0 +1,86 @@
+"""What the editors that solve for deltas have in common: settings, fingerprint, and how deltas come to stand."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from emend.agents.answer import prompt_id
+from emend.agents.causal_lm import CausalLM
+from emend.editors.answering import direct, lend
+from emend.editors.base import Answerer, EditCost, Grow, Materials
+from emend.editors.costing import counted
+from emend.editors.hyperparameters import build_settings, family_values
+from emend.editors.stacking import stacked
+from emend.editors.weights import Deltas, applied
+from emend.memory.edit import Edit
+from emend.memory.errors import BadSettings
+
+
+class Solving(ABC):
+    """An editor of a local model's weights: it says what to add, and this puts it there and takes it away again."""
+
+    name: ClassVar[str]
+    needs_weights: ClassVar[bool] = True
+    schema: ClassVar[type[Any]]
+    """The dataclass of its settings; the shipped values per model are in the method's TOML file in `settings/`."""
+    settings: Any
+
+    def __init__(self, materials: Materials) -> None:
+        self.materials = materials
+        self.lm = weights_of(materials, self.name)
+        values = family_values(self.name, families(self.lm)) | materials.settings
+        self.settings = build_settings(self.schema, values, self.name)
+
+    @property
+    @abstractmethod
+    def where(self) -> dict[str, Any]:
+        """What is written to, for the fingerprint."""
+
+    @abstractmethod
+    def solve(self, edits: Sequence[Edit]) -> Deltas:
+        """The deltas by parameter name for the weights as they are now; the model is left as it is."""
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Settings, what is written to, seed, wording and the prompt's id."""
+        wording = self.materials.wording
+        own = {"editor": self.name, "settings": asdict(self.settings)} | self.where
+        return own | {"seed": self.materials.seed, "wording": wording, "prompt": prompt_id(wording)}
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """The deltas of all edits together are in the weights until the `with` is left."""
+        with counted(self.lm) as counter:
+            deltas = self.solve(edits)
+        with applied(self.lm.model, deltas, self.lm.lock):
+            yield self._answerer(counter.cost)
+
+    def sequence(self) -> AbstractContextManager[Grow]:
+        """Each call solves for its edits alone, on the weights that the calls before left."""
+        return stacked(self.lm, self.solve, self._answerer)
+
+    def _answerer(self, cost: EditCost) -> Answerer:
+        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)
+
+
+def weights_of(materials: Materials, editor: str) -> CausalLM:
+    """The local model that an editor may write to.
+
+    Raises:
+        BadSettings: the model has no weights here.
+    """
+    lm = getattr(materials.model, "lm", None)
+    if not isinstance(lm, CausalLM):
+        raise BadSettings(
+            f"editor '{editor}' changes weights, and {type(materials.model).__name__} has none here: "
+            "use --model tiny or --model hf:FOLDER."
+        )
+    return lm
+
+
+def families(lm: CausalLM) -> list[str]:
+    """Names under which settings may be kept for a model: architecture and width, as in `gpt2-1600`; architecture."""
+    config = lm.model.config
+    return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]
