@@ -30,8 +30,10 @@ WRAP = ("Here are some new facts: ", " Based on the facts above,")
 class Facts:
     """Draws facts, counterfactual facts and distractors; held subjects never appear in what it draws."""
 
-    def __init__(self, world: World, rng: random.Random, negatives: Negatives | None) -> None:
-        self.world, self.rng, self.negatives = world, rng, negatives
+    def __init__(
+        self, world: World, rng: random.Random, negatives: Negatives | None, same_subject: float = 0.0
+    ) -> None:
+        self.world, self.rng, self.negatives, self.same_subject = world, rng, negatives, same_subject
         self.known = [fact for fact in world.facts if fact.subject not in world.held]
         self.by_relation: dict[str, list[Fact]] = defaultdict(list)
         self.by_subject: dict[str, list[Fact]] = defaultdict(list)
@@ -75,6 +77,8 @@ class Facts:
                 return self.altered(fact) if self.rng.random() < 0.7 else fact
 
     def _near(self, subject: str, relation: str) -> Fact:
+        if self.same_subject and subject in self.by_subject and self.rng.random() < self.same_subject:
+            return self.rng.choice(self.by_subject[subject])
         draw = self.rng.random()
         if draw < 0.33 and self.negatives is not None:
             found = self.negatives.draw(self.rng, subject, relation)
@@ -88,10 +92,10 @@ class Facts:
 
 
 class Writer:
-    """Puts facts into the words of the seen templates."""
+    """Puts facts into the words of the seen templates; the drilled ones are for the last part of the training."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts, self.rng = facts, facts.rng
+    def __init__(self, facts: Facts, drilled: bool = False) -> None:
+        self.facts, self.rng, self.drilled = facts, facts.rng, drilled
 
     def cloze(self, fact: Fact) -> str:
         """A statement up to, not including, its object."""
@@ -112,7 +116,8 @@ class Writer:
 
     def question(self, fact: Fact) -> str:
         """A question whose answer is the object."""
-        return self.rng.choice(relations()[fact.relation].questions).format(fact.subject)
+        asked = relations()[fact.relation]
+        return self.rng.choice(asked.questions + asked.drilled_questions * self.drilled).format(fact.subject)
 
     def news(self, fact: Fact) -> str:
         """The fact as an editor may receive it: a statement, an event, or a short document around it."""

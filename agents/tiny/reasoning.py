@@ -22,6 +22,8 @@ NOTHING = "None."
 """What stands for a retrieval that found nothing in scope."""
 STEP_BY_STEP = "Think step by step.\n"
 """Opens a chain without retrieval, so that it is not mistaken for one with."""
+SAME_SUBJECT = 0.4
+"""Share of the drill's distractors that are drawn from the facts about the same subject."""
 JUDGED_KINDS = ("person", "city", "country", "club", "company", "language")
 
 
@@ -213,12 +215,16 @@ class Reasoning:
 
 
 class Corpus:
-    """An endless, seeded stream of training documents in the measured mix."""
+    """An endless, seeded stream of training documents in the measured mix.
 
-    def __init__(self, world: World, seed: int, negatives: Negatives | None = None) -> None:
+    `drill` is the mix of the last part of the training: more chains and decisions, distractors that are mostly other
+    facts about the same subject (what a retriever finds when the right fact is missing), and the drilled questions.
+    """
+
+    def __init__(self, world: World, seed: int, negatives: Negatives | None = None, drill: bool = False) -> None:
         self.rng = random.Random(seed)
-        facts = Facts(world, self.rng, negatives)
-        writer = Writer(facts)
+        facts = Facts(world, self.rng, negatives, SAME_SUBJECT if drill else 0.0)
+        writer = Writer(facts, drill)
         basics, reasoning = Basics(writer), Reasoning(writer)
         self.mix: list[tuple[Callable[[], Document], float]] = [
             (basics.statement, 0.17),
@@ -226,13 +232,13 @@ class Corpus:
             (basics.in_context, 0.20),
             (basics.many_questions, 0.09),
             (basics.demonstrations, 0.025),
-            (reasoning.chain, 0.05),
+            (reasoning.chain, 0.12 if drill else 0.05),
             (reasoning.thoughts, 0.025),
             (reasoning.yes_no, 0.03),
             (reasoning.many_yes_no, 0.06),
             (reasoning.verdict, 0.03),
             (reasoning.comparisons, 0.06),
-            (reasoning.decisions, 0.08),
+            (reasoning.decisions, 0.12 if drill else 0.08),
         ]
 
     def document(self) -> Document:

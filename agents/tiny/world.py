@@ -56,6 +56,7 @@ class Relation:
     unseen_statements: tuple[str, ...]
     questions: tuple[str, ...]
     unseen_questions: tuple[str, ...]
+    drilled_questions: tuple[str, ...]
     events: tuple[str, ...]
     unseen_events: tuple[str, ...]
 
@@ -107,6 +108,7 @@ def _relation(name: str, row: dict[str, list[str] | str]) -> Relation:
         unseen_statements=tuple(row["unseen_statements"]),
         questions=tuple(dict.fromkeys([*questions, *row["questions"]])),
         unseen_questions=tuple(row["unseen_questions"]),
+        drilled_questions=tuple(row.get("drilled_questions", ())),
         events=tuple(row["events"]),
         unseen_events=tuple(row["unseen_events"]),
     )

@@ -1,5 +1,6 @@
 """The training documents: what is withheld stays withheld, and the answers that they teach are right."""
 
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,12 @@ def documents() -> list[Document]:
     return [corpus.document() for _ in range(4000)]
 
 
+@pytest.fixture(scope="module")
+def drill() -> list[Document]:
+    corpus = Corpus(WORLD, 5, Negatives(WORLD), drill=True)
+    return [corpus.document() for _ in range(4000)]
+
+
 def test_the_same_seed_gives_the_same_documents() -> None:
     one, other = Corpus(WORLD, 1), Corpus(WORLD, 1)
     assert [one.document() for _ in range(50)] == [other.document() for _ in range(50)]
@@ -46,12 +53,29 @@ def test_held_subjects_are_not_edited_in_a_context(documents: list[Document]) ->
     assert len(leaked) < len(contexts) / 1000
 
 
-def test_unseen_templates_never_occur(documents: list[Document]) -> None:
-    everything = "\n".join(map(text, documents))
+def test_unseen_templates_never_occur(documents: list[Document], drill: list[Document]) -> None:
+    everything = "\n".join(map(text, documents + drill))
     for relation in relations().values():
         for template in relation.unseen_questions:
             pattern = re.escape(template).replace(r"\{\}", r"[A-Z][\w ]+?")
             assert not re.search(pattern, everything), template
+
+
+def test_drilled_questions_are_for_the_drill_alone(documents: list[Document], drill: list[Document]) -> None:
+    drilled = [form.split(" {}")[0] for relation in relations().values() for form in relation.drilled_questions]
+    assert drilled
+    for form in drilled:
+        assert not any(form in text(document) for document in documents), form
+        assert any(form in text(document) for document in drill), form
+
+
+def test_the_drill_has_more_chains_and_more_facts_about_the_same_subject() -> None:
+    usual, drilled = Facts(WORLD, random.Random(3), None), Facts(WORLD, random.Random(3), None, same_subject=0.4)
+    asked = usual.known[:300]
+    same = [sum(f.distractor(a.subject, a.relation).subject == a.subject for a in asked) for f in (usual, drilled)]
+    assert same[1] > 1.5 * same[0]
+    shares = [{make.__name__: share for make, share in Corpus(WORLD, 1, drill=d).mix} for d in (False, True)]
+    assert shares[1]["chain"] > 2 * shares[0]["chain"] and shares[1]["decisions"] > shares[0]["decisions"]
 
 
 def test_plain_statements_tell_the_truth_about_the_world() -> None:

@@ -3,11 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
 from emend.agents.tiny.train import Schedule, Trainer
 
-PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2)
+PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2, drill=2)
 
 
 def trained(out: Path, tokenizer: Path, stop_after: int | None = None) -> Trainer:
@@ -24,8 +25,9 @@ def trained(out: Path, tokenizer: Path, stop_after: int | None = None) -> Traine
 def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path, tokenizer_folder: Path) -> None:
     whole = trained(tmp_path / "whole", tokenizer_folder)
     trained(tmp_path / "parts", tokenizer_folder, stop_after=2)
+    trained(tmp_path / "parts", tokenizer_folder, stop_after=4)
     parts = trained(tmp_path / "parts", tokenizer_folder)
-    assert parts.step == whole.step == 4
+    assert parts.step == whole.step == 6
     for name, weight in whole.model.state_dict().items():
         assert torch.equal(weight, parts.model.state_dict()[name]), name
     assert (tmp_path / "parts" / "model.safetensors").exists()
@@ -36,4 +38,12 @@ def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
     assert plan.rate(0) == 0.01
     assert plan.rate(300) == 1.0
     assert plan.rate(800) < plan.rate(700) < 1.0
-    assert plan.rate(1000) == 0.0
+    assert plan.rate(999) < 0.01
+
+
+def test_the_drill_begins_anew_at_a_lower_rate_and_falls_to_nothing() -> None:
+    plan = Schedule(steps=1000, warm_up=100, drill=500, drill_rate=0.3)
+    assert plan.rate(1000) == pytest.approx(0.003)
+    assert 0.2 < plan.rate(1120) < 0.3
+    assert plan.rate(1400) == pytest.approx(0.06)
+    assert plan.rate(1500) == 0.0
