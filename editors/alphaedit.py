@@ -36,7 +36,6 @@ class AlphaEdit(Memit):
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
         self._earlier: dict[int, Tensor] = {}
-        self._bases: dict[int, Tensor] = {}
 
     @contextmanager
     def sequence(self) -> Iterator[Grow]:
@@ -72,7 +71,7 @@ class AlphaEdit(Memit):
             keys: shape (edits, inputs).
             left: what is left to reach, shape (edits, outputs), float64.
         """
-        basis = self._basis(layer, keys.shape[1])
+        basis = self.moments.null_space(layer, keys.shape[1], self.settings.null_below)
         inside = keys.double() @ basis
         earlier = self._earlier.get(layer)
         everything = inside if earlier is None else torch.cat([inside, earlier @ basis])
@@ -80,10 +79,3 @@ class AlphaEdit(Memit):
         inner = everything @ everything.T + self.settings.ridge * torch.eye(len(everything), dtype=torch.float64)
         solved = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.ridge
         return Factors(left.T, solved @ basis.T)
-
-    def _basis(self, layer: int, size: int) -> Tensor:
-        """Eigenvectors of the moment with eigenvalues below the bound, shape (inputs, rank)."""
-        if layer not in self._bases:
-            values, vectors = torch.linalg.eigh(self.moments.moment(layer, size))
-            self._bases[layer] = vectors[:, values < self.settings.null_below]
-        return self._bases[layer]

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.answer import build_prompt, read_answer
+from emend.agents.calls import recording
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.respond import speak
@@ -52,20 +53,22 @@ def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequ
     """Answering with one call, under the facts that a function chooses for the probe; traced as one step."""
 
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
-        began = time.perf_counter()
+        at, began = time.time(), time.perf_counter()
         state: dict[str, Any] = {"prompt": build_prompt(probe, facts_for(probe), (), wording)}
-        try:
-            state |= speak(model, state["prompt"], targets, probe.reading, probe.new_tokens)
-        except Exception as error:
-            keep_steps(error, (_step(state, began, f"{type(error).__name__}: {error}"),))
-            raise
-        return answer_from(state, (_step(state, began),), probe.reading)
+
+        def step(error: str | None = None) -> Step:
+            ms, calls = (time.perf_counter() - began) * 1000, journal.take(before=state, after=state)
+            return Step(node="respond", update=state, ms=ms, error=error, at=at, place=1, calls=calls)
+
+        with recording() as journal:
+            try:
+                state |= speak(model, state["prompt"], targets, probe.reading, probe.new_tokens)
+            except Exception as error:
+                keep_steps(error, (step(f"{type(error).__name__}: {error}"),))
+                raise
+        return answer_from(state, (step(),), probe.reading)
 
     return respond
-
-
-def _step(state: dict[str, Any], began: float, error: str | None = None) -> Step:
-    return Step(node="respond", update=state, ms=(time.perf_counter() - began) * 1000, error=error)
 
 
 def answer_from(state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line") -> Answer:

@@ -48,6 +48,19 @@ class EditCost(Word):
     peak_bytes: int | None = None
     tokens: int = 0
 
+    def plus(self, ahead: "EditCost") -> "EditCost":
+        """With what was done ahead for the same edits; of the two peaks the higher."""
+        return self.model_copy(
+            update={
+                "seconds": round(self.seconds + ahead.seconds, 6),
+                "cpu_seconds": round(self.cpu_seconds + ahead.cpu_seconds, 6),
+                "peak_bytes": max(
+                    (peak for peak in (self.peak_bytes, ahead.peak_bytes) if peak is not None), default=None
+                ),
+                "tokens": self.tokens + ahead.tokens,
+            }
+        )
+
 
 NO_COST = EditCost()
 
@@ -145,5 +158,18 @@ class Sequential(Protocol):
         """Inside the `with` each call adds edits; one that raises leaves the model as the call before did.
 
         On leaving the `with`, even by an exception, the model is back bit for bit.
+        """
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """An editor that solves edits of its own accord faster when it knows which come next: for mode `single`."""
+
+    def foresee(self, sets: Sequence[Sequence[Edit]]) -> EditCost:
+        """Work ahead for these sets of edits, each of which `edit` will be given alone on the unedited model.
+
+        What `edit` then does is the same, to what batches of another size change in the last digits. What was worked
+        out for earlier sets is forgotten. An edit that cannot be solved raises in `edit`, not here.
         """
         ...

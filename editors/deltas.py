@@ -4,7 +4,6 @@ A folder holds `delta.safetensors` (two thin matrices for each changed one where
 shape) and `manifest.json`. It fits the one model whose digest the manifest names.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.base import EditCost, Editor
+from emend.editors.files import save_whole, sha256_of
 from emend.editors.moments import digest_of
-from emend.editors.statistics import save_whole
 from emend.editors.weights import Deltas
 from emend.editors.writing import Factors
 from emend.memory.edit import Edit, Word
@@ -193,12 +192,6 @@ def new_folder(folder: Path) -> None:
         raise BadSettings(f"cannot write to '{folder}': {error.strerror or error}.") from error
     if full:
         raise BadSettings(f"'{folder}' is not empty: name a new folder, so that nothing is overwritten.")
-
-
-def sha256_of(file: Path) -> str:
-    """Of a file's content, in hex digits."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _delta_of(kept: Mapping[str, Tensor]) -> Delta:

@@ -1,29 +1,33 @@
 """Collected statistics as editors use them: read once, factorised once, and never those of another model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
+from emend.editors.files import save_whole, sha256_of
 from emend.editors.hyperparameters import family_values
 from emend.editors.solving import families
-from emend.editors.statistics import collect, layer_file, read_counts, save_whole
+from emend.editors.statistics import collect, layer_file, read_counts
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
 from emend.memory.folders import cache_folder
 
+KEPT = "kept"
 WORLD, WORLD_TEXTS = "tinyworld", 1500
 
 
 class Moments:
-    """Second moments of keys, with their factors kept beside them on disk, so that each is factorised once.
+    """Second moments of keys; what follows from one is kept beside it on disk, so that each is decomposed once.
 
     Args:
         folder: as `collect` writes it; None takes the identity in place of every moment, as if all keys were alike.
@@ -33,6 +37,7 @@ class Moments:
         self.folder = folder
         self._moments: dict[int, Tensor] = {}
         self._factors: dict[int, Tensor] = {}
+        self._bases: dict[tuple[int, float], Tensor] = {}
 
     def moment(self, layer: int, size: int) -> Tensor:
         """Shape (size, size), float64.
@@ -53,9 +58,16 @@ class Moments:
         if self.folder is None:
             return keys
         if layer not in self._factors:
-            self._factors[layer] = self._factor(layer, len(keys))
+            self._factors[layer] = self._kept(layer, len(keys), "factor", _cholesky)
         solved: Tensor = torch.cholesky_solve(keys, self._factors[layer])
         return solved
+
+    def null_space(self, layer: int, size: int, below: float) -> Tensor:
+        """Eigenvectors of the moment with eigenvalues under `below`, shape (size, rank), float64."""
+        if (layer, below) not in self._bases:
+            make = partial(_null_space, below=below)
+            self._bases[layer, below] = self._kept(layer, size, f"null-space-{below:g}", make, below=repr(below))
+        return self._bases[layer, below]
 
     def _load(self, layer: int, size: int) -> Tensor:
         file = layer_file(Path(str(self.folder)), layer)
@@ -72,18 +84,45 @@ class Moments:
             )
         return moment
 
-    def _factor(self, layer: int, size: int) -> Tensor:
-        """The lower Cholesky factor, from disk if it was kept there; a folder that is read-only goes without."""
-        file = Path(str(self.folder)) / f"factor-{layer}.safetensors"
-        with suppress(SafetensorError, KeyError, OSError):
-            kept: Tensor = load_file(file)["factor"]
-            if kept.shape == (size, size):
+    def _kept(self, layer: int, size: int, name: str, make: Callable[[Tensor], Tensor], **told: str) -> Tensor:
+        """What follows from a moment: from disk if it was kept there for this very moment, else made and kept.
+
+        A file that cannot be read, or was made from another moment or with other settings, is logged and made anew. A
+        folder that is read-only, or a moment that is not on disk, goes without.
+        """
+        source = None if self.folder is None else layer_file(Path(self.folder), layer)
+        if source is None or not source.is_file():
+            return make(self.moment(layer, size))
+        facts = {"statistics": sha256_of(source)} | told
+        file = source.with_name(f"{name}-{layer}.safetensors")
+        kept = _read_kept(file, facts) if file.exists() else None
+        if kept is not None and len(kept) == size:
+            return kept
+        made = make(self.moment(layer, size))
+        with suppress(OSError, SafetensorError):
+            save_whole({KEPT: made}, file, facts)
+        return made
+
+
+def _read_kept(file: Path, facts: Mapping[str, str]) -> Tensor | None:
+    """The tensor in a file that was made from these facts; None, and a line in the log, for any other."""
+    log = logging.getLogger(__name__)
+    try:
+        with safe_open(file, "pt") as opened:
+            if opened.metadata() == facts:
+                kept: Tensor = opened.get_tensor(KEPT)
                 return kept
-        factor = _cholesky(self.moment(layer, size))
-        if file.parent.is_dir():
-            with suppress(OSError, SafetensorError):
-                save_whole({"factor": factor}, file)
-        return factor
+    except (SafetensorError, OSError) as error:
+        log.warning("'%s' cannot be read (%s): computed anew", file, error)
+        return None
+    log.warning("'%s' was made from other statistics or settings: computed anew", file)
+    return None
+
+
+def _null_space(moment: Tensor, below: float) -> Tensor:
+    values, vectors = torch.linalg.eigh(moment)
+    inside: Tensor = vectors[:, values < below]
+    return inside
 
 
 def _cholesky(moment: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.agents.folder import quiet
-from emend.editors.deltas import Delta, DeltaManifest, new_folder, sha256_of
-from emend.editors.statistics import save_whole
+from emend.editors.deltas import Delta, DeltaManifest, new_folder
+from emend.editors.files import save_whole, sha256_of
 from emend.editors.weights import applied
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, MissingData

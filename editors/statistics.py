@@ -14,19 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
+from emend.editors.files import save_whole
 from emend.editors.halving import halving
+from emend.editors.padding import padded
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import BadData
 
 PART = 128
 """Texts that are batched together, by length."""
 EVERY_SECONDS = 5.0
-"""Between two savings at least; also 20 times as long as the last one took."""
+"""Between two savings at least; also 50 times as long as the last one took."""
+BLOCKS, SMALLEST = 16, 64
+"""Blocks of rows into which a moment is cut while it grows, so that hardly more than half of it is computed; the
+narrowest that is worth it."""
 COUNTS = "counts.json"
 
 
@@ -99,7 +104,7 @@ def collect(
         if began - saved >= pause:
             _keep(kept, counted, tokens, sums)
             saved = time.monotonic()
-            pause = max(every, 20 * (saved - began)) if every else every
+            pause = max(every, 50 * (saved - began)) if every else every
         progress(counted, tokens)
     _finish(folder, Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap), sums)
     kept.unlink(missing_ok=True)
@@ -134,14 +139,6 @@ def read_counts(folder: Path) -> Counts | None:
         raise BadData(f"'{file}' does not say what it was made from: collect statistics with `emend stats`.") from error
 
 
-def save_whole(tensors: dict[str, Tensor], file: Path) -> None:
-    """Writes a safetensors file that is there whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
-    draft.replace(file)
-
-
 def _rows(lm: CausalLM, texts: Sequence[str], cap: int) -> list[tuple[int, ...]]:
     """Pieces of the texts, longest first."""
     size = min(cap, lm.window or cap)
@@ -155,26 +152,37 @@ def _add(lm: CausalLM, paths: Architecture, rows: list[tuple[int, ...]], sums: d
     while start < len(rows):
         found = halving(lm, partial(_keys, lm, paths, rows[start:], list(sums)))
         for layer, keys in found.keys.items():
-            total = sums[layer] if sums[layer].numel() else keys.new_zeros(keys.shape[1], keys.shape[1])
-            sums[layer] = total.addmm_(keys.T, keys)
+            sums[layer] = _with_products(sums[layer], keys)
         start, tokens = start + found.rows, tokens + found.tokens
     return tokens
+
+
+def _with_products(total: Tensor, keys: Tensor) -> Tensor:
+    """Adds k k^T of each key, shape (tokens, D), in place; block by block, and to the upper half alone."""
+    size = keys.shape[1]
+    total = total if total.numel() else keys.new_zeros(size, size)
+    step = max(SMALLEST, -(-size // BLOCKS))
+    for at in range(0, size, step):
+        total[at : at + step, at:].addmm_(keys[:, at : at + step].T, keys[:, at:])
+    return total
+
+
+def _mirrored(total: Tensor) -> Tensor:
+    """The whole symmetric matrix of its upper half."""
+    return total.triu() + total.triu(1).T
 
 
 def _keys(lm: CausalLM, paths: Architecture, waiting: list[tuple[int, ...]], layers: list[int]) -> _Found:
     """The keys of each layer at the tokens of the first rows, as many as fit the token budget."""
     rows = waiting[: max(1, lm.batch_tokens // len(waiting[0]))]
-    ids = torch.zeros(len(rows), len(rows[0]), dtype=torch.long)
-    mask = torch.zeros(len(rows), len(rows[0]), dtype=torch.bool)
-    for line, row in enumerate(rows):
-        ids[line, : len(row)], mask[line, : len(row)] = torch.tensor(row), True
-    mask = mask.to(lm.device)
+    ids, mask = (told.to(lm.device) for told in padded(rows, lm.tokenizer.pad_token_id))
+    places = mask.flatten().nonzero()[:, 0]
     with lm.lock, torch.no_grad(), _watched(lm.model, paths, layers) as seen:
         try:
-            lm.model.base_model(input_ids=ids.to(lm.device), attention_mask=mask.long(), use_cache=False)
+            lm.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         except _Enough:
             pass
-        flat = {layer: keys.reshape(*mask.shape, -1)[mask].float() for layer, keys in seen.items()}
+        flat = {layer: keys.flatten(0, -2).index_select(0, places).float() for layer, keys in seen.items()}
     return _Found(keys=flat, rows=len(rows), tokens=int(mask.sum()))
 
 
@@ -226,4 +234,4 @@ def _finish(folder: Path, counts: Counts, sums: dict[int, Tensor]) -> None:
     draft.write_text(counts.model_dump_json(), encoding="utf-8")
     draft.replace(folder / COUNTS)
     for layer, total in sums.items():
-        save_whole({"moment": (total / counts.tokens).cpu()}, layer_file(folder, layer))
+        save_whole({"moment": (_mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -9,8 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from emend.editors.architectures import architecture_of, layer_of
-from emend.editors.base import Materials
+from emend.editors.base import EditCost, Grow, Materials
 from emend.editors.contexts import prefixes_of
+from emend.editors.costing import counted
 from emend.editors.halving import halving
 from emend.editors.moments import Moments, moments_of
 from emend.editors.solving import Solving
@@ -19,6 +21,7 @@ from emend.editors.values import Found, Search, search_values
 from emend.editors.weights import Deltas
 from emend.editors.writing import Factors, dense
 from emend.memory.edit import Edit
+from emend.memory.errors import EmendError
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class SubjectLast(Solving):
         self.paths = architecture_of(self.lm.model, self.settings.architecture)
         self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
         check_logits(self.lm, self.paths)
+        self._foreseen: dict[tuple[str, ...], Found] = {}
 
     @property
     def where(self) -> dict[str, Any]:
@@ -74,16 +78,35 @@ class SubjectLast(Solving):
 
     def solve_each(self, edits: Sequence[Edit]) -> list[Deltas]:
         """As `solve` of each edit alone, with the values of all searched for together."""
-        if not edits:
-            return []
-        with self.lm.lock:
-            found = halving(self.lm, lambda: self.search(edits))
-            return [dense(self.lm.model, self.factors([edit], found.only(n))) for n, edit in enumerate(edits)]
+        self.foresee([[edit] for edit in edits])
+        try:
+            return [self.solve([edit]) for edit in edits]
+        finally:
+            self._foreseen = {}
 
     def search(self, edits: Sequence[Edit]) -> Found:
         """The value that each edit wants at the last of the layers, each found on its own."""
+        foreseen = self._foreseen.get(_key(edits))
+        if foreseen is not None:
+            return foreseen
         layer = self.layers[-1]
         return search_values(self.lm, self.paths, edits, self.prefixes, layer, self.at, self.settings)
+
+    def foresee(self, sets: Sequence[Sequence[Edit]]) -> EditCost:
+        """Searches for the values of all these edits together, since a value is of the unedited model alone."""
+        self._foreseen = {}
+        every = [edit for edits in sets for edit in edits]
+        with counted(self.lm) as counter, self.lm.lock, suppress(EmendError):
+            found, at = halving(self.lm, lambda: self.search(every)), 0
+            for edits in sets:
+                self._foreseen[_key(edits)] = found.part(slice(at, at + len(edits)))
+                at += len(edits)
+        return counter.cost
+
+    def sequence(self) -> AbstractContextManager[Grow]:
+        """As any editor that solves for deltas; what was foreseen is of another model than the next."""
+        self._foreseen = {}
+        return super().sequence()
 
     @abstractmethod
     def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
@@ -99,3 +122,7 @@ class SubjectLast(Solving):
     def moments(self) -> Moments:
         """The statistics that the settings name."""
         return moments_of(self.lm, self.paths, self.layers, self.settings.statistics)
+
+
+def _key(edits: Sequence[Edit]) -> tuple[str, ...]:
+    return tuple(edit.id for edit in edits)

@@ -15,6 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
 from emend.editors.costing import passed
+from emend.editors.padding import padded
 from emend.memory.errors import BadSettings
 
 
@@ -100,7 +101,7 @@ class Tail:
 
     def _in_front(self, strips: Sequence[Strip]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
-        ids, mask = _padded([strip.front for strip in strips], self.lm.tokenizer.pad_token_id, left=True)
+        ids, mask = padded([strip.front for strip in strips], self.lm.tokenizer.pad_token_id, left=True)
         cache = DynamicCache()  # without the configuration, layers with a sliding window keep everything as well
         self.lm.model.base_model(**_on(self.lm, ids, mask, mask), past_key_values=cache, use_cache=True)
         kept: list[Any] = cache.layers
@@ -108,10 +109,10 @@ class Tail:
 
     def _fed(self, strips: Sequence[Strip]) -> dict[str, Any]:
         pad = self.lm.tokenizer.pad_token_id
-        ids, mask = _padded([strip.rest for strip in strips], pad, left=False)
+        ids, mask = padded([strip.rest for strip in strips], pad, left=False)
         if not self.front:
             return _on(self.lm, ids, mask, mask)
-        _, before = _padded([strip.front for strip in strips], pad, left=True)
+        _, before = padded([strip.front for strip in strips], pad, left=True)
         return _on(self.lm, ids, torch.cat([before, mask], dim=1), mask, before.sum(1, keepdim=True))
 
     @contextmanager
@@ -193,17 +194,6 @@ def check_logits(lm: CausalLM, paths: Architecture) -> None:
             f"logits of model type '{lm.model.config.model_type}' are not what '{paths.norm}' and '{paths.head}' give: "
             "correct norm and head in [architecture]; a model that does more to its logits cannot be edited so."
         )
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool) -> tuple[Tensor, Tensor]:
-    """Ids and mask, shape (rows, longest)."""
-    width = max(map(len, rows))
-    ids, mask = torch.full((len(rows), width), pad or 0), torch.zeros(len(rows), width, dtype=torch.long)
-    for line, row in enumerate(rows):
-        if row:
-            where = slice(width - len(row), width) if left else slice(0, len(row))
-            ids[line, where], mask[line, where] = torch.tensor(row), 1
-    return ids, mask
 
 
 def _on(lm: CausalLM, ids: Tensor, mask: Tensor, own: Tensor, before: Tensor | int = 0) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from emend.agents.batching import pack
 from emend.agents.causal_lm import CausalLM
+from emend.editors.padding import padded
 from emend.memory.errors import ModelError
 
 
@@ -159,12 +160,9 @@ def _batches(lm: CausalLM, rows: Sequence[Row], plan: Plan) -> list[_Batch]:
 
 def _batch(lm: CausalLM, rows: Sequence[Row]) -> _Batch:
     """Right-padded ids and mask, shape (rows, longest), and the scored tokens, row by row."""
-    width = max(len(row.fed) for row in rows)
-    ids = torch.full((len(rows), width), lm.tokenizer.pad_token_id)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    ids, mask = padded([row.fed for row in rows], lm.tokenizer.pad_token_id)
     wanted: list[tuple[int, int, int]] = []
     for line, row in enumerate(rows):
-        ids[line, : len(row.fed)], mask[line, : len(row.fed)] = torch.tensor(row.fed), 1
         for place in range(row.start, len(row.ids)):
             wanted.append((line, (row.start if row.at_once else place) - 1, row.ids[place]))
     lines, places, tokens = torch.tensor(wanted, device=lm.device).T

@@ -52,10 +52,9 @@ class Found(NamedTuple):
     steps: tuple[int, ...]
     loss: tuple[float, ...]
 
-    def only(self, place: int) -> "Found":
-        """That of one edit."""
-        here = slice(place, place + 1)
-        return Found(self.change[here], self.value[here], self.steps[here], self.loss[here])
+    def part(self, places: slice) -> "Found":
+        """That of some of the edits."""
+        return Found(self.change[places], self.value[places], self.steps[places], self.loss[places])
 
 
 class _Job(NamedTuple):

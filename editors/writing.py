@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture, input_first
 from emend.editors.locate import Located
+from emend.editors.padding import padded
 from emend.editors.weights import Deltas
 
 
@@ -60,9 +61,7 @@ def passing(lm: CausalLM, paths: Architecture, rows: Sequence[Located], layer: i
 def _pass(
     lm: CausalLM, paths: Architecture, part: list[tuple[int, ...]], layer: int, until: int
 ) -> tuple[Tensor, Tensor]:
-    width = max(map(len, part))
-    ids = torch.tensor([[*row, *[lm.tokenizer.pad_token_id or 0] * (width - len(row))] for row in part])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part])
+    ids, mask = padded(part, lm.tokenizer.pad_token_id)
     where = torch.arange(len(part), device=lm.device), torch.tensor([len(row) - 1 for row in part], device=lm.device)
     with torch.no_grad(), _stopping(lm.model, paths, layer, until) as seen:
         try:

@@ -28,6 +28,7 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 SPLITS = ("unseen", "seen")
+HELD_OUT = 40
 METRICS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
     "by what the model says": (
         ("efficacy", "em", ("efficacy",), "says the new fact"),
@@ -126,6 +127,16 @@ class TinyWorld:
             for fact in rng.sample(free, min(96, len(free)))
             for demonstration in demonstrated(self.world, fact, self._another(rng, fact), rng)
         ]
+
+    def held_out(self, seed: int = 0) -> Sequence[str]:
+        """Facts that name no edited subject, in sentences that the model has read."""
+        rng, edited = random.Random(seed + 2), {fact.subject for fact, _ in self._plan(seed)}
+        told: list[str] = []
+        for fact in rng.sample(self.world.facts, len(self.world.facts)):
+            text = f"{rng.choice(relations()[fact.relation].statements).replace('{}', fact.subject)} {fact.object}."
+            if len(told) < HELD_OUT and not any(subject in text for subject in edited):
+                told.append(text)
+        return told
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def random_model(tmp_path_factory):
-    """A function from a model type to a random local chat model; each type is made once."""
+    """A function from a model type, perhaps "TYPE tied", to a random local chat model; each is made once."""
     from emend.agents.llm import load_model
     from tests.fakes import tiny_random_lm
 
@@ -17,7 +17,9 @@ def random_model(tmp_path_factory):
 
     def make(architecture: str = "llama"):
         if architecture not in made:
-            folder = tiny_random_lm(architecture, tmp_path_factory.mktemp("models"), window=96)
+            kind, _, tied = architecture.partition(" ")
+            more: dict[str, Any] = {"tie_word_embeddings": True} if tied else {}
+            folder = tiny_random_lm(kind, tmp_path_factory.mktemp("models"), window=96, **more)
             made[architecture] = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
         return made[architecture]
 

@@ -7,18 +7,28 @@ from typing import Any
 import pytest
 
 from emend.editors.base import Materials
-from emend.editors.conformance import EXAMPLES, EditorContract
+from emend.editors.conformance import CAPITAL, EXAMPLES, EditorContract
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
+from emend.editors.remembering import Remembering
 from emend.editors.unedited import Unedited
+from emend.graphs.registry import GRAPHS
 from emend.memory.chroma import ChromaMemory
+from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.retrieval.registry import RETRIEVERS
 from tests.editors.speakers import speaker_for
+from tests.graphs import forms
 
 METHODS: dict[str, Any] = {name: EDITORS.load(name) for name in EDITORS.names()}
 WEIGHTS = [name for name, method in METHODS.items() if method.needs_weights]
 PROMPTS = [name for name in METHODS if name not in WEIGHTS and name != "unedited"]
+
+
+def test_no_editor_that_is_a_graph_is_missing_from_what_all_of_them_owe():
+    graphs = {name for name, method in METHODS.items() if isinstance(method, type) and issubclass(method, Remembering)}
+    assert graphs == set(forms.EDITORS)
+    assert {METHODS[name].graph for name in graphs} | {"extract"} == set(GRAPHS.names())
 
 
 class TestUnedited(EditorContract):
@@ -80,6 +90,28 @@ class TestEveryEditorOfWeights(EditorContract):
 
     def materials(self):
         return Materials(model=self.model, settings=SMALL.get(self.name, {}))
+
+
+OTHERS = ("gpt2", "gpt2 tied", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi")
+"""Beside llama, on which the whole contract runs; GPT-J's head has a bias."""
+AT_THE_END = Edit.from_triplet(Triplet(subject="Veldania", relation="twin", object="Orland"), "The twin of it is {}")
+"""For the random GPT-NeoX, whose later places hardly look at the subject."""
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+@pytest.mark.parametrize("method", [name for name in WEIGHTS if name != "qlora"])
+def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method, architecture, random_model):
+    class Contract(EditorContract):
+        def factory(self):
+            return METHODS[method]
+
+        def materials(self):
+            fewer = {"steps": 12} if "layers" in SMALL.get(method, {}) else {}
+            return Materials(model=random_model(architecture), settings=SMALL.get(method, {}) | fewer)
+
+    Contract().check_takes((AT_THE_END if architecture == "gpt_neox" else CAPITAL,))
+    Contract().test_no_edits_change_nothing()
+    Contract().test_an_exception_comes_out_and_the_model_is_restored()
 
 
 class TestEveryEditorByPromptOnATrainedModel(EditorContract):

@@ -23,8 +23,9 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.registry import RETRIEVERS
 from tests.editors.speakers import StepwiseModel, ToolModel, speaker_for
 from tests.fakes import ScriptedChatModel
+from tests.graphs import forms
 
-NAMES = ["rag", "ike", "serac", "crag", "cot", "input_aug", "mello", "agent"]
+NAMES = forms.EDITORS
 MANY = [
     Edit.from_triplet(
         Triplet(subject=f"Land{place}", relation="capital", object=f"Town{place}"), "The capital of {} is"

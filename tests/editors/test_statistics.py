@@ -174,21 +174,58 @@ def test_a_moment_is_factorised_once_and_its_factor_kept_in_double_precision(lm,
     collect(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 3, dtype=torch.float64)
     first = Moments(tmp_path).solve(0, keys)
-    kept = load_file(tmp_path / "factor-0.safetensors")["factor"]
+    kept = load_file(tmp_path / "factor-0.safetensors")["kept"]
     assert kept.dtype == torch.float64
     torch.testing.assert_close(kept @ kept.T @ first, keys, rtol=1e-6, atol=1e-6)
     monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda matrix: pytest.fail("factorised again"))
     assert torch.equal(Moments(tmp_path).solve(0, keys), first)
 
 
-def test_a_factor_of_another_size_or_a_broken_one_is_made_anew(lm, paths, tmp_path):
+def test_a_null_space_is_decomposed_once_for_each_bound(lm, paths, tmp_path, monkeypatch):
+    collect(lm, paths, [0], TEXTS, tmp_path)
+    values, vectors = torch.linalg.eigh(Moments(tmp_path).moment(0, 64))
+    bounds = [float(values[n : n + 2].mean()) for n in (20, 40)]
+    first = [Moments(tmp_path).null_space(0, 64, below) for below in bounds]
+    assert [base.shape for base in first] == [(64, 21), (64, 41)] and first[0].dtype == torch.float64
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: pytest.fail("decomposed again"))
+    for below, base in zip(bounds, first, strict=True):
+        assert torch.equal(Moments(tmp_path).null_space(0, 64, below), base)
+        assert torch.equal(base, vectors[:, values < below])
+
+
+def harm_moment(folder):
+    save_file({"moment": 2 * moment(folder, 0)}, layer_file(folder, 0))
+
+
+def harm_file(folder):
+    for file in (*folder.glob("factor-*"), *folder.glob("null-space-*")):
+        file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"), [(harm_moment, "made from other statistics"), (harm_file, "cannot be read")]
+)
+def test_what_was_kept_of_another_moment_or_is_broken_is_made_anew_and_said(lm, paths, tmp_path, harm, words, caplog):
     collect(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 2, dtype=torch.float64)
-    wanted = Moments(tmp_path).solve(0, keys)
-    save_file({"factor": torch.eye(3, dtype=torch.float64)}, tmp_path / "factor-0.safetensors")
-    assert torch.equal(Moments(tmp_path).solve(0, keys), wanted)
-    (tmp_path / "factor-0.safetensors").write_bytes(b"nothing")
-    assert torch.equal(Moments(tmp_path).solve(0, keys), wanted)
+    Moments(tmp_path).solve(0, keys)
+    Moments(tmp_path).null_space(0, 64, 0.02)
+    harm(tmp_path)
+    now = Moments(tmp_path)
+    solved, base = now.solve(0, keys), now.null_space(0, 64, 0.02)
+    assert caplog.text.count(words) == 2 and caplog.text.count("computed anew") == 2
+    values, vectors = torch.linalg.eigh(now.moment(0, 64))
+    torch.testing.assert_close(base @ base.T, (at := vectors[:, values < 0.02]) @ at.T, rtol=0, atol=1e-9)
+    ridged = Moments(tmp_path).solve(0, keys)
+    assert torch.equal(ridged, solved) and caplog.text.count("computed anew") == 2
+
+
+def test_a_moment_is_symmetric_and_that_of_double_precision(lm, paths, tmp_path, monkeypatch):
+    monkeypatch.setattr(statistics, "SMALLEST", 5)
+    collect(lm, paths, [1], TEXTS, tmp_path)
+    found, wanted = moment(tmp_path, 1), by_numpy(lm, 1, TEXTS)[0]
+    assert torch.equal(found, found.T)
+    assert (found - wanted).norm() <= 1e-6 * wanted.norm()
 
 
 def test_a_moment_of_too_few_tokens_gets_a_little_on_its_diagonal(lm, paths, tmp_path):

@@ -7,8 +7,11 @@ import torch
 
 from emend.agents.tiny import model_folder
 from emend.editors.alphaedit import AlphaEdit
+from emend.editors.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
+from emend.editors.architectures import NAMES
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.hyperparameters import read_settings
 from emend.editors.locate import locate
 from emend.editors.memit import Memit
 from emend.editors.moments import Moments
@@ -16,7 +19,7 @@ from emend.editors.rome import Rome, RRome, matrix_of
 from emend.editors.weights import applied
 from emend.editors.writing import Factors, passing
 from emend.memory.edit import Edit, Triplet
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 
 ARCHITECTURES = ["gpt2", "llama", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi"]
 SETTINGS = {
@@ -122,9 +125,9 @@ def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
 
 
 def test_the_bare_prompt_weighs_as_much_as_all_contexts_together(random_model):
-    memit = editor(Memit, random_model())
+    memit = editor(Memit, random_model(), prefixes=[f"So it is {word}. " for word in ("a", "be", "can", "do", "end")])
     each = passing(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0).keys
-    wanted = each[0] / 2 + each[1] / 4 + each[2] / 4
+    wanted = each[0] / 2 + each[1:].sum(0) / 10
     assert torch.allclose(memit.keys_at([CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -188,9 +191,50 @@ def test_each_solved_in_company_is_what_it_is_alone(method, random_model):
             assert (delta - deltas[name]).norm() <= 1e-4 * delta.norm()
 
 
+@pytest.mark.parametrize("method", [Rome, Memit])
+def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_fails_alone(method, random_model):
+    made, alone = editor(method, random_model()), editor(method, random_model())
+    bad = CAPITAL.model_copy(update={"id": "bad", "prompt": "The capital is"})
+    for sets, foreseen in (([[CAPITAL], [SAME_SUBJECT, CURRENCY]], 2), ([[CAPITAL], [bad], [CURRENCY]], 0)):
+        made.foresee(sets)
+        assert len(made._foreseen) == foreseen
+        for edits in sets:
+            if edits == [bad]:
+                with pytest.raises(BadData, match="edit 'bad' cannot be written at its subject"):
+                    made.solve(edits)
+                continue
+            for name, delta in alone.solve(edits).items():
+                assert (made.solve(edits)[name] - delta).norm() <= 1e-4 * delta.norm()
+
+
+def test_what_was_foreseen_of_the_clean_model_is_not_used_in_a_sequence(random_model):
+    memit = editor(Memit, random_model())
+    memit.foresee([[CURRENCY]])
+    clean = memit.search([CURRENCY])
+    with memit.sequence() as grow:
+        grow([CAPITAL])
+        inside = memit.search([CURRENCY])
+    assert not torch.equal(inside.value, clean.value)
+
+
 def test_a_model_that_does_more_to_its_logits_is_refused(random_model):
     with pytest.raises(BadSettings, match="logits of model type 'opt' are not what"):
         editor(Rome, random_model("opt"))
+
+
+@pytest.mark.parametrize("method", [Rome, Memit])
+def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
+    method, random_model, monkeypatch, tmp_path
+):
+    model = random_model("gpt2")
+    wanted = editor(method, model).solve([CAPITAL])
+    monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
+    with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\]"):
+        editor(method, model)
+    lines = [f'{name} = "{getattr(ARCHITECTURE_TABLE["gpt2"], name)}"' for name in NAMES]
+    (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
+    for name, delta in editor(method, model, **read_settings(tmp_path / "mine.toml")).solve([CAPITAL]).items():
+        assert torch.equal(delta, wanted[name])
 
 
 def test_rome_on_two_layers_is_refused(random_model):
