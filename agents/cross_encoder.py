@@ -19,7 +19,8 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from emend.agents.folder import weights_digest
-from emend.agents.scope import Floats, sigmoid, write_settings
+from emend.agents.logistic import Floats, sigmoid
+from emend.agents.scope import write_settings
 from emend.agents.scope_training import ScopeExample
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 

@@ -1,8 +1,8 @@
 """The scope role: which of the new facts, if any, is a question about?
 
-SERAC's scope classifier ("Memory-Based Model Editing at Scale", Mitchell et al. 2022, section 3) in two forms: here the
-embedding form, a logistic regression on what an encoder and plain words say of a question and a text; the cross-encoder
-form is `cross_encoder`. Probability 1 is in scope, in both.
+SERAC's scope classifier ("Memory-Based Model Editing at Scale", Mitchell et al. 2022, section 3) in two forms. The
+embedding form is here for the lexical embedding, a logistic regression on what plain words say of a question and a
+text, and in `scope_gate` for a sentence encoder; the cross-encoder form is `cross_encoder`. Probability 1 is in scope.
 """
 
 import json
@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emend.agents.logistic import Floats, sigmoid
 from emend.memory.edit import content_id
 from emend.memory.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.retrieval.bm25 import words
 
-Floats = NDArray[np.float32]
-
 WORD_FEATURES = ("bias", "cosine", "names", "no_names", "words", "rare_words")
 PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)
 """Weights before any training: a text is meant when it has the names and the rare words of the question."""
-DENSE = 1024
-"""Up to so many dimensions an embedding counts as dense: each has a weight in the product of the two vectors, and one
-in the question's alone, since some questions are about no edit whatever it says."""
 SETTINGS, WEIGHTS = "scope.json", "scope.safetensors"
 
 
@@ -85,11 +80,31 @@ def names_in(question: str) -> list[str]:
     found = []
     for place, token in enumerate(question.replace("'s", " ").replace("’s", " ").split()):
         word = "".join(letter for letter in token if letter.isalnum())
-        if not word or (place == 0 and (word.lower() in FUNCTION_WORDS or word.lower() in OPENERS)):
-            continue
-        if word[0].isupper() or any(letter.isdigit() for letter in word):
+        if _is_name(word, place):
             found += words(word)
     return list(dict.fromkeys(found))
+
+
+def without_names(text: str) -> str:
+    """The text with `X` for each run of names: `Who is the wife of Ann Li?` is after `Who is the wife of X?`."""
+    kept: list[str] = []
+    for place, token in enumerate(text.replace("’s", "'s").split()):
+        head, owner, _ = token.partition("'s")
+        if not _is_name("".join(letter for letter in head if letter.isalnum()), place):
+            kept.append(token)
+        elif not (kept and kept[-1].startswith("X")):
+            kept.append("X" + owner)
+        elif owner:
+            kept[-1] = "X" + owner
+    ending = text.rstrip()[-1:]
+    return " ".join(kept) + (ending if ending in ("?", ".") and kept and not kept[-1].endswith(ending) else "")
+
+
+def _is_name(word: str, place: int) -> bool:
+    """Whether a word begins with a capital or holds a digit; a text's first word may do so for its place."""
+    if not word or (place == 0 and (word.lower() in FUNCTION_WORDS or word.lower() in OPENERS)):
+        return False
+    return word[0].isupper() or any(letter.isdigit() for letter in word)
 
 
 OPENERS = frozenset("is are was were do does did can may might could what name tell give say".split())
@@ -97,9 +112,9 @@ OPENERS = frozenset("is are was were do does did can may might could what name t
 
 @dataclass(frozen=True)
 class EmbeddingScope:
-    """A logistic regression over word features, cosine and, with a dense encoder, the product of the two vectors.
+    """A logistic regression over word features and the cosine: `weights` has one for each of `WORD_FEATURES`.
 
-    `embedding` is the encoder, `spec` how `load_embedding` calls it; `weights` has the six of `WORD_FEATURES` first.
+    `embedding` gives the cosine; `spec` is how `load_embedding` calls it.
     """
 
     embedding: Embedding = field(default_factory=LexicalEmbedding)
@@ -112,6 +127,11 @@ class EmbeddingScope:
     def identity(self) -> str:
         """What decides the probabilities: the encoder and a digest of the weights."""
         return f"embedding/{self.embedding.identity}/{content_id(np.round(self.weights, 5).tolist())[:8]}"
+
+    @property
+    def features(self) -> int:
+        """How many weights there are."""
+        return len(WORD_FEATURES)
 
     def over(self, texts: Sequence[str]) -> Callable[[str], Floats]:
         """A function from a question to one probability per text, shape (len(texts),)."""
@@ -139,11 +159,6 @@ class Pairs:
         self.embedding, self.lexicon = embedding, Lexicon(texts)
         self.vectors = embedding.documents(texts) if texts else np.zeros((0, 1), np.float32)
 
-    @property
-    def dense(self) -> bool:
-        """Whether each dimension is a feature of its own."""
-        return bool(1 < self.vectors.shape[1] <= DENSE)
-
     def features(self, question: str, places: Sequence[int] | None = None) -> Floats:
         """Shape (texts, features), or of the texts at some places alone."""
         if not len(self.vectors):
@@ -156,15 +171,7 @@ class Pairs:
         chosen = slice(None) if places is None else np.asarray(places, int)
         vectors, shares = self.vectors[chosen], of_words[chosen]
         parts = [np.ones((len(vectors), 1), np.float32), (vectors @ asked)[:, None], shares]
-        if self.dense:
-            whole = np.float32(vectors.shape[1] ** 0.5)
-            parts += [vectors * asked * whole, np.broadcast_to(asked * whole, vectors.shape)]
         return np.concatenate(parts, axis=1).astype(np.float32)
-
-
-def sigmoid(scores: Any) -> Floats:
-    """Log-odds as probabilities."""
-    return np.asarray(1 / (1 + np.exp(-np.clip(scores, -30, 30))), np.float32)
 
 
 def write_settings(folder: Path, told: dict[str, Any]) -> None:
@@ -205,7 +212,7 @@ def load_scope(folder: str | Path) -> Scope:
     return _load_embedding_scope(path, told, threshold)
 
 
-def _load_embedding_scope(path: Path, told: dict[str, Any], threshold: float) -> EmbeddingScope:
+def _load_embedding_scope(path: Path, told: dict[str, Any], threshold: float) -> Scope:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -219,4 +226,13 @@ def _load_embedding_scope(path: Path, told: dict[str, Any], threshold: float) ->
             f"the scope classifier in '{path}' was trained over {told['encoder']}, and '{told['embedding']}' is "
             f"{embedding.identity} here: install that encoder, or train it again."
         )
-    return EmbeddingScope(embedding, told["embedding"], weights, threshold, str(told.get("trained_on", "")))
+    from emend.agents.scope_gate import FORM, GatedScope
+
+    kind = GatedScope if told["form"] == FORM else EmbeddingScope
+    found = kind(embedding, told["embedding"], weights, threshold, str(told.get("trained_on", "")))
+    if weights.shape != (found.features,):
+        raise BadData(
+            f"'{path / WEIGHTS}' holds weights of shape {weights.shape}, and {found.features} are needed: train the "
+            "classifier again."
+        )
+    return found

@@ -1,4 +1,8 @@
-"""Training the embedding form of the scope classifier: which pairs it learns from, its weights and its threshold."""
+"""Training the embedding form of the scope classifier: what it learns from, its weights and its threshold.
+
+Over the lexical embedding a question is compared with some texts, and every pair counts; over a sentence encoder the
+gate of `scope_gate` learns from questions and the text nearest to each.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.agents.scope import PRIOR, EmbeddingScope, Floats, Pairs, Scope, sigmoid
+from emend.agents.logistic import Floats, fit, sigmoid
+from emend.agents.scope import PRIOR, EmbeddingScope, Pairs, Scope
+from emend.agents.scope_gate import NEAR_FEATURES, GatedScope, Measured, read_of
 from emend.memory.edit import content_id
 from emend.memory.embed import Embedding
 from emend.memory.errors import BadData
@@ -15,10 +21,13 @@ from emend.memory.errors import BadData
 HARD, EASY = 8, 3
 """Texts that a question is not about: so many of the nearest, and so many at random."""
 RIDGE = 1.0
-"""How strongly each weight is held to where it was before training; for those of single dimensions that is 0."""
-ROUNDS, CG_ROUNDS, FOLDS = 30, 60, 5
-CLOSE = 1e-3
-"""A step, a relative error, or a gain in log-likelihood over all pairs, that is small enough to stop at."""
+"""How strongly each weight is held to where it was before training."""
+GATE_RIDGE = 200.0
+"""The same for the gate's, which start at 0: between 100 and 400 held-out event types of ELKEN's are decided alike."""
+DENSE = 1024
+"""An embedding of at most so many dimensions is a sentence encoder's, and gets a gate."""
+ASKED_AT_ONCE = 1024
+FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Decision(NamedTuple):
 class Trained(NamedTuple):
     """A classifier, and its decisions on its own questions by weights that had not seen them, in their order."""
 
-    scope: EmbeddingScope
+    scope: EmbeddingScope | GatedScope
     held_out: list[Decision]
 
 
@@ -59,11 +68,20 @@ def train_scope(
     embedding: Embedding,
     spec: str = "lexical",
     seed: int = 0,
+    groups: Sequence[str] = (),
 ) -> Trained:
     """A classifier from examples; its threshold is the best on questions that the weights had not seen.
 
-    The weights are those of a logistic regression with a Gaussian prior around `PRIOR`, so a few examples move it a
-    little; with none it is the prior.
+    The weights are those of a logistic regression with a Gaussian prior around `PRIOR` (the gate's: around 0), so a few
+    examples move it a little; with none it is the prior.
+
+    Args:
+        texts: what questions may be about.
+        examples: the questions.
+        embedding: the encoder.
+        spec: how `load_embedding` calls it.
+        seed: of every draw.
+        groups: one per text: texts of one group, and their questions, are held out together. Empty: each by itself.
 
     Raises:
         BadData: an example is about a text that is not there.
@@ -71,21 +89,73 @@ def train_scope(
     for example in examples:
         if example.about is not None and not 0 <= example.about < len(texts):
             raise BadData(f"question {example.question!r} is about text {example.about}, and there are {len(texts)}.")
-    scope = EmbeddingScope(embedding, spec, trained_on=content_id(list(texts), [vars(one) for one in examples]))
+    trained_on = content_id(list(texts), [vars(one) for one in examples])
+    untrained = EmbeddingScope(embedding, spec, trained_on=trained_on)
     if not examples:
-        return Trained(scope, [])
-    table = _Table(Pairs(embedding, texts), examples, seed)
-    folds = np.random.default_rng(seed).integers(FOLDS, size=max(len(texts), 1))
-    fold_of = np.asarray([folds[place] for place in table.homes])
-    weights = fit(*table.pairs(np.ones(len(examples), bool)))
+        return Trained(untrained, [])
+    gated = embedding.queries(["?"]).shape[1] <= DENSE
+    table = _Gates(Measured(embedding, texts), examples) if gated else _Table(Pairs(embedding, texts), examples, seed)
+    homes = [next((p for p in (e.about, e.beside) if p is not None), 0) for e in examples]
+    folds = _folds(groups or [str(place) for place in range(len(texts))], seed)
+    fold_of = np.asarray([folds[place] for place in homes])
+    weights = table.fitted(np.ones(len(examples), bool))
     best = [(0, 0.0)] * len(examples)
     for fold in np.unique(fold_of):
-        without = fit(*table.pairs(fold_of != fold), start=weights)
+        without = table.fitted(fold_of != fold, weights)
         for row in np.flatnonzero(fold_of == fold):
             best[row] = table.decided(int(row), without)
     threshold = choose_threshold(best, examples)
     held_out = [judged(*one, threshold, example) for one, example in zip(best, examples, strict=True)]
-    return Trained(replace(scope, weights=weights, threshold=threshold), held_out)
+    if gated:
+        return Trained(GatedScope(embedding, spec, weights, threshold, trained_on), held_out)
+    return Trained(replace(untrained, weights=weights, threshold=threshold), held_out)
+
+
+def _folds(groups: Sequence[str], seed: int) -> list[int]:
+    """For each text one of `FOLDS` numbers, the same for all of a group; groups are dealt out in a random order."""
+    names = list(dict.fromkeys(groups))
+    fold_of = {
+        names[int(at)]: place % FOLDS for place, at in enumerate(np.random.default_rng(seed).permutation(len(names)))
+    }
+    return [fold_of[name] for name in groups]
+
+
+class _Gates:
+    """The text nearest to each example's question, and what the gate knows of it."""
+
+    def __init__(self, measured: Measured, examples: Sequence[ScopeExample]) -> None:
+        self.examples = examples
+        self.found = []
+        for start in range(0, len(examples), ASKED_AT_ONCE):
+            part = examples[start : start + ASKED_AT_ONCE]
+            measured.corpus.embed(read_of([example.question for example in part]))
+            self.found += [measured.nearest(one.question, _looked_at(one))[1:] for one in part]
+
+    def fitted(self, rows: NDArray[np.bool_], start: Floats | None = None) -> Floats:
+        """The gate's weights. Where another text than the own one is nearest no gate can help, and none learns."""
+        about = [example.about for example in self.examples]
+        told = [row for row in np.flatnonzero(rows) if about[row] in (None, self.found[row][0])]
+        size = len(self.found[0][1])
+        features = np.asarray([self.found[row][1] for row in told], np.float32).reshape(-1, size)
+        labels = np.asarray([about[row] is not None for row in told], np.float32)
+        known = len(NEAR_FEATURES)  # these differ in scale; the vector's dimensions do not
+        middle, spread = np.zeros(size, np.float32), np.ones(size, np.float32)
+        if told:
+            middle[1:known] = features[:, 1:known].mean(0)
+            spread[1:known] = features[:, 1:known].std(0) + 1e-3
+        weights = fit((features - middle) / spread, labels, np.zeros(size), GATE_RIDGE) / spread
+        weights[0] -= weights @ middle
+        return np.asarray(weights, np.float32)
+
+    def decided(self, row: int, weights: Floats) -> tuple[int, float]:
+        """The nearest text, and how probably it is meant."""
+        place, features = self.found[row]
+        return place, float(sigmoid(features @ weights))
+
+
+def _looked_at(example: ScopeExample) -> list[int] | None:
+    """The places of the texts that an example is decided on; None for all."""
+    return [example.beside] if example.alone and example.beside is not None else None
 
 
 class _Table:
@@ -96,28 +166,27 @@ class _Table:
         self.asked = pairs.embedding.queries([example.question for example in examples])
         self.rng = np.random.default_rng(seed)
         self.chosen = [self._places(example, row) for row, example in enumerate(examples)]
-        self.homes = [next((p for p in (e.about, e.beside) if p is not None), 0) for e in examples]
 
     def _places(self, example: ScopeExample, row: int) -> list[int]:
-        if example.alone and example.beside is not None:
-            return [example.beside]
+        if (alone := _looked_at(example)) is not None:
+            return alone
         near = np.argsort(-(self.measured.vectors @ self.asked[row]), kind="stable")[:HARD].tolist()
         count = len(self.measured.vectors)
         far = self.rng.integers(count, size=min(EASY, count)).tolist()
         own = [place for place in (example.about, example.beside) if place is not None]
         return list(dict.fromkeys([*own, *near, *far]))
 
-    def pairs(self, rows: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Features and labels of the chosen pairs of these examples."""
+    def fitted(self, rows: NDArray[np.bool_], start: Floats | None = None) -> Floats:
+        """Weights from the chosen pairs of these examples."""
         kept = np.flatnonzero(rows)
         none = self._features(0, [])  # of no pair, so that no example at all leaves the prior
         features = np.concatenate([none, *(self._features(int(row), self.chosen[row]) for row in kept)])
         labels = [place == self.examples[int(row)].about for row in kept for place in self.chosen[int(row)]]
-        return features, np.asarray(labels, np.float32)
+        return fit(features, np.asarray(labels, np.float32), np.asarray(PRIOR), RIDGE, start)
 
     def decided(self, row: int, weights: Floats) -> tuple[int, float]:
         """The most probable of all texts, and how probable it is."""
-        looked_at = self.chosen[row] if self.examples[row].alone else None
+        looked_at = _looked_at(self.examples[row])
         scores = sigmoid(self._features(row, looked_at) @ weights)
         best = int(scores.argmax())
         return best if looked_at is None else looked_at[best], float(scores[best])
@@ -125,55 +194,6 @@ class _Table:
     def _features(self, row: int, places: Sequence[int] | None) -> Floats:
         of_words = self.measured.lexicon.features(self.examples[row].question)
         return self.measured.joined(self.asked[row], of_words, places)
-
-
-def fit(features: Floats, labels: Floats, ridge: float = RIDGE, start: Floats | None = None) -> Floats:
-    """Weights of a logistic regression by Newton's method, held to the prior.
-
-    Args:
-        features: shape (pairs, features).
-        labels: 1 in scope, 0 out of it; shape (pairs,).
-        ridge: how strongly.
-        start: weights to begin with; the end does not depend on them, the loss being convex.
-    """
-    prior = np.zeros(features.shape[1])
-    prior[: len(PRIOR)] = PRIOR
-    weights = prior.copy() if start is None else start.astype(np.float64)
-
-    def loss(at: NDArray[np.float64]) -> float:
-        odds = (features @ at.astype(np.float32)).astype(np.float64)
-        return float(np.sum(np.logaddexp(0, odds) - labels * odds) + ridge / 2 * np.sum((at - prior) ** 2))
-
-    now = loss(weights)
-    for _ in range(ROUNDS):
-        told = sigmoid(features @ weights.astype(np.float32))
-        slope = (features.T @ (told - labels)).astype(np.float64) + ridge * (weights - prior)
-        step = _solve(features, told * (1 - told), ridge, slope)
-        while (after := loss(weights - step)) > now and np.abs(step).max() > CLOSE:
-            step /= 2  # a full step may overshoot far from the end
-        if after > now - CLOSE * max(1.0, now * CLOSE):
-            break
-        weights, now = weights - step, after
-    return weights.astype(np.float32)
-
-
-def _solve(features: Floats, spread: Floats, ridge: float, slope: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Newton's step, by conjugate gradients: the matrix of all products is never made."""
-    diagonal = ((features**2).T @ spread).astype(np.float64) + ridge
-    step, left = np.zeros_like(slope), slope.copy()
-    way = left / diagonal
-    size = left @ way
-    enough = CLOSE**2 * size
-    for _ in range(CG_ROUNDS):
-        if size <= enough:
-            break
-        bent = (features.T @ (spread * (features @ way.astype(np.float32)))).astype(np.float64) + ridge * way
-        length = size / (way @ bent)
-        step, left = step + length * way, left - length * bent
-        ahead = left / diagonal
-        before, size = size, left @ ahead
-        way = ahead + size / before * way
-    return step
 
 
 def choose_threshold(best: Sequence[tuple[int, float]], examples: Sequence[ScopeExample]) -> float:

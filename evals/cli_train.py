@@ -28,6 +28,9 @@ def scope(
         list[str] | None, typer.Option("--check", help="key=value: also decide the questions under these options.")
     ] = None,
     form: Annotated[str, typer.Option(help="embedding (seconds to minutes), or cross-encoder.")] = "embedding",
+    group: Annotated[
+        str, typer.Option(help="A tag of the cases: those with one value are held out together for the threshold.")
+    ] = "",
     embedding: Annotated[
         str, typer.Option(help="The encoder: auto, lexical, or a sentence-transformers folder.")
     ] = "auto",
@@ -46,6 +49,7 @@ def scope(
         options=dict(pair(text, "--option") for text in option or ()),
         check=dict(pair(text, "--check") for text in check or ()),
         form=form,
+        group=group,
         embedding=embedding,
         epochs=epochs,
         limit=limit,

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.agents.scope import Scope, settle_threshold
+from emend.agents.scope_gate import read_of
 from emend.agents.scope_training import Decision, ScopeExample, choose_threshold, decisions, judged, train_scope
 from emend.evals.case import Case
 from emend.evals.manifest import RunConfig
@@ -37,6 +38,7 @@ class ScopeRun(Word):
     options: dict[str, str] = {}
     check: dict[str, str] = {}
     form: str = "embedding"
+    group: str = ""
     embedding: str = "auto"
     epochs: int = 1
     limit: int | None = None
@@ -60,9 +62,10 @@ class ScopeRow(Word):
 
 
 class Told(Word):
-    """The edits of a benchmark, its questions, and the case of each question."""
+    """The edits of a benchmark with the group that each is of, its questions, and the case of each question."""
 
     texts: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     questions: tuple[str, ...]
     about: tuple[int | None, ...]
     beside: tuple[int | None, ...]
@@ -96,7 +99,7 @@ def train_scope_on(run: ScopeRun, out: Path) -> list[ScopeRow]:
     rows: list[ScopeRow] = []
     scope: Scope
     if run.form == "embedding":
-        trained = train_scope(told.texts, told.examples, embedding, run.embedding, run.seed)
+        trained = train_scope(told.texts, told.examples, embedding, run.embedding, run.seed, told.groups)
         trained.scope.save(out)
         scope = trained.scope
         rows += _rows("train", told, trained.held_out, scope.threshold)
@@ -106,6 +109,7 @@ def train_scope_on(run: ScopeRun, out: Path) -> list[ScopeRow]:
     if run.check:
         checked = questions_of(run, run.options | run.check)
         candidates = None if run.form == "embedding" else _near(checked, embedding)
+        embedding.queries(read_of(checked.questions))  # in batches into the cache, so that none is embedded alone
         found = decisions(scope, checked.texts, checked.examples, candidates)
         rows += _rows("check", checked, found, scope.threshold)
     return rows
@@ -119,12 +123,26 @@ def questions_of(run: ScopeRun, options: dict[str, str]) -> Told:
     )  # fmt: skip
     benchmark, settings = load_benchmark(config)
     cases = list(benchmark.cases(settings[0], run.limit, run.seed))
-    texts = list(dict.fromkeys(edit.text for case in cases for edit in case.edits))
+    groups = _groups(cases, run.group)
+    texts = list(groups)
     places = {text: place for place, text in enumerate(texts)}
     rows = [row for case in cases for row in _questions(case, places)]
     questions, about, beside = (tuple(column) for column in zip(*rows, strict=True)) if rows else ((), (), ())
     owners = tuple(case.id for case in cases for _ in _questions(case, places))
-    return Told(texts=tuple(texts), questions=questions, about=about, beside=beside, cases=owners)
+    kept = tuple(groups.values()) if run.group else ()
+    return Told(texts=tuple(texts), groups=kept, questions=questions, about=about, beside=beside, cases=owners)
+
+
+def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
+    """The texts of all edits, each with what the first case that has it says under a tag."""
+    groups: dict[str, str] = {}
+    for case in cases:
+        if tag and tag not in case.tags:
+            known = ", ".join(sorted(case.tags)) or "none"
+            raise BadSettings(f"case '{case.id}' has no tag '{tag}' to group by; its tags: {known}.")
+        for edit in case.edits:
+            groups.setdefault(edit.text, str(case.tags.get(tag, "")))
+    return groups
 
 
 def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None, int | None]]:
@@ -142,10 +160,13 @@ def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None
 
 
 def _cross_encoder(run: ScopeRun, told: Told, embedding: Embedding, out: Path) -> tuple[Scope, Told, list[Decision]]:
-    """Trained on nine tenths of the texts and their questions; the threshold is the best on the last tenth."""
+    """Trained on nine tenths of the texts, or groups, and their questions; the threshold is the best on the others."""
     from emend.agents.cross_encoder import CrossEncoderScope, CrossTraining, encoder_folder, train_cross_encoder
 
-    kept_out = set(np.random.default_rng(run.seed).permutation(len(told.texts))[: max(1, len(told.texts) // 10)])
+    groups = told.groups or tuple(str(place) for place in range(len(told.texts)))
+    names = list(dict.fromkeys(groups))
+    drawn = {names[at] for at in np.random.default_rng(run.seed).permutation(len(names))[: max(1, len(names) // 10)]}
+    kept_out = {place for place, group in enumerate(groups) if group in drawn}
     homes = [about if about is not None else beside for about, beside in zip(told.about, told.beside, strict=True)]
     held = _some(told, [home in kept_out for home in homes])
     seen = _some(told, [home not in kept_out for home in homes])

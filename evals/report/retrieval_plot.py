@@ -34,9 +34,16 @@ def _draw(panel: Any, report: RetrievalReport) -> None:
         heights = [100 * row.hit_at_1 for row in chosen]
         panel.bar(at, heights, width, label=plain(strategy), yerr=_errors(chosen), capsize=2)
     panel.set_title(plain(f"{report.benchmark}, {report.setting}"))
-    panel.set_xticks(range(len(kinds)), [plain(kind) for kind in kinds], rotation=20 if len(kinds) > 3 else 0)
+    labels = [f"{plain(kind)}\n{_count([row.n for row in rows if row.kind == kind])}" for kind in kinds]
+    panel.set_xticks(range(len(kinds)), labels, rotation=20 if len(kinds) > 3 else 0)
     panel.set_ylim(0, 105)
     bare(panel)
+
+
+def _count(sizes: Sequence[int]) -> str:
+    """The questions behind the bars of one kind; a range where the strategies were not asked the same number."""
+    low, high = min(sizes), max(sizes)
+    return f"n {low:,}" if low == high else f"n {low:,} to {high:,}"
 
 
 def _errors(rows: Sequence[RetrievalRow]) -> list[list[float]]:

@@ -12,6 +12,8 @@ DENSE, STEMS, NAMES = 15.0, 0.7, 1.0
 """Weights of the cosine and of two BM25 scores, chosen on DocTER's and AKEW's odd ids and ELKEN's training events."""
 LEXICAL = 5.0
 """Weight of the cosine of the lexical embedding, which says again what the stems say."""
+STEM_VOICE = partial(BM25, tokens="stems", k1=1.2, b=0.6)
+NAME_VOICE = partial(BM25, tokens="names", k1=1.0, b=0.0)
 
 
 class Default:
@@ -31,11 +33,7 @@ class Default:
     def __init__(self, corpus: Corpus, dense: float | None = None, stems: float = STEMS, names: float = NAMES) -> None:
         if dense is None:
             dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical") else DENSE
-        parts = (
-            Dense,
-            partial(BM25, tokens="stems", k1=1.2, b=0.6),
-            partial(BM25, tokens="names", k1=1.0, b=0.0),
-        )
+        parts = (Dense, STEM_VOICE, NAME_VOICE)
         summed = partial(Hybrid, fusion="sum", parts=parts, weights=(dense, stems, names))
         self._chain = Focus(corpus, inner=summed)
 

@@ -5,17 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from emend.agents.scope import (
-    PRIOR,
-    WORD_FEATURES,
-    EmbeddingScope,
-    Lexicon,
-    Pairs,
-    load_scope,
-    names_in,
-    settle_threshold,
-)
-from emend.agents.scope_training import ScopeExample, choose_threshold, decisions, examples_of, fit, train_scope
+from emend.agents.logistic import fit
+from emend.agents.scope import PRIOR, EmbeddingScope, Lexicon, load_scope, names_in, settle_threshold, without_names
+from emend.agents.scope_training import ScopeExample, choose_threshold, decisions, examples_of, train_scope
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MissingData
 
@@ -28,19 +20,6 @@ EXAMPLES = [
         ScopeExample(f"Which river flows through Shore{n}?", None, n),
     )
 ]
-
-
-class Dense:
-    """Three dimensions: rivers, lands, anything else; enough to see the product of two vectors."""
-
-    identity = "dense/3"
-
-    def documents(self, texts):
-        rows = [[("river" in t.lower()), ("Land" in t), 0.5] for t in texts]
-        found = np.asarray(rows, np.float32).reshape(len(texts), 3)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
-
-    queries = documents
 
 
 @pytest.mark.parametrize(
@@ -58,6 +37,20 @@ def test_names_are_the_words_with_capitals_or_digits(question, names):
     assert names_in(question) == names
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Who is the wife of Ann Li?", "Who is the wife of X?"),
+        ("How will Ann Li's new Sorn Ltd change trade in 2030?", "How will X's new X change trade in X?"),
+        ("Veldania's river is long.", "X's river is long."),
+        ("what is it?", "what is it?"),
+        ("", ""),
+    ],
+)
+def test_without_its_names_a_question_says_what_it_is_after(text, plain):
+    assert without_names(text) == plain
+
+
 def test_word_features_are_shares_of_the_question_in_each_text():
     shares = Lexicon(["The capital of Veldania is Ostrim.", "The capital of Sorn is Lunden."]).features(
         "What is the capital of Veldania?"
@@ -65,12 +58,6 @@ def test_word_features_are_shares_of_the_question_in_each_text():
     assert shares[:, 0].tolist() == [1.0, 0.0] and shares[:, 1].tolist() == [0.0, 0.0]
     assert shares[:, 2].tolist() == [1.0, 0.5]
     assert shares[0, 3] == pytest.approx(1.0) and 0 < shares[1, 3] < 0.5
-
-
-def test_a_dense_encoder_adds_the_product_of_the_vectors_and_the_questions_own_and_a_lexical_one_does_not():
-    assert Pairs(LexicalEmbedding(), RIVERS).features("x").shape == (20, len(WORD_FEATURES))
-    assert Pairs(Dense(), RIVERS).features("x").shape == (20, len(WORD_FEATURES) + 6)
-    assert Pairs(LexicalEmbedding(), []).features("x").shape == (0, len(WORD_FEATURES))
 
 
 def test_untrained_it_takes_the_text_that_has_the_names_of_the_question():
@@ -105,7 +92,7 @@ def test_the_weights_are_those_of_a_logistic_regression():
     features = rng.normal(size=(4000, 6)).astype(np.float32)
     true = np.asarray([0.5, -1.0, 2.0, 0.0, 1.0, -2.0])
     labels = (rng.random(4000) < 1 / (1 + np.exp(-features @ true))).astype(np.float32)
-    assert fit(features, labels, ridge=1e-3) == pytest.approx(true, abs=0.25)
+    assert fit(features, labels, np.zeros(6), ridge=1e-3) == pytest.approx(true, abs=0.25)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +167,9 @@ def test_what_is_wrong_with_a_folder_is_told(tmp_path):
     (tmp_path / "scope.json").write_text("{}")
     with pytest.raises(BadData, match="scope.json"):
         load_scope(tmp_path)
-    EmbeddingScope().save(tmp_path)
+    EmbeddingScope(weights=np.ones(9, np.float32)).save(tmp_path)
+    with pytest.raises(BadData, match=r"shape \(9,\), and 6 are needed"):
+        load_scope(tmp_path)
     (tmp_path / "scope.safetensors").write_bytes(b"broken")
     with pytest.raises(BadData, match="holds no weights"):
         load_scope(tmp_path)

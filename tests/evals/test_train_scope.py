@@ -1,6 +1,7 @@
 """`emend train scope`: what is learned from a benchmark's questions, what is written, how it is measured."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from emend.evals.scope import ScopeRun, questions_of, train_scope_on
 from emend.memory.errors import BadData, BadSettings
 
 RUN = CliRunner()
+ELKEN = Path(__file__).parents[1] / "data" / "elken"
 TINY = ScopeRun(
     benchmark="tinyworld", embedding="lexical", limit=12, options={"split": "seen"}, check={"split": "unseen"}
 )
@@ -62,6 +64,20 @@ def test_wrong_names_are_told(changed, error, told, tmp_path):
     with pytest.raises(error, match=told):
         train_scope_on(TINY.model_copy(update=changed), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_edits_are_grouped_by_a_tag_of_their_cases_and_an_unknown_tag_is_told(tmp_path):
+    elken = ScopeRun(
+        benchmark="elken", data=str(ELKEN), embedding="lexical", options={"split": "train"}, group="event_type"
+    )
+    told = questions_of(elken, elken.options)
+    assert len(told.groups) == len(told.texts) > 1
+    types = {row["event"]: row["event_type"] for row in json.loads((ELKEN / "train.json").read_text("utf-8"))}
+    assert told.groups == tuple(types[text] for text in told.texts)
+    train_scope_on(elken, tmp_path / "scope")
+    assert questions_of(elken.model_copy(update={"group": ""}), elken.options).groups == ()
+    with pytest.raises(BadSettings, match=r"no tag 'event_typ'.*event_type"):
+        questions_of(elken.model_copy(update={"group": "event_typ"}), elken.options)
 
 
 def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
