@@ -1,5 +1,7 @@
 """Many callers, one model: what waits is gathered and run as one batch, and texts of like length are padded."""
 
+import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,17 +13,25 @@ Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 
 
+LINGER = 0.5
+"""For callers to come back, a batch is waited with by so much of the time that the last one took."""
+
+
 class _Call(NamedTuple, Generic[Asked, Told]):
     key: Hashable
     asked: Asked
     told: Future[Told]
+    caller: int
+    """Its thread, which waits for the answer."""
 
 
 class Batcher(Generic[Asked, Told]):
-    """Runs the calls of many threads in batches on one worker thread; nobody waits for a batch to fill.
+    """Runs the calls of many threads in batches on one worker thread.
 
-    A lone call runs at once; calls that come meanwhile wait for it, and then run together. The thread starts with the
-    first call, and ends with `close` or when the batcher is collected.
+    A lone call runs at once; calls that come meanwhile wait for it, and then run together. After a batch of several its
+    callers are given a moment to come back with their next calls, see `LINGER`: else the first of them would run alone,
+    and the others would work against it for the interpreter. The thread starts with the first call, and ends with
+    `close` or when the batcher is collected.
 
     Args:
         run: gets a key and what was asked under it, returns as many answers in that order.
@@ -31,6 +41,9 @@ class Batcher(Generic[Asked, Told]):
     def __init__(self, run: Callable[[Hashable, list[Asked]], list[Told]], limit: int = 64) -> None:
         self._run, self._limit = run, limit
         self._waiting: deque[_Call[Asked, Told]] = deque()
+        self._expected, self._patience = 1, 0.0
+        """So many calls are waited for, and so many seconds."""
+        self._back = threading.Event()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="emend-batch")
 
     def ask(self, key: Hashable, asked: Asked) -> Told:
@@ -40,8 +53,10 @@ class Batcher(Generic[Asked, Told]):
             ModelError: the batcher is closed.
             Exception: what `run` raised on this call alone.
         """
-        call = _Call[Asked, Told](key, asked, Future())
+        call = _Call[Asked, Told](key, asked, Future(), threading.get_ident())
         self._waiting.append(call)
+        if len(self._waiting) >= self._expected:
+            self._back.set()
         try:
             self._worker.submit(self._drain)
         except RuntimeError as error:
@@ -53,12 +68,26 @@ class Batcher(Generic[Asked, Told]):
         self._worker.shutdown(wait=True)
 
     def _drain(self) -> None:
+        if not self._waiting:  # an earlier turn has taken them along
+            return
+        self._linger()
+        count = min(len(self._waiting), self._limit)  # only this thread takes, so the length cannot shrink
+        taken = [self._waiting.popleft() for _ in range(count)]
         by_key: dict[Hashable, list[_Call[Asked, Told]]] = defaultdict(list)
-        for _ in range(min(len(self._waiting), self._limit)):  # only this thread takes, so the length cannot shrink
-            call = self._waiting.popleft()
+        for call in taken:
             by_key[call.key].append(call)
+        began = time.perf_counter()
         for calls in by_key.values():
             self._settle(calls)
+        self._patience = LINGER * (time.perf_counter() - began)
+        callers = {call.caller for call in (*taken, *list(self._waiting))}
+        self._expected = min(self._limit, len(callers))
+
+    def _linger(self) -> None:
+        """Gives those who were in the last batch, or waited while it ran, the time to come back."""
+        self._back.clear()
+        if len(self._waiting) < self._expected:
+            self._back.wait(self._patience)
 
     def _settle(self, calls: list[_Call[Asked, Told]]) -> None:
         try:

@@ -13,9 +13,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from emend.agents.batching import pack
+from emend.agents.decoding import Row, decode
 from emend.agents.folder import load_folder, weights_digest
 from emend.agents.likelihood import Likelihood, Side
 from emend.agents.prefixes import Encoded, Ids, common
@@ -24,6 +31,10 @@ from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelErro
 
 BATCH_TOKENS = {"cpu": 1024}
 """What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
+REPLY_BATCHES = {"cpu": 8}
+"""Replies share a batch of so many times `batch_tokens`: a row more costs a step little beside what a step costs."""
+CLOSE = {torch.float32: 2e-3, torch.float64: 1e-6}
+"""Logits nearer to each other than this could change places in a padded batch, by the order in which it adds."""
 SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
 
 
@@ -91,7 +102,9 @@ class CausalLM:
     def generate(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)) -> list[Generated]:
         """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
 
-        Prompts that leave no room for the new tokens are cut on the left, after the begin token.
+        Prompts that leave no room for the new tokens are cut on the left, after the begin token. In single precision
+        and better a reply does not depend on what else is in the batch: where the two likeliest tokens come so close
+        that padding could decide between them, the reply is made once more by itself.
 
         Raises:
             BadSettings: no new tokens are asked for, or more than the window holds.
@@ -101,9 +114,12 @@ class CausalLM:
         with self.lock, torch.inference_mode():
             rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
             answers: dict[int, Generated] = {}
-            for batch in pack([len(row.ids) + max_new_tokens for row in rows], self.batch_tokens):
+            budget = self.batch_tokens * REPLY_BATCHES.get(self.device.type, 1)
+            for batch in pack([len(row.ids) + max_new_tokens for row in rows], budget):
                 told = self._generate([rows[place] for place in batch], max_new_tokens, stop)
-                answers.update(zip(batch, told, strict=True))
+                for place, (reply, sure) in zip(batch, told, strict=True):
+                    alone = reply if sure else self._generate([rows[place]], max_new_tokens, stop)[0][0]
+                    answers[place] = alone
         return [answers[place] for place in range(len(rows))]
 
     def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True) -> list[Scored]:
@@ -179,16 +195,35 @@ class CausalLM:
             )
         return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
 
-    def _generate(self, rows: list[Encoded], limit: int, stop: Sequence[str]) -> list[Generated]:
+    def _generate(self, rows: list[Encoded], limit: int, stop: Sequence[str]) -> list[tuple[Generated, bool]]:
+        """Each row's continuation, and whether it is surely the one that the row has by itself."""
         fed = self.likelihood.padded([row.ids for row in rows], "left")
+        halt = _StopAtText(self.tokenizer, fed["input_ids"].shape[1], stop)
+        if len(rows) > 1 and self.likelihood.continues(fed["input_ids"].shape[1] + limit):
+            made = decode(self.model, fed, limit, lambda ids: ids[-1] in self._ends or halt.read(ids)[1])
+        else:
+            made = self._by_library(fed, limit, halt)
+        close = CLOSE.get(self.model.dtype, 0.0)
+        found = []
+        for row, (ids, leads) in zip(rows, made, strict=True):
+            reply = self._told(row, ids, halt)
+            found.append((reply, min(leads[: reply.output_tokens], default=close) >= close))
+        return found
+
+    def _by_library(self, fed: dict[str, Any], limit: int, halt: "_StopAtText") -> list[Row]:
+        """Of any model; a row alone has no leads, for there is nothing that it could depend on."""
         fed.pop("position_ids", None)  # generate counts them itself, from the mask
-        width = fed["input_ids"].shape[1]
         plan = GenerationConfig(
             max_new_tokens=limit, do_sample=False, eos_token_id=self._ends or None, pad_token_id=self._pad
         )
-        halt = _StopAtText(self.tokenizer, width, stop)
-        out = self.model.generate(**fed, generation_config=plan, stopping_criteria=StoppingCriteriaList([halt]))
-        return [self._told(row, ids, halt) for row, ids in zip(rows, out[:, width:].tolist(), strict=True)]
+        lines, margins = len(fed["input_ids"]), _Margins()
+        out = self.model.generate(
+            **fed,
+            generation_config=plan,
+            stopping_criteria=StoppingCriteriaList([halt]),
+            logits_processor=LogitsProcessorList([margins] if lines > 1 else []),
+        )
+        return [Row(*two) for two in zip(out[:, halt.width :].tolist(), margins.by_row(lines), strict=True)]
 
     def _told(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
         """Counts tokens up to the end token or to the one that completed a stop text; what follows is padding."""
@@ -216,3 +251,20 @@ class _StopAtText(StoppingCriteria):
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
         done = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
         return torch.tensor(done, device=input_ids.device)
+
+
+class _Margins(LogitsProcessor):
+    """Changes nothing; keeps by how much the likeliest token leads over the next one, per step and row."""
+
+    def __init__(self) -> None:
+        self.steps: list[Tensor] = []
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        best = scores.topk(2).values
+        self.steps.append(best[:, 0] - best[:, 1])
+        return scores
+
+    def by_row(self, rows: int) -> list[list[float]]:
+        """The leads of each row, step by step; none where none were kept."""
+        told: list[list[float]] = torch.stack(self.steps, 1).tolist() if self.steps else [[]] * rows
+        return told

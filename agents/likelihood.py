@@ -145,6 +145,15 @@ class Likelihood:
         pairs = [two for told in shared for row in zip(plain, told, strict=True) for two in zip(*row, strict=True)]
         return all(abs(one - other) <= allowed * (1 + abs(one)) for one, other in pairs)
 
+    def continues(self, width: int) -> bool:
+        """Whether rows of that width may be continued from keys and values, one token after another, in a batch."""
+        return width <= self.steady and not self.hooked and self.shares
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook stands on one of the modules; it may look at whole rows."""
+        return any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+
     @cached_property
     def steady(self) -> float:
         """Tokens of a row up to which its numbers are its own: beyond, some rotary embeddings go by the longest row."""
@@ -165,7 +174,7 @@ class Likelihood:
         return min((size for size in told if size), default=math.inf)
 
     def _plan(self, rows: Sequence[Encoded], prompts: Sequence[Hashable], share: bool) -> Branch:
-        if any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules()):
+        if self.hooked:
             return plan(rows, prompts, None)
         # Padding between a beginning and what follows it widens the distance that a sliding window measures.
         fits = 2 * max((len(row.ids) for row in rows), default=0) <= self.slide

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LangSmithParams
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
@@ -13,16 +13,17 @@ from emend.agents.batching import Batcher
 from emend.agents.causal_lm import CausalLM, Generated, Scored
 from emend.agents.scoring import Scores, joined
 from emend.memory.errors import BadSettings
-from emend.memory.probe import Usage
+from emend.memory.probe import LOCAL_PROVIDER, Usage
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
 
 class LocalChatModel(BaseChatModel):
-    """Continues a lone human message as plain text, exactly what `score` scores; several messages are a chat.
+    """Speaks with a base model in plain text, and with one that has a chat template through that template.
 
-    A chat goes through the tokenizer's chat template, or is joined by blank lines where there is none. While an editor
-    changes the weights it holds `lm.lock` and asks `lm`, not this object, whose worker thread would wait for the lock.
+    A lone human message to a base model is continued as it stands, and several messages are joined by blank lines. A
+    prompt is scored as it would be asked: a target follows it as the reply would. While an editor changes the weights
+    it holds `lm.lock` and asks `lm`, not this object, whose worker thread would wait for the lock.
 
     Raises:
         BadSettings: a call asks for something that a local model does not have.
@@ -32,14 +33,20 @@ class LocalChatModel(BaseChatModel):
     model_name: str = ""
     max_new_tokens: int = 32
     stop_at: tuple[str, ...] = ("\n",)
-    """Ends a plain continuation; a chat reply ends with the end token alone."""
+    """Ends the continuation of a lone message to a base model; any other reply ends with the end token alone."""
+    chat: bool | None = None
+    """Whether prompts go through the chat template; None is where the tokenizer has one. Some base models have one."""
     gather: int = 64
-    """Calls that may share a batch. Padding changes the last digits of a log-probability; with 1 it never does."""
+    """Calls that may share a batch."""
+    score_apart: bool = False
+    """Scores the targets of each call by themselves: padding changes the last digits of a log-probability."""
     _batcher: Batcher[Any, Any] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Starts no thread yet; the first call does."""
         super().model_post_init(context)
+        if self.chat and not self.lm.tokenizer.chat_template:
+            raise BadSettings(f"model.chat: the tokenizer of '{self.model_name}' has no chat template; leave it out.")
         self._batcher = Batcher(self._run, self.gather)
 
     @property
@@ -48,7 +55,17 @@ class LocalChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.fingerprint, "max_new_tokens": self.max_new_tokens, "stop_at": self.stop_at}
+        told = {"model": self.fingerprint, "max_new_tokens": self.max_new_tokens, "stop_at": self.stop_at}
+        return told | ({"chat": True} if self.chats else {})
+
+    @property
+    def chats(self) -> bool:
+        """Whether prompts go through a chat template."""
+        return bool(self.lm.tokenizer.chat_template) if self.chat is None else self.chat
+
+    def _get_ls_params(self, stop: list[str] | None = None, **more: Any) -> LangSmithParams:
+        """What tracers are told of the model: nobody provides it but this process."""
+        return {**super()._get_ls_params(stop=stop, **more), "ls_provider": LOCAL_PROVIDER}
 
     @property
     def fingerprint(self) -> str:
@@ -58,10 +75,14 @@ class LocalChatModel(BaseChatModel):
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
         """The natural-log probability of each target, joint and by token, as the continuation of the prompt.
 
+        With a chat template the prompt is a message and the target the beginning of the reply; an empty prompt is none.
+
         Raises:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
+        if prompt and self.chats:
+            prompt = self._text([HumanMessage(prompt)])
         for target in targets:
             joined(prompt, target)  # a blank target is refused here, before it holds up others
         told: list[Scored] = self._batcher.ask("score", [(prompt, target) for target in targets])
@@ -91,15 +112,14 @@ class LocalChatModel(BaseChatModel):
                 f"local model '{self.model_name}' was called with {', '.join(sorted(kwargs))}: "
                 "it takes stop and max_new_tokens only."
             )
-        chat = not (len(messages) == 1 and isinstance(messages[0], HumanMessage))
+        continues = not self.chats and len(messages) == 1 and isinstance(messages[0], HumanMessage)
         if stop is None:
-            stop = [] if chat else list(self.stop_at)
-        text = self._chat_text(messages) if chat else str(messages[0].text)
-        told: Generated = self._batcher.ask((limit, tuple(stop)), text)
+            stop = list(self.stop_at) if continues else []
+        told: Generated = self._batcher.ask((limit, tuple(stop)), self._text(messages))
         return ChatResult(generations=[ChatGeneration(message=self._message(told))])
 
-    def _chat_text(self, messages: list[BaseMessage]) -> str:
-        if not self.lm.tokenizer.chat_template:
+    def _text(self, messages: list[BaseMessage]) -> str:
+        if not self.chats:
             return "\n\n".join(str(message.text) for message in messages)
         said = [{"role": ROLES.get(m.type, m.type), "content": str(m.text)} for m in messages]
         return str(self.lm.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True))
@@ -123,5 +143,7 @@ class LocalChatModel(BaseChatModel):
         """One padded batch: of (prompt, target) lists to score, or of prompts with one limit and stop texts."""
         if isinstance(key, tuple):
             return self.lm.generate(asked, key[0], key[1])
+        if self.score_apart:
+            return [self.lm.log_probs(pairs) for pairs in asked]
         told = iter(self.lm.log_probs([pair for pairs in asked for pair in pairs]))
         return [[next(told) for _ in pairs] for pairs in asked]

@@ -17,6 +17,8 @@ from emend.memory.secrets import hide_in_bytes
 
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
 BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
+PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
+"""What the lines of `costs.jsonl` on held-out texts are called: under edits, and before any."""
 
 
 class RunFiles:
@@ -31,6 +33,9 @@ class RunFiles:
         names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
         self._open = {name: (folder / name).open("ab", buffering=0) for name in names}
         self._answers = (folder / BASELINE).open("rb")
+        self._turn = threading.Lock()
+        self._written = self._settled = 0
+        """Units that are in the files, and those of them that are surely on the disk."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,11 +50,15 @@ class RunFiles:
         """Append all lines of a finished unit.
 
         Raises:
-            RunRefused: the disk is full or failing; nothing of the unit is left in the files.
+            RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
         """
         lines = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
+        told = b"".join(map(_line, events))
         with self._lock:
-            self._append({EVENTS: b"".join(map(_line, events)), RECORDS: lines})
+            self._append({EVENTS: told, RECORDS: lines})
+            self._written += 1
+            number = self._written
+        self._settle(number)
 
     def error(self, line: dict[str, Any]) -> None:
         """Append what became of a failed unit."""
@@ -92,24 +101,37 @@ class RunFiles:
         name = ""
         try:
             for name, content in contents.items():
-                _write(self._open[name], content, sync=name == RECORDS)
+                _write(self._open[name], content)
         except BaseException as error:
             for grown, size in before.items():
                 os.ftruncate(self._open[grown].fileno(), size)
             if not isinstance(error, OSError):
                 raise
-            raise RunRefused(
-                f"cannot write {len(contents[name])} bytes to '{self.folder / name}': {error.strerror}. "
-                f"All finished units are kept; make room, then: emend resume {self.folder}"
-            ) from error
+            raise self._refused(f"{len(contents[name])} bytes to '{self.folder / name}'", error) from error
+
+    def _settle(self, number: int) -> None:
+        """Returns once the unit of that number is on the disk; units that come meanwhile share the next wait for it."""
+        with self._turn:
+            if self._settled >= number:
+                return
+            written = self._written
+            try:
+                os.fsync(self._open[RECORDS].fileno())
+            except OSError as error:
+                raise self._refused(f"'{self.folder / RECORDS}' to the disk", error) from error
+            self._settled = written
+
+    def _refused(self, what: str, error: OSError) -> RunRefused:
+        return RunRefused(
+            f"cannot write {what}: {error.strerror}. "
+            f"All finished units are kept; make room, then: emend resume {self.folder}"
+        )
 
 
-def _write(file: FileIO, content: bytes, sync: bool) -> None:
+def _write(file: FileIO, content: bytes) -> None:
     view = memoryview(content)
     while view:  # unbuffered, so that a failed write leaves nothing behind to be written later
         view = view[file.write(view) :]
-    if sync:
-        os.fsync(file.fileno())
 
 
 def _line(told: dict[str, Any]) -> bytes:

@@ -14,9 +14,8 @@ def hide_keys(text: str, *more: str) -> str:
         text: what is to be shown or written.
         more: further values to hide, such as a key that was given as a setting.
     """
-    for name, value in os.environ.items():
-        if _is_key(name, value):
-            text = text.replace(value, f"<{name}>")
+    for name, value in _keys():
+        text = text.replace(value, f"<{name}>")
     for value in more:
         if len(value) >= SHORTEST:
             text = text.replace(value, "<key>")
@@ -25,9 +24,11 @@ def hide_keys(text: str, *more: str) -> str:
 
 def hide_in_bytes(content: bytes) -> bytes:
     """The same for what is about to be written: a model may repeat what a careless server tells it."""
-    held = [os.fsencode(value) for name, value in os.environ.items() if _is_key(name, value)]
+    held = [os.fsencode(value) for _, value in _keys()]
     return hide_keys(content.decode()).encode() if any(value in content for value in held) else content
 
 
-def _is_key(name: str, value: str) -> bool:
-    return len(value) >= SHORTEST and name.upper().endswith(NAMES)
+def _keys() -> list[tuple[str, str]]:
+    """Name and value of each key; values of other names are not even looked at, since this is asked for every call."""
+    held = [(name, os.environ.get(name, "")) for name in list(os.environ) if name.upper().endswith(NAMES)]
+    return [(name, value) for name, value in held if len(value) >= SHORTEST]

@@ -47,12 +47,15 @@ def gathered():
     class Gathered:
         def __init__(self, limit=64):
             self.go, self.started, self.batches = threading.Event(), threading.Event(), []
+            self.begun, self.pause = [], 0.0
             self.batcher = Batcher(self.run, limit)
 
         def run(self, key, asked):
             self.batches.append((key, list(asked)))
+            self.begun.append(time.perf_counter())
             self.started.set()
             self.go.wait(10)
+            time.sleep(self.pause)
             if -1 in asked:
                 raise BadData("-1 is asked")
             return [2 * number for number in asked]
@@ -120,6 +123,38 @@ def test_a_lone_call_does_not_wait_for_company():
         batcher.ask("a", number)
     assert (time.perf_counter() - began) / 100 < 0.005
     batcher.close()
+
+
+def test_callers_of_a_batch_are_given_the_time_to_come_back(gathered):
+    """Four callers ask again and again, each with work of its own in between, and their calls stay together."""
+    case = gathered()
+    case.pause = 0.2
+    case.go.set()
+    start = threading.Barrier(4)
+
+    def caller(number):
+        start.wait(10)
+        for turn in range(4):
+            time.sleep(0.005 * number)
+            assert case.batcher.ask("a", 10 * number + turn) == 2 * (10 * number + turn)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(caller, range(4)))
+    sizes = [len(asked) for _, asked in case.batches]
+    assert sum(sizes) == 16 and sizes.count(4) >= 2 and len(sizes) <= 7
+
+
+def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_batch_took(gathered):
+    case = gathered()
+    case.pause = 0.6
+    case.ask_behind_one([("a", number) for number in range(1, 9)])
+    waited = []
+    for number in (9, 10):
+        asked = time.perf_counter()
+        assert case.batcher.ask("a", number) == 2 * number
+        waited.append(case.begun[-1] - asked)
+    assert [len(asked) for _, asked in case.batches] == [1, 8, 1, 1]
+    assert waited[1] < 0.29 < waited[0] < 0.6
 
 
 def test_closed_batcher_refuses_and_leaves_no_thread():

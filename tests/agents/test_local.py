@@ -1,4 +1,5 @@
 import math
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,9 @@ import pytest
 import torch
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from transformers import AutoTokenizer
 
+from emend.agents.llm import load_model
 from emend.agents.local import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
@@ -126,8 +129,9 @@ def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypa
     assert len(sizes) < 2 * len(prompts)
 
 
-def test_without_gathering_concurrent_scores_are_the_same_to_the_last_bit(lms):
-    model = LocalChatModel(lm=lms(), gather=1)
+@pytest.mark.parametrize("how", [{"gather": 1}, {"score_apart": True}])
+def test_scored_apart_concurrent_scores_are_the_same_to_the_last_bit(lms, how):
+    model = LocalChatModel(lm=lms(), **how)
     prompts = [f"{'Rome ' * length}is" for length in range(20)]
     alone = [model.score(p, ["Paris", "Karo Benn"]) for p in prompts]
     with ThreadPoolExecutor(16) as pool:
@@ -147,31 +151,79 @@ def test_what_a_local_model_does_not_have_is_refused(model):
         model.invoke("The capital", temperature=1.0)
 
 
-@pytest.fixture
-def sent(model, monkeypatch):
-    """The prompts that reach the weights."""
-    seen = []
+def seen_by(model, monkeypatch):
+    """The prompts that reach the weights, each with its stop texts, as they come."""
+    seen: list[tuple[str, tuple[str, ...]]] = []
     plain = model.lm.generate
 
-    def seeing(asked, *more):
-        seen.extend(asked)
-        return plain(asked, *more)
+    def seeing(asked, limit, stop):
+        seen.extend((text, stop) for text in asked)
+        return plain(asked, limit, stop)
 
     monkeypatch.setattr(model.lm, "generate", seeing)
     return seen
 
 
-def test_chat_goes_through_the_template_and_a_lone_message_does_not(model, sent, monkeypatch):
-    monkeypatch.setattr(model.lm.tokenizer, "chat_template", TEMPLATE)
+@pytest.fixture
+def instruct(folders, tmp_path):
+    """A random model whose tokenizer has a chat template, saved and loaded as users' models are."""
+    folder = tmp_path / "instruct"
+    shutil.copytree(folders(), folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def loaded(folder, **settings):
+    model = load_model(f"hf:{folder}", device="cpu", **settings)
+    assert isinstance(model, LocalChatModel)
+    return model
+
+
+def test_an_instruct_model_gets_every_message_through_its_template_a_lone_one_too(instruct, monkeypatch):
+    model = loaded(instruct, max_new_tokens=6, stop_at=("e",))
+    sent = seen_by(model, monkeypatch)
     model.invoke([SystemMessage("Be short."), HumanMessage("Where?"), AIMessage("Here."), HumanMessage("Why?")])
+    told = model.invoke("Where?")
+    assert [text for text, _ in sent] == [
+        "<s><system>Be short.\n<user>Where?\n<assistant>Here.\n<user>Why?\n<assistant>",
+        "<s><user>Where?\n<assistant>",
+    ]
+    assert [stop for _, stop in sent] == [(), ()]  # a chat reply ends with the end token
+    assert model.lm.encode(sent[1][0]).count(model.lm.tokenizer.bos_token_id) == 1
+    assert told.text == model.lm.generate(["<s><user>Where?\n<assistant>"], 6, ())[0].text
+    assert model._identifying_params["chat"] is True
+    model.close()
+
+
+def test_targets_are_scored_where_the_reply_would_stand(instruct):
+    model = loaded(instruct)
+    told = model.score("Where?", ["Paris", "Karo Benn"])
+    plain = model.lm.log_probs([("<s><user>Where?\n<assistant>", target) for target in ("Paris", "Karo Benn")])
+    assert told.log_probs == pytest.approx([one.log_prob for one in plain], abs=1e-5)
+    alone = model.lm.log_probs([("", "The capital of France is Paris.")])[0]
+    assert model.score("", ["The capital of France is Paris."]).log_probs[0] == pytest.approx(alone.log_prob, abs=1e-5)
+    model.close()
+
+
+def test_the_template_can_be_left_aside(instruct, lms, monkeypatch):
+    model = loaded(instruct, chat=False)
+    sent = seen_by(model, monkeypatch)
     model.invoke("Where?")
-    assert sent == ["<s><system>Be short.\n<user>Where?\n<assistant>Here.\n<user>Why?\n<assistant>", "Where?"]
-    assert model.lm.encode(sent[0]).count(model.lm.tokenizer.bos_token_id) == 1
-
-
-def test_chat_without_a_template_is_joined_by_blank_lines(model, sent):
     model.invoke([SystemMessage("Be short."), HumanMessage("Where?")])
-    assert sent == ["Be short.\n\nWhere?"]
+    assert sent == [("Where?", ("\n",)), ("Be short.\n\nWhere?", ())]
+    assert "chat" not in model._identifying_params
+    model.close()
+    with pytest.raises(BadSettings, match="has no chat template"):
+        LocalChatModel(lm=lms(), chat=True)
+
+
+def test_a_base_model_gets_plain_text_and_a_chat_joined_by_blank_lines(model, monkeypatch):
+    sent = seen_by(model, monkeypatch)
+    model.invoke("Where?")
+    model.invoke([SystemMessage("Be short."), HumanMessage("Where?")])
+    assert sent == [("Where?", ("\n",)), ("Be short.\n\nWhere?", ())]
 
 
 def test_weights_are_not_used_while_an_editor_holds_the_lock(model):
