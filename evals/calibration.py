@@ -211,7 +211,8 @@ def _retest(
                 ones.append(a)
                 others.append(b)
                 owners.append(case)
-    return agreement(ones, others, owners, ordered=ordered, categories=categories, seed=seed)
+    repeats = ("one repeat", "another repeat")
+    return agreement(ones, others, owners, ordered=ordered, categories=categories, raters=repeats, seed=seed)
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:

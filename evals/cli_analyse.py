@@ -43,11 +43,11 @@ def analyse(
         require_plotting(plot)
     runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
     found = analyse_runs(kind, runs, Asked(tuple(triples or ()), metric, embedding))
+    _tell(found, as_json)
     if plot is not None:
         from emend.evals.report.analysis_plot import plot_analysis
 
         plot_analysis(found, plot)
-    _tell(found, as_json)
 
 
 def _tell(found: "Analysis", as_json: bool) -> None:

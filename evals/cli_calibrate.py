@@ -1,32 +1,25 @@
 """The command `emend judge calibrate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emend.evals.cli_limits import Cache, MaxCalls, MaxCost, PricesFile, Rpm, Tpm
-from emend.evals.cli_options import Json, print_rows
-from emend.evals.cli_score import Judges, JudgeSet, Retries, judge_settings, policy_of
+from emend.evals.cli_judging import Judges, asking
+from emend.evals.cli_limits import Limits
+from emend.evals.cli_options import Json, grouped, print_rows
 
 if TYPE_CHECKING:
     from emend.evals.calibration import Calibration
 
 
+@grouped
 def calibrate(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A file of labelled items, a JSON object a line.")],
-    judge: Judges,
-    repeats: Annotated[int, typer.Option(help="Ask each judge so many times, to see how steady it is.")] = 1,
-    retries: Retries = 1,
-    concurrency: Annotated[int, typer.Option(help="Calls at the same time.")] = 4,
-    settings: JudgeSet = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    prices: PricesFile = None,
-    rpm: Rpm = None,
-    tpm: Tpm = None,
-    cache: Cache = None,
+    judges: Judges,
+    *,
+    limits: Limits,
     plot: Annotated[Path | None, typer.Option(help="Draw the labels into this .png or .svg file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -34,21 +27,15 @@ def calibrate(
     from emend.evals.asking_judges import Asking, judge_kinds
     from emend.evals.calibration import calibrate as calibrate_on
     from emend.evals.calibration import keep, read_labels
-    from emend.evals.judging import Panel
 
     if plot is not None:
         from emend.evals.report.plotting import require_plotting
 
         require_plotting(plot)
-    panel = Panel(judges=tuple(dict.fromkeys(judge)), repeats=repeats, retries=retries)
-    kinds = judge_kinds()
+    panel, settings, kinds = judges.panel(), judges.settings, judge_kinds()
     rows = read_labels(labels, kinds)
-    policy = policy_of(max_cost=max_cost, max_calls=max_calls, prices=prices, rpm=rpm, tpm=tpm, cache=cache)
-    try:
-        asking = Asking.of(panel, policy, judge_settings(settings), concurrency)
-        found = calibrate_on(rows, panel.judges, kinds, asking)
-    finally:
-        policy.close()
+    with asking(limits) as policy:
+        found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))
     files = [keep(one, panel.judges) for one in found]
     _tell(found, files, plot, as_json)
 
@@ -59,7 +46,7 @@ def _tell(found: "Sequence[Calibration]", files: Sequence[Path], plot: Path | No
 
         plot_calibrations(found, plot)
     if as_json:
-        print_rows([_row(one.model_dump()) for one in found])
+        print_rows([one.model_dump() for one in found])
         return
     from emend.evals.report.calibration import render_calibration
     from emend.evals.report.table import console_for
@@ -67,8 +54,3 @@ def _tell(found: "Sequence[Calibration]", files: Sequence[Path], plot: Path | No
     for one, file in zip(found, files, strict=True):
         console_for().print(render_calibration(one))
         typer.echo(f"Kept in {file}; reports with this judge show it.\n")
-
-
-def _row(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The calibration as a row of JSON."""
-    return dict(told)

@@ -19,12 +19,15 @@ def compare(
     checkpoint: Annotated[
         int, typer.Option(help="Compare what a sequence said when so many edits stood; 0: each case's first asking.")
     ] = 0,
+    scoring: Annotated[
+        str | None, typer.Option(help="Whose judgements: an id, or none; default the newest that both have.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs, or two editors of one, probe by probe: difference, interval and test."""
     from emend.evals.compare import compare as compare_runs
 
-    found = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint)
+    found = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
     if as_json:
         rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in found.rows]
         print_rows([*rows, *(told.model_dump() for told in found.coverage)])

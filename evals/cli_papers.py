@@ -38,16 +38,16 @@ def papers(
         show_list(listed, console_for())
 
 
-def print_against(folder: Path, table: str, as_json: bool) -> None:
-    """Print a run beside a published table.
+def print_against(folder: Path, table: str, as_json: bool, scoring: str | None = None) -> None:
+    """Print a run, with what judges said of it, beside a published table.
 
     Raises:
         BadData: no run there.
-        BadSettings: no such table, or nothing of the run belongs beside it.
+        BadSettings: no such table or scoring, or nothing of the run belongs beside it.
     """
     from emend.evals.report.against import against
 
-    found = against(folder, table)
+    found = against(folder, table, scoring)
     if as_json:
         print_rows([line.model_dump() for line in found.lines])
         return

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
+from emend.evals.compare_judged import metrics_of, records_of, same_scoring
 from emend.evals.manifest import Manifest
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
-from emend.evals.records import read_records
 from emend.memory.edit import Word
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -17,13 +17,17 @@ BY_KIND = ("record", "case", "any", "all")
 
 
 class Row(Word):
-    """One metric of two editors under one setting; `kind` is empty over all its kinds. Shares are not scaled."""
+    """One metric of two editors under one setting; `kind` is empty over all its kinds. Shares are not scaled.
+
+    `judge` says who judged, and how far that agrees with people; it is empty for what no judge has said.
+    """
 
     editor_a: str
     editor_b: str
     setting: str
     metric: str
     kind: str = ""
+    judge: str = ""
     paired: Paired
 
 
@@ -80,6 +84,7 @@ def compare(
     editor_a: str | None = None,
     editor_b: str | None = None,
     checkpoint: int = 0,
+    scoring: str | None = None,
 ) -> Comparison:
     """The difference of two runs, or of two editors of one, in every metric that both report.
 
@@ -91,18 +96,22 @@ def compare(
         editor_a: an editor of the first run.
         editor_b: one of the other run.
         checkpoint: which asking of a sequence is taken: 0 is the first of every case, else the number of edits.
+        scoring: whose judgements are compared, as in `same_scoring`.
 
     Raises:
-        BadSettings: an editor is not there or not told; the runs are not on the same data.
+        BadSettings: an editor or scoring is not there or not told; the runs are not on the same data.
         BadData: no run there, or a damaged line.
     """
     a, b = Manifest.read(folder_a), Manifest.read(folder_b or folder_a)
     _refuse_other_data(a, b)
     chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
-    sides_a = _sides(read_records(folder_a), {one for one, _ in chosen}, checkpoint)
-    named_b = {other for _, other in chosen}
-    sides_b = _sides(read_records(folder_b or folder_a), named_b, checkpoint)
-    metrics = [metric for metric in a.metrics if metric in b.metrics]
+    judged = same_scoring(folder_a, folder_b or folder_a, scoring)
+    sides_a = _sides(records_of(folder_a, judged.a), {one for one, _ in chosen}, checkpoint)
+    sides_b = _sides(records_of(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
+    outputs = {*_outputs(sides_a), *_outputs(sides_b)}
+    theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
+    metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
+    by = {metric.name: metric.group for metric in metrics if metric not in a.metrics}
     settings = [name for name in a.cases if name in b.cases]
     coverage, rows = _all_pairs(sides_a, sides_b, chosen, settings, metrics)
     if not any(told.paired for told in coverage):
@@ -113,8 +122,8 @@ def compare(
         run_b=str(folder_b or folder_a),
         metrics=tuple(metrics),
         coverage=tuple(coverage),
-        rows=tuple(rows),
-        notes=tuple(_notes(a, b, coverage, rows)),
+        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
+        notes=(*_notes(a, b, coverage, rows), *([judged.note] if judged.note else [])),
     )
 
 
@@ -202,6 +211,17 @@ def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sid
     return sides
 
 
+def _plain(metric: Metric) -> Metric:
+    """Without its group, in which a judge's calibration stands."""
+    return metric.model_copy(update={"group": ""})
+
+
+def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
+    for side in sides.values():
+        for seen in side.values():
+            yield from ((name, seen.kind) for name in (*seen.values, *seen.unscored))
+
+
 def _coverage(setting: str, one: str, other: str, left: dict[Key, Seen], right: dict[Key, Seen]) -> Coverage:
     """Raises BadSettings where the same ids stand for other questions, as they may with a plug-in's own ids."""
     both = [key for key in left if key in right]
@@ -231,7 +251,7 @@ def _compared(
         if not pairs:
             continue
         yield metric, "", compare_pairs(pairs, metric.per)
-        kinds = list(dict.fromkeys(pair.kind for pair in pairs))
+        kinds = sorted({pair.kind for pair in pairs}, key=metric.kinds.index if metric.kinds else str)
         for kind in kinds if len(kinds) > 1 and metric.per in BY_KIND else ():
             yield metric, kind, compare_pairs([pair for pair in pairs if pair.kind == kind], metric.per)
 

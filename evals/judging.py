@@ -10,13 +10,13 @@ from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from emend.agents.judging.base import Item
 from emend.agents.policy import repetition
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
-from emend.memory.probe import Usage
+from emend.memory.probe import Step, Usage
 from emend.memory.registry import nearest
 from emend.memory.secrets import hide_keys
 
@@ -90,6 +90,8 @@ class Judgement(Word):
     reply: str = ""
     usage: Usage = Usage()
     seconds: float = 0.0
+    steps: tuple[Step, ...] = Field(default=(), exclude=True)
+    """What the judge's graph did, at the first item of a call; kept beside the line, not in it."""
 
     @property
     def key(self) -> tuple[str, str, str, int, bool]:
@@ -98,7 +100,7 @@ class Judgement(Word):
 
     def but_numbers(self) -> "Judgement":
         """The same without reason and reply, which take most of the room."""
-        return self.model_copy(update={"reason": "", "reply": ""})
+        return self.model_copy(update={"reason": "", "reply": "", "steps": ()})
 
 
 class Combined(NamedTuple):
@@ -162,6 +164,7 @@ def ask(call: Call, model: "BaseChatModel", retries: int = 1) -> list[Judgement]
             reply=told.reply,
             usage=told.usage,
             seconds=seconds,
+            steps=told.steps,
         )
         for item, told in zip(call.items, found, strict=True)
     ]

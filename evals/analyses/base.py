@@ -101,6 +101,8 @@ class Picture(Word):
     axes: tuple[str, str] = ("", "")
     alike: bool = True
     """The panels have one value axis."""
+    log: bool = False
+    """A curve's numeric axis is logarithmic."""
 
 
 class Analysis(Word):

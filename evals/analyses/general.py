@@ -13,6 +13,8 @@ from emend.memory.registry import nearest
 HIT = "hit@1"
 ONE_RUN = "one run has one model: add runs of other models with --with RUN."
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([bBmM])(?![A-Za-z0-9])")
+EMBEDDED = 0.0024
+"""Billions of parameters of the embedded model, whose name tells none."""
 NO_SEARCH = (
     "no editor of the run searched a memory for edits that are known to be right: add one that retrieves, for example "
     "--editor rag."
@@ -48,9 +50,13 @@ def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
     rows = [row for run in runs for row in _by_model(run, metric)]
     if not any(row.n for row in rows):
         raise Lacking(f"no run has a number for '{metric.name}': name another with --metric.")
+    rows = _short(rows)
     sizes = {row.label: row.x for row in rows}
     places = {name: at for at, name in enumerate(sorted(sizes, key=lambda name: (sizes[name] or math.inf, name)))}
     known = all(sizes.values()) and len(set(sizes.values())) == len(sizes)
+    small = known and max(size or 0.0 for size in sizes.values()) < 1
+    if small:
+        rows = [row.model_copy(update={"x": 1000 * (row.x or 0.0)}) for row in rows]
     rows.sort(key=lambda row: (row.panel, places[row.label], row.series))
     return Analysis(
         kind="scaling",
@@ -59,11 +65,20 @@ def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
         rows=tuple(rows),
         picture=Picture(
             form="curve" if known else "bars",
-            x="parameters, billions" if known else "model",
+            x=f"model by parameters, {'millions' if small else 'billions'}" if known else "model",
             y=f"{metric.name}, %" if metric.scale == 100 else metric.name,
+            log=known,
         ),
         notes=(metric.summary,) if metric.summary else (),
     )
+
+
+def _short(rows: list[Row]) -> list[Row]:
+    """Models by the last part of their names, where that tells them apart."""
+    names = {row.label: row.label.partition("@")[0].rstrip("/").rpartition("/")[2] for row in rows}
+    if len(set(names.values())) < len(names):
+        return rows
+    return [row.model_copy(update={"label": names[row.label]}) for row in rows]
 
 
 def _by_model(run: Run, metric: Metric) -> Iterator[Row]:
@@ -83,6 +98,8 @@ def _by_model(run: Run, metric: Metric) -> Iterator[Row]:
 
 def size_of(model: str) -> float | None:
     """The parameters that a model's name tells, in billions: 13 of `tulu-13b`, 0.36 of `SmolLM2-360M`; else None."""
+    if model == "tiny":
+        return EMBEDDED
     found = _SIZE.findall(model)
     return float(found[-1][0]) / (1000 if found[-1][1] in "mM" else 1) if found else None
 

@@ -37,9 +37,10 @@ class Agreement(Word):
     """Two raters of the same items; the first is the one that is taken to be right.
 
     `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
-    `spearman`, `kendall` (tau-b) and `mae` are None where labels are not of that sort. `base_rate` is the share of the
-    first rater's most frequent label, which is also the raw agreement of a second rater who always gives it;
-    `constant_mae` is the mean absolute error of always giving the first rater's median.
+    `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not of that sort. `base_rate` is the
+    share of the first rater's most frequent label, which is also the raw agreement of a second rater who always gives
+    it; `constant_mae` is the mean absolute error of always giving the first rater's median. `mean_first` and
+    `mean_second` tell a rater who is milder from one who is only less sure.
     """
 
     n: int
@@ -55,6 +56,8 @@ class Agreement(Word):
     kendall: Coefficient | None = None
     mae: Estimate | None = None
     constant_mae: Estimate | None = None
+    mean_first: Estimate | None = None
+    mean_second: Estimate | None = None
 
 
 def agreement(
@@ -64,6 +67,7 @@ def agreement(
     *,
     ordered: bool = True,
     categories: bool = True,
+    raters: tuple[str, str] = ("people", "the judge"),
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Agreement:
@@ -75,6 +79,7 @@ def agreement(
         cases: the case of each item; cases are drawn, never single items.
         ordered: labels are marks or shares, not names.
         categories: labels are few and exact, so that a kappa says something; False for shares.
+        raters: what the two are called where a coefficient is undefined.
         seed: of the resampling.
         resamples: number of bootstrap samples.
 
@@ -94,7 +99,7 @@ def agreement(
         return estimate(values, owners, seed=seed, resamples=resamples).model_copy(update={"unscored": unscored})
 
     def coefficient(of: Callable[[Floats, Floats], Floats]) -> Coefficient:
-        return _coefficient(of, tables, np.array(labels), _undefined(ones, others), seed, resamples)
+        return _coefficient(of, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
 
     return Agreement(
         n=len(pairs),
@@ -109,6 +114,8 @@ def agreement(
         kendall=coefficient(kendall) if ordered else None,
         mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
         constant_mae=mean([abs(a - middle) for a in ones]) if ordered else None,
+        mean_first=mean(ones) if ordered else None,
+        mean_second=mean(others) if ordered else None,
     )
 
 
@@ -117,11 +124,11 @@ def _constants(ones: Sequence[float]) -> tuple[float, float]:
     return max(sorted(set(ones)), key=ones.count, default=0.0), float(np.median(ones)) if ones else 0.0
 
 
-def _undefined(ones: Sequence[float], others: Sequence[float]) -> str:
+def _undefined(ones: Sequence[float], others: Sequence[float], raters: tuple[str, str]) -> str:
     """Why no coefficient of association can be had; "" where it can."""
     if not ones:
         return NO_ITEM
-    for who, told in (("people", ones), ("the judge", others)):
+    for who, told in zip(raters, (ones, others), strict=True):
         if len(set(told)) == 1:
             return ONE_LABEL.format(who=who, label=f"{told[0]:g}")
     return ""

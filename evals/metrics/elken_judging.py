@@ -1,18 +1,14 @@
 """What ELKEN's judge says of free answers, read and counted as its code does; the judge itself is asked elsewhere.
 
 Definitions are those of examiner/ and overall_event_level_metric.py in THU-KEG/Event-Level-Knowledge-Editing. The edit
-level follows the paper unless `original` is asked for. How far a judge agrees with a person has no code there; it is
-measured as usual, by Spearman's and Kendall's coefficients.
+level follows the paper unless `original` is asked for. How far a judge agrees with a person has no code there: that is
+`evals/metrics/agreement.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-import numpy as np
-from numpy.typing import NDArray
-
 from emend.evals.metrics.elken import edit_level
-from emend.memory.edit import Word
 
 SCALES = ("accuracy", "coherence", "comprehensive", "overall")
 FULL_MARK = 5
@@ -88,54 +84,6 @@ def overall_edit_level(
     told = [(event, right) for event, right in facts if event in counted]
     told += [(event, _full(found, "overall")) for event, found in zip(events, marks, strict=True)]
     return edit_level([right for _, right in told], [event for event, _ in told])
-
-
-class Agreement(Word):
-    """How far two raters of the same items agree; a coefficient is None where a rater gives one mark throughout."""
-
-    n: int
-    spearman: float | None
-    """Pearson's coefficient of the ranks; items with the same mark share the mean of their ranks."""
-    kendall: float | None
-    """Kendall's tau-b, which corrects for ties (the paper does not say which variant it took)."""
-    mean_judge: float
-    mean_human: float
-
-
-def agreement(judge: Sequence[float], human: Sequence[float]) -> Agreement:
-    """Agreement of a judge's marks with a person's, item by item.
-
-    Raises:
-        ValueError: not as many marks of one as of the other, or none.
-    """
-    if len(judge) != len(human) or not judge:
-        raise ValueError(f"{len(judge)} marks of the judge and {len(human)} of the person: give both for each item.")
-    ours, theirs = np.asarray(judge, dtype=np.float64), np.asarray(human, dtype=np.float64)
-    return Agreement(
-        n=len(ours),
-        spearman=_cosine(_ranks(ours) - _ranks(ours).mean(), _ranks(theirs) - _ranks(theirs).mean()),
-        kendall=_cosine(_order(ours), _order(theirs)),
-        mean_judge=float(ours.mean()),
-        mean_human=float(theirs.mean()),
-    )
-
-
-def _ranks(marks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank of each mark from 1, ties sharing their mean."""
-    below = (marks[:, None] > marks).sum(axis=1)
-    equal = (marks[:, None] == marks).sum(axis=1)
-    return np.asarray(below + (equal + 1) / 2, dtype=np.float64)
-
-
-def _order(marks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of every ordered pair, whether the first has the higher mark (1), the lower (-1), or neither (0)."""
-    return np.asarray(np.sign(marks[:, None] - marks).ravel(), dtype=np.float64)
-
-
-def _cosine(one: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
-    """Of centred ranks this is Pearson's coefficient, of orders of pairs tau-b."""
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size else None
 
 
 def _marks(line: str) -> Marks | None:

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -13,13 +13,17 @@ from emend.memory.edit import Word
 
 
 class MethodRule(Word):
-    """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are."""
+    """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are.
+
+    So it is with `metric`, the published one.
+    """
 
     editor: str
     method: str
     mode: str | None = None
     setting: str | None = None
     retriever: str | None = None
+    metric: str | None = None
 
 
 class MetricRule(Word):
@@ -35,6 +39,8 @@ class MetricRule(Word):
     when: dict[str, str] = {}
     n: int | None = None
     differs: str = ""
+    judge: str = ""
+    """Name of the judge without which a run has no such metric."""
 
 
 class Rules(Word):
@@ -81,16 +87,23 @@ def places(paper: str, row: Row, manifest: Manifest) -> Iterator[Place]:
         if rule.given and row.setting not in rule.given:
             continue
         if all(value in str(options.get(name, "")).split(",") for name, value in rule.when.items()):
-            method = rule.method if rule.method is not None else _method(told, row, manifest)
+            method = rule.method if rule.method is not None else _method(told, row, manifest, rule.published)
             setting = rule.setting if rule.setting is not None else _setting(told, row)
             yield Place(method, rule.data, setting, rule.published, rule.n, rule.differs, rule.method is not None)
 
 
-def _method(told: Rules, row: Row, manifest: Manifest) -> str:
+def judges_of(paper: str, blocks: Iterable[tuple[str, str]]) -> list[str]:
+    """The judges that give what stands in a table, by (data, published metric)."""
+    wanted = set(blocks)
+    rows = [rule for rule in rules(paper).metrics if rule.judge and (rule.data, rule.published) in wanted]
+    return list(dict.fromkeys(rule.judge for rule in rows))
+
+
+def _method(told: Rules, row: Row, manifest: Manifest, published: str) -> str:
     told_editor = manifest.editors.get(row.setting, {}).get(row.editor, {}).get("editor", row.editor)
-    here = (told_editor, row.mode, _setting(told, row), manifest.config.retriever)
+    here = (told_editor, row.mode, _setting(told, row), manifest.config.retriever, published)
     for rule in told.methods:
-        wanted = (rule.editor, rule.mode, rule.setting, rule.retriever)
+        wanted = (rule.editor, rule.mode, rule.setting, rule.retriever, rule.metric)
         if all(want in (None, have) for want, have in zip(wanted, here, strict=True)):
             return rule.method
     return ""

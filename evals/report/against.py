@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.manifest import Manifest
-from emend.evals.papers.counterparts import Place, places, rules, same_model
+from emend.evals.papers.counterparts import Place, judges_of, places, rules, same_model
 from emend.evals.papers.tables import Cell, Table, paper, table
 from emend.evals.report.rows import Report, Row, report
 from emend.memory.edit import Word
@@ -64,12 +64,17 @@ Block = tuple[str, str, str]
 """Data, setting and metric."""
 
 
-def against(folder: Path, name: str) -> Comparison:
+def against(folder: Path, name: str, scoring: str | None = None) -> Comparison:
     """The run in a folder beside the published table of that name (`akew:2`).
+
+    Args:
+        folder: a run folder.
+        name: of the table.
+        scoring: whose judgements are shown, as in `report`.
 
     Raises:
         BadData: no run there, or a damaged line.
-        BadSettings: no such table, one of another benchmark, or one with nothing that the run measures.
+        BadSettings: no such table or scoring, a table of another benchmark, or one with nothing that the run measures.
     """
     published, manifest = table(name), Manifest.read(folder)
     of = paper(published.paper).benchmark
@@ -78,14 +83,10 @@ def against(folder: Path, name: str) -> Comparison:
             f"{name} is of the benchmark {of}, the run in '{folder}' of {manifest.config.benchmark}: "
             "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
         )
-    found = report(folder)
+    found = report(folder, scoring)
     placed = _placed(published, found, manifest)
     if not placed:
-        metrics = ", ".join(dict.fromkeys(row.metric for row in found.rows)) or "none"
-        raise BadSettings(
-            f"no number of the run in '{folder}' (metrics: {metrics}) belongs beside {name} "
-            f"({published.caption}). Choose another table; see: emend papers."
-        )
+        raise BadSettings(_nothing(folder, published, found))
     lines = tuple(_lines(published, placed, manifest.config.model))
     models = tuple(m for m in dict.fromkeys(c.model for c in published.cells) if any(m in x.published for x in lines))
     return Comparison(
@@ -96,6 +97,23 @@ def against(folder: Path, name: str) -> Comparison:
         models=models,
         lines=lines,
         notes=tuple(_notes(published, found, manifest, placed, models)),
+    )
+
+
+def _nothing(folder: Path, published: Table, found: Report) -> str:
+    """Why not one number has a place, and what would give some."""
+    metrics = ", ".join(dict.fromkeys(row.metric for row in found.rows)) or "none"
+    judges = judges_of(published.paper, ((cell.data, cell.metric) for cell in published.cells))
+    judged = {row.judge.partition(" by ")[0] for row in found.rows if row.judge}
+    lacking = [f"--kind {name}" for name in judges if name not in judged]
+    remedy = (
+        f"Its figures are a judge's: emend score {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
+        if lacking
+        else "Choose another table; see: emend papers."
+    )
+    return (
+        f"no number of the run in '{folder}' (metrics: {metrics}) belongs beside {published.id} "
+        f"({published.caption}). {remedy}"
     )
 
 
@@ -166,6 +184,7 @@ def _notes(
     """What is not alike, the model first."""
     yield _model_note(found.model, list(models))
     yield from _data_notes(manifest, placed)
+    yield from dict.fromkeys(f"judged in the run: {one.row.judge}" for one in placed if one.row.judge)
     if found.failed or found.missing:
         yield f"the run is unfinished: {found.failed} units failed, {found.missing} are not done"
     told = rules(published.paper).differs

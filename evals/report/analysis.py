@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.analyses.base import Analysis, Row
-from emend.evals.report.figures import frame
+from emend.evals.report.figures import frame, without_empty
 from emend.evals.report.safe import one_line
 
 
@@ -52,7 +52,7 @@ def _table(rows: Sequence[Row], series: str) -> Table:
             Text(str(row.unscored or ""), style="yellow"),
         )
         before = row.label
-    return table
+    return without_empty(table, "unscored")
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -73,10 +73,13 @@ def show_possible(rows: Sequence[tuple[str, str, str]], run: str, console: Conso
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, summary in able:
-        table.add_row(f"  {name}", Text(one_line(summary)))
+        table.add_row(f"  {name}", Text(one_line(summary.partition(": ")[2] or summary)))
     console.print(table)
     if lacking := [(name, why) for name, _, why in rows if why]:
         console.print(Text("It lacks something for:", style="bold"))
         for name, why in lacking:
             console.print(Text(f"  {name}"))
             console.print(Padding(Text(one_line(why), style="dim"), (0, 0, 0, 4)))
+    if able:
+        name = able[0][0]
+        console.print(Text(one_line(f"Show one: emend analyse {run} {name} --plot {name}.png"), style="dim"))

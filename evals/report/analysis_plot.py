@@ -8,9 +8,10 @@ from typing import Any
 
 from emend.evals.analyses.base import Analysis, Row
 from emend.evals.report.plotting import COLOURS, MARKERS, bare, drawing, plain, reach
+from emend.memory.errors import BadData
 
 ACROSS = 3
-"""So many panels stand side by side."""
+"""So many panels stand side by side at most; four stand two by two."""
 APART = 0.08
 """How far the points of two series stand from each other, as a share of the least distance on the axis."""
 LONG = 9
@@ -22,10 +23,16 @@ def plot_analysis(found: Analysis, file: Path) -> None:
 
     Raises:
         MissingExtra, BadSettings: as `plotting.require_plotting`.
+        BadData: no row has a value.
     """
     form = found.picture.form
     panels = _panels(found)
-    columns = min(ACROSS, len(panels))
+    if not panels:
+        raise BadData(
+            f"{file}: there is nothing to draw, all {len(found.rows)} rows of '{found.title}' are unscored: "
+            "leave --plot out and see the table."
+        )
+    columns = 2 if len(panels) == 4 else min(ACROSS, len(panels))
     lines = -(-len(panels) // columns)
     width, height = _size(found, panels, columns)
     shared = form in ("bars", "curve") and found.picture.alike
@@ -136,7 +143,7 @@ def _curve(panel: Any, found: Analysis, name: str) -> None:
         error = list(zip(*(reach(row.mean or 0.0, row.low, row.high) for row in chosen), strict=True))
         beside = APART * (place - (len(series) - 1) / 2)  # so that intervals do not hide each other
         panel.errorbar(
-            [(row.x or 0.0) + beside * gap for row in chosen],
+            [_aside(row.x or 0.0, beside, gap, found.picture.log) for row in chosen],
             [row.mean for row in chosen],
             yerr=error,
             color=COLOURS[place % len(COLOURS)],
@@ -146,12 +153,21 @@ def _curve(panel: Any, found: Analysis, name: str) -> None:
             capsize=2,
             label=plain(one),
         )
+    if found.picture.log:
+        panel.set_xscale("log")
+        panel.minorticks_off()
     ticks = {row.x: row for row in sorted(rows, key=lambda row: row.n)}  # the label with the largest n
-    panel.set_xticks(list(ticks), [f"{plain(row.label)}\nn={row.n}" for row in ticks.values()], fontsize=8)
+    names = {at: f"{row.label}, {row.x:g}" if found.picture.log else row.label for at, row in ticks.items()}
+    panel.set_xticks(list(ticks), [f"{plain(names[at])}\nn={row.n}" for at, row in ticks.items()], fontsize=8)
     if found.picture.limits is not None:
         panel.set_ylim(found.picture.limits)
     _levels(panel, found, name)
     panel.set_title(plain(name))
+
+
+def _aside(x: float, beside: float, gap: float, log: bool) -> float:
+    """The place a little beside x: a share of the least distance on the axis, or of x itself on a logarithmic one."""
+    return x * (1 + beside) if log else x + beside * gap
 
 
 def _levels(panel: Any, found: Analysis, name: str) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.compare import Comparison, Coverage, Row
-from emend.evals.report.figures import frame, interval, number
+from emend.evals.report.figures import frame, interval, number, without_empty
 from emend.evals.report.safe import one_line
 
 LEVEL = 0.05
@@ -21,12 +21,15 @@ def show_comparison(found: Comparison, console: Console) -> None:
 
 
 def render_comparison(found: Comparison) -> RenderableType:
-    """A table per pair of editors and setting, a row per metric; differences that chance hardly makes are bold."""
+    """A table per pair of editors, setting and judge; differences that chance hardly makes are bold."""
     parts: list[RenderableType] = []
     known = {metric.name: metric for metric in found.metrics}
     covered = {(told.editor_a, told.editor_b, told.setting): told for told in found.coverage}
     for key, rows in groupby(found.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
-        parts += [Text(_title(found, covered[key]), style="bold"), _table(list(rows), known, found, key), Text("")]
+        parts.append(Text(_title(found, covered[key]), style="bold"))
+        for judge, own in groupby(rows, key=lambda row: row.judge):
+            parts += [Text(one_line(judge), style="bold")] if judge else []
+            parts += [_table(list(own), known, found, key), Text("")]
     return Group(*parts, *(Text(one_line(note), style="dim") for note in found.notes))
 
 
@@ -39,7 +42,8 @@ def _table(rows: list[Row], known: dict[str, Metric], found: Comparison, key: tu
     table = frame("metric", *_names(found, key), "difference", "95 %", "p", "n", "unscored")
     for row in rows:
         metric, paired = known[row.metric], row.paired
-        name = f"  {row.kind}" if row.kind else row.metric
+        # Blanks, so that a long name is broken between its words where the table is too wide.
+        name = f"  {row.kind.replace('_', ' ')}" if row.kind else row.metric
         means = [_value(mean, metric) for mean in (paired.mean_a, paired.mean_b)]
         style = "bold" if paired.p is not None and paired.p < LEVEL else ""
         table.add_row(
@@ -51,7 +55,7 @@ def _table(rows: list[Row], known: dict[str, Metric], found: Comparison, key: tu
             str(paired.n),
             Text(str(paired.unscored or ""), style="yellow"),
         )
-    return table
+    return without_empty(table, "unscored")
 
 
 def _names(found: Comparison, key: tuple[str, str, str]) -> Iterator[str]:

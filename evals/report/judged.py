@@ -8,11 +8,11 @@ from emend.evals.benchmarks.elken_rows import KNOWN, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.elken_judging import SCALES as CODE_SCALES
 from emend.evals.metrics.elken_judging import Marks, full_mark_rate, judged_edit_level
-from emend.evals.report.gathered import Gathered
 from emend.evals.scorings import Scoring, judged_records, scorings_of
 from emend.graphs.registry import JUDGES
 
-MARKS = "marks"
+MARKS, BY_SCHEME = "marks", "by scheme"
+"""Groups of further columns, each a table of its own."""
 OPEN_LOCAL = f"{OPEN}_local"
 FACTS = (*KNOWN, *UNKNOWNS)
 CODED = "what cannot be read has no full mark, and the last event's verdict is lost"
@@ -37,12 +37,12 @@ COLUMNS: dict[str, tuple[tuple[str, str, str, float, str], ...]] = {
 LOWER = ("recall_inconsistent", "rule_broken")
 
 
-def with_judged(scoring: Scoring, gathered: Gathered, metrics: Sequence[Metric]) -> list[Metric]:
+def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence[Metric]) -> list[Metric]:
     """The run's own columns without those that only waited for these judges, then the judges' own.
 
     Args:
         scoring: who judged what.
-        gathered: the judged records.
+        there: outputs of the judged records, with the kind of probe.
         metrics: of the run.
     """
     waiting = {OPEN: "tendency", OPEN_LOCAL: "agreement"}
@@ -51,11 +51,10 @@ def with_judged(scoring: Scoring, gathered: Gathered, metrics: Sequence[Metric])
         for metric in metrics
         if metric.value != "judged" or not {waiting.get(kind, "") for kind in metric.kinds} & set(scoring.kinds)
     ]
-    there = {pair for columns in gathered.places.values() for pair in columns}
     judged = [
         metric.model_copy(update={"group": _group(kind, metric, scoring)})
         for kind in scoring.kinds
-        for metric in _columns(kind, there)
+        for metric in judged_columns(kind, there)
     ]
     return [*own, *_apart(judged, {metric.name for metric in own})]
 
@@ -123,7 +122,13 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}"
 
 
-def _columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
+def judged_columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
+    """The columns of a judge, its main table first.
+
+    Args:
+        kind: name of the judge.
+        there: outputs of the judged records with the kind of probe.
+    """
     if kind == "tendency":
         yield from _tendency(there)
     elif kind == "agreement":
@@ -135,6 +140,17 @@ def _columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
             kinds = tuple(sorted(probes for told, probes in there if told == output))
             if kinds:
                 yield _metric(name, output, kinds, per, scale, summary)
+            if kinds and kind == "coherence":
+                yield from _by_scheme(name, output, kinds)
+
+
+def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metric]:
+    """One per scheme, then the mean over them, as in ReCoE's Table 5."""
+    for kind in kinds:
+        yield _metric(f"{name} {kind}", output, (kind,)).model_copy(update={"group": BY_SCHEME})
+    if len(kinds) > 1:
+        mean = f"mean over the {len(kinds)} schemes at hand"
+        yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(update={"group": BY_SCHEME})
 
 
 def _plain(kind: str) -> list[tuple[str, str, str, float, str]]:
@@ -162,9 +178,9 @@ def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:
 
 
 def _group(kind: str, metric: Metric, scoring: Scoring) -> str:
-    """The table's title: a judge with many columns has a second table for its marks."""
-    marks = "marks, " if metric.group == MARKS else ""
-    return f"{kind} by {scoring.judge}, {marks}{calibration_of(scoring, kind)}"
+    """The table's title: a judge with many columns has a second table for its marks or schemes."""
+    which = f"{metric.group}, " if metric.group else ""
+    return f"{kind} by {scoring.judge}, {which}{calibration_of(scoring, kind)}"
 
 
 def _metric(

@@ -19,7 +19,8 @@ from emend.evals.compare import compare
 from emend.evals.judging import Judgement, Panel
 from emend.evals.manifest import now
 from emend.evals.report.analysis import render_analysis
-from emend.evals.scorings import FOLDER, Scoring, ScoringFile, plan
+from emend.evals.scoring_file import ScoringFile
+from emend.evals.scorings import FOLDER, Scoring, plan
 from emend.graphs.registry import JUDGES
 from tests.evals.made import case_line, record, write_run
 
@@ -78,7 +79,8 @@ def main() -> None:
             print(f"{name}: {time.perf_counter() - started:.2f} s, of processor {time.process_time() - spent:.2f} s")
         started, spent = time.perf_counter(), time.process_time()
         compare(folder)
-        print(f"compare two editors: {time.perf_counter() - started:.2f} s")
+        took, processor = time.perf_counter() - started, time.process_time() - spent
+        print(f"compare two editors: {took:.2f} s, of processor {processor:.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"all of it: {time.perf_counter() - began:.2f} s, at most {peak:.0f} MiB")
 

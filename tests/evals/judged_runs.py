@@ -35,13 +35,13 @@ def elken_run(folder: Path) -> Path:
     return folder
 
 
-def recoe_run(folder: Path) -> Path:
-    """Chains of thought of two schemes, under one editor."""
+def recoe_run(folder: Path, editors: tuple[str, ...] = ("rag",)) -> Path:
+    """Chains of thought of one scheme."""
     config = RunConfig(
         benchmark="recoe",
         data=str(DATA / "recoe"),
         options={"prompting": "cot", "schemes": "counting", "perplexity": "false"},
-        editors=("rag",),
+        editors=editors,
         model="openai:tested",
         embedding="lexical",
     )

@@ -127,6 +127,31 @@ def test_repeats_are_held_against_each_other(tmp_path: Path) -> None:
     assert "agreement of 3 repeats with each other" in _text(found)
 
 
+def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
+    (found,) = calibrate(rows, JUDGES, KINDS, said([4.0, 4.0], [4.0, 4.0]))
+    assert found.spearman is not None and found.spearman.why == "undefined: the judge gave one label only, 4"
+    assert found.retest is not None and found.retest.spearman is not None
+    assert found.retest.spearman.why == "undefined: one repeat gave one label only, 4"
+
+
+def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: Path) -> None:
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y"), line(3, text="z")), KINDS)
+    (found,) = calibrate(rows, JUDGES, KINDS, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
+    first, again = _text(found).split("agreement of 2 repeats")
+    assert (
+        "mean label of people" in first and "3.00" in first and "mean label of the judge" in first and "4.00" in first
+    )
+    assert "gpt-4-1106-preview" in _text(found) and "mean label" not in again
+
+
+def test_where_nothing_varies_no_interval_claims_certainty(tmp_path: Path) -> None:
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
+    (found,) = calibrate(rows, JUDGES, KINDS, said([4.0, 4.0]))
+    (shown,) = [told for told in _text(found).splitlines() if "mean label of the judge" in told]
+    assert "4.00" in shown and "[" not in shown
+
+
 def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
     (found,) = calibrate(rows, JUDGES, KINDS, said([5.0, 2.0]))

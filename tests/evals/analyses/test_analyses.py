@@ -1,16 +1,19 @@
 """Every analysis against numbers that were worked out by hand, and what it says when a run has not what it needs."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
 
+from emend.agents.tiny import FOLDER
 from emend.evals.analyses.akew import AMBIGUOUS, INCOMPLETE, IRRELEVANT, OLD, error_of
 from emend.evals.analyses.base import Analysis, Asked, Lacking
 from emend.evals.analyses.compute import analyse_runs, possible
 from emend.evals.analyses.docter import first_named, mentions, subject_of
-from emend.evals.analyses.general import size_of
+from emend.evals.analyses.general import EMBEDDED, size_of
 from emend.evals.analyses.load import open_run
 from emend.evals.case import Metric, Record
 from emend.memory.errors import BadSettings
@@ -268,11 +271,34 @@ def test_scaling_orders_models_by_the_size_in_their_names(tmp_path: Path) -> Non
     found = analysed("scaling", large, small)
     assert [(row.label, row.x, row.mean) for row in found.rows] == [("hf:tulu-7b", 7, 50.0), ("hf:tulu-13b", 13, 50.0)]
     assert (found.picture.form, found.title) == ("curve", "flip by model")
+    assert found.picture.x == "model by parameters, billions" and found.picture.log
     assert size_of("hf:SmolLM2-360M") == 0.36 and size_of("openai:gpt-4.1-mini") is None
     with pytest.raises(Lacking, match="--with RUN"):
         analysed("scaling", small)
     with pytest.raises(BadSettings, match="no metric 'flop' in all of the runs: did you mean 'flip'"):
         analysed("scaling", large, small, metric="flop")
+
+
+def test_the_embedded_model_is_as_large_as_scaling_takes_it_to_be() -> None:
+    shapes = []
+    for file in sorted(FOLDER.glob("*.safetensors")):
+        with safe_open(file, "np") as weights:
+            shapes += [weights.get_slice(name).get_shape() for name in weights.keys()]
+    assert sum(map(math.prod, shapes)) / 1e9 == pytest.approx(EMBEDDED, rel=0.03)
+
+
+def test_scaling_names_models_by_the_end_of_their_paths_and_small_ones_in_millions(tmp_path: Path) -> None:
+    tiny, other = recoe_run(tmp_path / "t", model="tiny"), recoe_run(tmp_path / "o", model="hf:/models/world-0.3m")
+    found = analysed("scaling", tiny, other)
+    assert [(row.label, row.x) for row in found.rows] == [("world-0.3m", 0.3), ("tiny", 2.4)]
+    assert found.picture.x == "model by parameters, millions"
+    same = recoe_run(tmp_path / "s", model="hf:/others/world-0.3m")
+    assert {row.label for row in analysed("scaling", other, same).rows} == {
+        "hf:/models/world-0.3m",
+        "hf:/others/world-0.3m",
+    }
+    unknown = recoe_run(tmp_path / "u", model="openai:gpt-4.1")
+    assert analysed("scaling", tiny, unknown).picture.form == "bars"
 
 
 def test_retrieval_is_by_kind_and_setting(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_analyse_lists_shows_and_explains(tmp_path: Path, capsys: pytest.Capture
     run = str(docter_run(tmp_path / "a"))
     code, out, _ = emend(capsys, "analyse", run)
     assert code == 0 and "frequency" in out and "It lacks something for:" in out and "ELKEN" not in out
+    assert f"Show one: emend analyse {run} " in " ".join(out.split())
     code, out, _ = emend(capsys, "analyse", run, "position")
     assert code == 0 and "Front" in out and "33.3" in out and "bootstrap" in out
     code, out, _ = emend(capsys, "analyse", run, "position", "--json")

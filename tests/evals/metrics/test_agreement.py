@@ -32,6 +32,21 @@ def test_coefficients_are_those_of_the_libraries(seed: int) -> None:
     assert told.raw.mean == pytest.approx(float((people == judge).mean()))
 
 
+def test_the_same_order_is_one_and_the_opposite_is_minus_one() -> None:
+    for judge, wanted in (([2.0, 3.0, 3.0, 4.0], 1), ([4.0, 3.0, 3.0, 2.0], -1)):
+        told = agreement([1.0, 2.0, 2.0, 5.0], judge, range(4), resamples=5)
+        assert value(told.spearman) == pytest.approx(wanted) and value(told.kendall) == pytest.approx(wanted)
+
+
+def test_a_milder_judge_shows_in_the_means_and_not_in_the_order() -> None:
+    told = agreement([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], range(3), resamples=5)
+    assert value(told.spearman) == pytest.approx(1)
+    assert told.mean_first is not None and told.mean_second is not None
+    assert (told.mean_first.mean, told.mean_second.mean) == (2.0, 3.0)
+    names = agreement([1.0, 0.0], [1.0, 0.0], "ab", ordered=False, resamples=5)
+    assert names.mean_first is None and names.mean_second is None
+
+
 def test_shares_are_ranked_and_have_no_kappa() -> None:
     rng = np.random.default_rng(1)
     people, judge = rng.random(30).round(2), rng.random(30).round(2)

@@ -1,0 +1,75 @@
+"""On real data, from the run to the plot: the embedded model is under test, and the judge is a provider's model."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.analyses.compute import analyse_runs, possible
+from emend.evals.analyses.load import open_run
+from emend.evals.judging import Panel
+from emend.evals.manifest import RunConfig
+from emend.evals.report.analysis_plot import plot_analysis
+from emend.evals.rescoring import score_run
+from emend.evals.run import run
+from emend.memory.errors import BadData
+from tests.evals.judged_runs import verdict
+from tests.provider.models import asked_model
+from tests.provider.server import Provider
+
+SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
+RUNS: dict[str, dict[str, Any]] = {
+    "akew": {"settings": ("struct", "unstruct"), "options": {"dataset": "counterfact"}, "limit": 2},
+    "docter": {"settings": ("doc",), "options": {"blocks": "edit_success,reasoning"}, "limit": 4},
+    "elken": {"options": {"blocks": "fact,tendency_g"}, "limit": 2, "seed": 14},
+    "recoe": {"options": {"prompting": "cot", "schemes": "counting,aggregation"}, "limit": 2},
+}
+WANTED: Mapping[str, set[str]] = {
+    "akew": {"drop", "errors", "retrieval"},
+    "docter": {"frequency", "position", "reasoning", "retrieval"},
+    "elken": {"known", "background", "event-type", "tendency"},
+    "recoe": {"perplexity", "recall-coherence", "scheme", "retrieval"},
+}
+WITHOUT_VALUE = {"drop"}
+"""Analyses all of whose rows may be unscored: where the model answers nothing right, nothing can drop."""
+JUDGED = ("elken", "recoe")
+"""Benchmarks with answers that await a judge."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_real_data_is_run_judged_analysed_and_drawn(name: str, tmp_path: Path) -> None:
+    data = SHARED / "data" / name
+    if not data.is_dir():
+        pytest.skip(f"no data at {data}")
+    pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
+    folder = tmp_path / name
+    told = {"benchmark": name, "data": str(data), "editors": ("rag",), "model": "tiny", "embedding": "lexical"}
+    run(RunConfig.model_validate(told | RUNS[name]), folder)
+    if name in JUDGED:
+        with Provider(lambda asked: verdict(asked.prompt)) as provider:
+            spec = provider.spec("chat")
+            summary = score_run(folder, Panel(judges=(spec,)), models={spec: asked_model(provider, timeout=30.0)})
+        assert summary.judged > summary.unscored and not summary.failed
+    opened = open_run(folder)
+    able = {kind for kind, _, why in possible(opened) if not why}
+    assert able >= WANTED[name]
+    for kind in sorted(able):
+        found = analyse_runs(kind, [opened])
+        assert all(row.n or row.unscored for row in found.rows), kind
+        plot = tmp_path / f"{kind}.svg"
+        if kind in WITHOUT_VALUE and not any(row.n for row in found.rows):
+            with pytest.raises(BadData, match="nothing to draw"):
+                plot_analysis(found, plot)
+            continue
+        plot_analysis(found, plot)
+        assert any(row.n for row in found.rows), kind
+        text = plot.read_text(encoding="utf-8")
+        assert found.title in text and "n=" in text, kind
