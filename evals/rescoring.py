@@ -11,10 +11,10 @@ from emend.evals.judging import Call, Panel, ask_all, calls_of
 from emend.evals.locking import owned_folder
 from emend.evals.manifest import Manifest, now, versions
 from emend.evals.parts import model_fingerprint
+from emend.evals.scoring_file import ScoringFile
 from emend.evals.scorings import (
     FOLDER,
     Scoring,
-    ScoringFile,
     find_scoring,
     plan,
     read_calibration,

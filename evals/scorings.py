@@ -1,13 +1,10 @@
-"""Judgements added to a finished run: each scoring is two files of its own in the run's folder `scorings`."""
+"""Judgements added to a finished run: each scoring is three files of its own in the run's folder `scorings`."""
 
 import json
-import os
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -19,7 +16,7 @@ from emend.evals.manifest import replace
 from emend.evals.records import BASELINE, CASES, read_lines, read_records
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import Word, content_id
-from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
 from emend.memory.registry import nearest
 
@@ -141,46 +138,6 @@ def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:
             except ValidationError as error:
                 raise BadData(
                     f"{path}, line {number}: {error.errors()[0]['msg']}. Restore the file, or score again elsewhere."
-                ) from error
-
-
-class ScoringFile:
-    """Appends judgements; safe for many threads. What a killed process left half written is cut off first."""
-
-    def __init__(self, folder: Path, scoring: Scoring) -> None:
-        self.path = folder / FOLDER / f"{scoring.id}.jsonl"
-        self._lock = threading.Lock()
-        if self.path.exists():
-            whole = self.path.read_bytes().rpartition(b"\n")
-            os.truncate(self.path, len(whole[0]) + len(whole[1]))
-        self._file = self.path.open("ab", buffering=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def add(self, judgements: Sequence[Judgement]) -> None:
-        """Append lines.
-
-        Raises:
-            RunRefused: the disk is full or failing.
-        """
-        content = b"".join(one.model_dump_json().encode() + b"\n" for one in judgements)
-        with self._lock:
-            size = os.fstat(self._file.fileno()).st_size
-            try:
-                view = memoryview(content)
-                while view:
-                    view = view[self._file.write(view) :]
-            except OSError as error:
-                os.ftruncate(self._file.fileno(), size)
-                raise RunRefused(
-                    f"cannot write to '{self.path}': {error.strerror}. What was judged is kept; make room and give the "
-                    "same command again."
                 ) from error
 
 

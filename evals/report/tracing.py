@@ -3,89 +3,233 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
 from emend.evals.case import Record
+from emend.evals.judged_steps import JudgedItem
+from emend.evals.paths import START, Ways
 from emend.evals.report.safe import one_line, safe
+from emend.evals.steps import retries_of
 from emend.evals.trace import Trace, TracedProbe
 
-SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "usage", "cut_tokens", "hits", "targets"}
+SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
 LONG = 300
+HANGING = 2
+"""Blanks before the rest of a line that is broken."""
+NARROWEST = 20
+
+
+class Line(NamedTuple):
+    """A line and how far it is set in; a blank one is empty."""
+
+    text: Text
+    indent: int = 0
 
 
 def show_trace(trace: Trace, console: Console) -> None:
-    """Print the trace; no line of it is broken, so that a prompt can be copied as it was sent."""
+    """Print the trace; in a terminal between words, into a pipe with no line broken."""
     for line in lines_of(trace):
-        console.print(line, soft_wrap=True)
+        put(line, console)
 
 
-def lines_of(trace: Trace) -> Iterator[Text]:
+def put(line: Line, console: Console) -> None:
+    """Print a line, its parts under each other where it has several or is too long."""
+    parts = list(line.text.split("\n", allow_blank=True))
+    if not console.soft_wrap:
+        width = max(NARROWEST, console.width - line.indent - HANGING)
+        parts = [piece for part in parts for piece in part.wrap(console, width, overflow="fold") or [Text()]]
+    for place, part in enumerate(parts):
+        margin = line.indent + (HANGING if place else 0)
+        part.rstrip()
+        console.print(Text(" " * margin) + part if part.plain else Text(), soft_wrap=True)
+
+
+def lines_of(trace: Trace) -> Iterator[Line]:
     """The trace, heading by heading."""
-    yield Text(f"case {trace.number} ({one_line(trace.case)}), {one_line(trace.setting)}", style="bold")
+    yield Line(Text(f"case {trace.number} ({one_line(trace.case)}), {one_line(trace.setting)}", style="bold"))
     for edit in trace.edits:
-        yield _field("edit", edit["text"], f"{edit['form']} {edit['id']}", indent=2)
+        yield field("edit", edit["text"], f"{edit['form']} {edit['id']}", indent=2)
     for probe in trace.probes:
-        yield Text()
-        yield from _probe_lines(probe)
+        yield Line(Text())
+        yield from _probe_lines(probe, trace.ways.get(probe.record.editor))
     for failure in trace.failures:
-        yield Text()
-        yield Text(f"{one_line(failure['editor'])} failed", style="bold red")
+        yield Line(Text())
+        yield Line(Text(f"{one_line(failure['editor'])} failed", style="bold red"))
         aside = f"probe {failure['probe']}" if failure["probe"] else ""
-        yield _field("error", f"{failure['error']}: {failure['message']}", aside, indent=2)
-        yield from _steps_lines(failure.get("steps", ()))
+        yield field("error", f"{failure['error']}: {failure['message']}", aside, indent=2)
+        yield from steps_lines(failure["steps"])
+    if not trace.probes and not trace.failures:
+        yield Line(Text("nothing failed, was retried or is unscored", style="dim"), 2)
 
 
-def _probe_lines(probe: TracedProbe) -> Iterator[Text]:
+def _probe_lines(probe: TracedProbe, ways: Ways | None) -> Iterator[Line]:
     record = probe.record
+    yield Line(Text(heading(record), style="bold"))
+    yield field("asked", record.prompt, indent=2)
+    yield field("right", right(record), indent=2)
+    yield from steps_lines(probe.shown, ways)
+    left = len(probe.steps) - len(probe.shown)
+    if left:
+        yield Line(Text(f"{left} other steps are not shown", style="dim"), 2)
+    if record.answer is not None:
+        yield field("answer", record.answer, indent=2)
+    if record.log_probs:
+        yield field("log-probs", log_probs(record), indent=2)
+    yield Line(_scored(record), 2)
+    yield field("cost", cost(record), indent=2)
+    for one in probe.judged:
+        yield from _judged_lines(one)
+
+
+def heading(record: Record) -> str:
+    """Who was asked what kind of probe."""
     repeat = f" · repeat {record.repeat}" if record.repeat else ""
     again = f" · again when {record.checkpoint} edits stood" if record.checkpoint else ""
-    yield Text(one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}"), style="bold")
-    yield _field("asked", record.prompt, indent=2)
-    against = "" if record.rival is None else f", against {record.rival}"
-    yield _field("right", " | ".join(record.gold) + against, indent=2)
-    yield from _steps_lines(probe.steps)
-    if record.answer is not None:
-        yield _field("answer", record.answer, indent=2)
-    if record.log_probs:
-        yield _field("log-probs", log_probs(record), indent=2)
-    yield _scored(record)
-    yield _field("cost", cost(record), indent=2)
+    return one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}")
 
 
-def _steps_lines(steps: Sequence[dict[str, Any]]) -> Iterator[Text]:
+def right(record: Record) -> str:
+    """The gold answers, and what they compete with."""
+    return " | ".join(record.gold) + ("" if record.rival is None else f", against {record.rival}")
+
+
+def _judged_lines(one: JudgedItem) -> Iterator[Line]:
+    yield Line(Text(judged_heading(one), style="bold"), 2)
+    for line in steps_lines(one.steps):
+        yield Line(line.text, line.indent + 2)
+    said = one.judgement
+    verdict = Text("verdict", style="dim")
+    for name, value in said.values.items():
+        verdict.append(f"  {one_line(name)} ").append(f"{value:.3g}", style="bold")
+    if said.problem:
+        verdict.append(f"  none: {one_line(said.problem)}", style="yellow")
+    yield Line(verdict, 4)
+    if said.reason:
+        yield field("reason", said.reason)
+
+
+def judged_heading(one: JudgedItem) -> str:
+    """Who judged what, in which repeat and order, and at what cost."""
+    said = one.judgement
+    parts = [f"judged · {said.kind} · {said.judge}"]
+    parts += [f"repeat {said.repeat}"] if said.repeat else []
+    parts += ["other order"] if said.swapped else []
+    parts += [f"one call for {one.together} items"] if one.together > 1 else []
+    return one_line(" · ".join(parts))
+
+
+def steps_lines(steps: Sequence[dict[str, Any]], ways: Ways | None = None) -> Iterator[Line]:
     """A probe asked for a text and for probabilities goes through the graph twice; what repeats is said once."""
-    before: dict[str, Any] = {}
+    said: dict[str, list[Any]] = {}
+    state: dict[str, Any] = {}
+    last: dict[str, Any] = {}
     for step in steps:
-        same = step["update"] == before.get(step["node"])
-        before[step["node"]] = step["update"]
-        aside = f"  {step['ms']:.1f} ms" + (", as above" if same else "")
-        yield Text(f"  {one_line(step['node'])}", style="cyan").append(aside, style="dim not cyan")
+        if step["place"] <= 1:
+            state = {}
+        before = said.setdefault(step["node"], [])
+        same = step["update"] in before
+        before.append(step["update"])
+        title = Text(step_title(step), style="cyan")
+        chose = " · chosen by a router" if _chosen(step, last, ways) else ""
+        title.append(f"  {step_cost(step)}{chose}" + (", as above" if same else ""), style="dim not cyan")
+        yield Line(title, 2)
+        yield from _calls_lines(step, same)
         if not same:
-            yield from step_lines(step["update"] or {})
+            yield from update_lines(step["update"] or {}, state)
         if step["error"]:
-            yield Text("    " + one_line(step["error"]), style="red")
+            yield Line(Text(one_line(step["error"]), style="red"), 4)
+        last = step
+        state |= step["update"] or {}
 
 
-def step_lines(update: dict[str, Any]) -> Iterator[Text]:
-    """What a node changed: retrieved entries with scores, the exact prompt, the reply, and whatever else it set."""
+def _chosen(step: dict[str, Any], last: dict[str, Any], ways: Ways | None) -> bool:
+    """Whether a router sent the probe to this step from the last one, or from the start."""
+    if ways is None or not step["place"]:
+        return False
+    follows = bool(last) and last["place"] == step["place"] - 1
+    return ways.chooses(last["node"] if follows else START) if follows or step["place"] == 1 else False
+
+
+def step_title(step: dict[str, Any]) -> str:
+    """The node, with its number in the walk."""
+    return one_line(f"{step['place']} {step['node']}" if step["place"] else step["node"])
+
+
+def step_cost(step: dict[str, Any]) -> str:
+    """Time, and what its calls to models took."""
+    calls = step["calls"]
+    told = [f"{step['ms']:,.1f} ms"]
+    if calls:
+        spent = [sum(call[name] for call in calls) for name in ("input_tokens", "output_tokens")]
+        models = ", ".join(dict.fromkeys(one_line(call["model"]) for call in calls if call["model"])) or "model"
+        told.append(f"{models}{f', {len(calls)} calls' if len(calls) > 1 else ''}: {spent[0]} in, {spent[1]} out")
+    again = len(retries_of(step))
+    return " · ".join([*told, *([f"{again} retries" if again > 1 else "1 retry"] if again else [])])
+
+
+def _calls_lines(step: dict[str, Any], brief: bool = False) -> Iterator[Line]:
+    """What models were asked and said, as far as it stands nowhere else, and each attempt that failed."""
+    for call in step["calls"]:
+        if not (call["asked_in"] or brief):
+            for message in call["asked"]:
+                yield field(f"to model, {message['role']}", content_of(message))
+        for again in call["retries"]:
+            yield Line(Text(retry_told(again), style="yellow"), 4)
+        if call["said"] and not (call["said_in"] or brief):
+            yield field("model said", content_of(call["said"]), call["finish"])
+        if call["error"] and call["error"] != step["error"]:
+            yield Line(Text(one_line(call["error"]), style="red"), 4)
+
+
+def retry_told(again: dict[str, Any]) -> str:
+    """An attempt that failed, in words."""
+    status = f" (HTTP {again['status']})" if again["status"] else ""
+    return f"attempt {again['attempt']} failed: {again['error']}{status}; waited {again['wait']:.2f} s"
+
+
+def content_of(message: dict[str, Any]) -> str:
+    """What a message says, with the calls of tools in it."""
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    calls = [f"{call['function']['name']}({call['function']['arguments']})" for call in message.get("tool_calls", ())]
+    return "\n".join([*([text] if text else []), *calls])
+
+
+def update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[Line]:
+    """What a node changed: retrieved entries with scores, the exact prompt, the reply, and whatever else it set.
+
+    Of a text or list that only grew, the new part is shown, and nothing of a value that stayed the same.
+    """
     for place, hit in enumerate(update.get("hits", ()), 1):
-        yield _field(
-            f"hit {place}", str(hit.get("text", "")), f"score {hit.get('score', math.nan):.4f} {hit.get('edit_id', '')}"
-        )
+        aside = f"score {hit.get('score', math.nan):.4f} {hit.get('edit_id', '')}"
+        yield field(f"hit {place}", str(hit.get("text", "")), aside)
     if "hits" in update and not update["hits"]:
-        yield _field("hits", "none")
+        yield field("hits", "none")
     for name in ("prompt", "reply"):
         if name in update:
-            yield _field(name, str(update[name]))
+            yield field(name, str(update[name]))
     if update.get("log_probs"):
-        yield _field("log-probs", ", ".join(f"{value:.3f}" for value in update["log_probs"]))
+        yield field("log-probs", ", ".join(f"{value:.3f}" for value in update["log_probs"]))
     for name, value in update.items():
-        if name not in SAID_ELSEWHERE:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield _field(one_line(name), text if len(text) <= LONG else text[:LONG] + " ...")
+        nothing = value in ("", [], False, None) and name not in before
+        if name not in SAID_ELSEWHERE and value != before.get(name) and not nothing:
+            grown, new = grown_by(value, before.get(name))
+            text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
+            shown = text if len(text) <= LONG else text[:LONG] + " ..."
+            yield field(one_line(name) + (" +" if grown else ""), shown)
+
+
+def grown_by(value: Any, before: Any) -> tuple[bool, Any]:
+    """Whether a text or list only got longer, or its last part changed, and the new part; else all of it."""
+    if isinstance(value, str) and isinstance(before, str) and before and value.startswith(before) and value != before:
+        return True, value[len(before) :].strip("\n")
+    if isinstance(value, list) and isinstance(before, list) and before and len(value) >= len(before):
+        kept = next((n for n, (old, new) in enumerate(zip(before, value, strict=False)) if old != new), len(before))
+        return kept > 0, value[kept:] if kept else value
+    return False, value
 
 
 def log_probs(record: Record) -> str:
@@ -99,12 +243,13 @@ def cost(record: Record) -> str:
     """Tokens, calls and time."""
     usage = record.usage
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    told = f"{tokens}, {usage.calls} calls, {record.seconds * 1000:.1f} ms"
+    again = f", {usage.retries} retries" if usage.retries else ""
+    told = f"{tokens}, {usage.calls} calls{again}, {record.seconds * 1000:.1f} ms"
     return told + (f", {record.cut_tokens} tokens of the prompt cut" if record.cut_tokens else "")
 
 
 def _scored(record: Record) -> Text:
-    line = Text("  ").append("scored", style="dim")
+    line = Text("scored", style="dim")
     for name, value in record.values.items():
         line.append(f"  {one_line(name)} ").append(f"{value:.3g}", style="bold")
     for name, reason in record.unscored.items():
@@ -112,11 +257,10 @@ def _scored(record: Record) -> Text:
     return line
 
 
-def _field(name: str, text: str, aside: str = "", indent: int = 4) -> Text:
+def field(name: str, text: str, aside: str = "", indent: int = 4) -> Line:
     """A dim name and the text; one of several lines stands below its name, so that it can be read as it was sent."""
     shown = safe(text)
-    line = Text(" " * indent).append(name, style="dim")
+    line = Text(name, style="dim")
     if aside:
         line.append("  " + one_line(aside), style="dim")
-    below = "\n" + " " * (indent + 2)
-    return line.append(below + shown.replace("\n", below) if "\n" in shown else "  " + shown)
+    return Line(line.append("\n" + shown if "\n" in shown else "  " + shown), indent)

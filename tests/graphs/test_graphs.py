@@ -12,7 +12,7 @@ from langgraph.errors import GraphRecursionError
 from emend.graphs import ike, rag
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RECURSION_LIMIT, RagContext
-from emend.graphs.registry import GRAPHS
+from emend.graphs.registry import GRAPHS, JUDGES
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.exact import ExactCorpus
@@ -82,7 +82,7 @@ def test_every_graph_ends_in_respond_and_has_a_small_limit_of_its_own(name):
 
 def test_studio_is_told_of_every_graph_and_opens_each_offline():
     told = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
-    assert told["graphs"].keys() == set(GRAPHS.names()) and told["dependencies"] == ["."]
+    assert told["graphs"].keys() == {*GRAPHS.names(), *JUDGES.names()} and told["dependencies"] == ["."]
     for name, graph in told["graphs"].items():
         path, _, attribute = graph.partition(":")
         spec = importlib.util.spec_from_file_location(f"studio_{name}", ROOT / path)

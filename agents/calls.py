@@ -1,0 +1,188 @@
+"""Every call to a model inside a step, as it was made: what was asked and said, tokens, time, and what was retried.
+
+LangChain tells its callbacks of calls, whatever model is called and from which thread; a scoring model's are told here.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.outputs import LLMResult
+from langchain_core.tracers.context import register_configure_hook
+from tenacity import RetryCallState
+
+from emend.agents.reading import ending_of, usage_of
+from emend.agents.scoring import Scores, ScoringModel
+from emend.agents.taxonomy import status_of
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
+from emend.memory.secrets import hide_keys
+
+
+@dataclass
+class _Open:
+    """A call that is under way; `task` is the node's run that makes it."""
+
+    task: str
+    told: dict[str, Any]
+    began: float
+    retries: list[Retry] = field(default_factory=list)
+
+
+class Journal(BaseCallbackHandler):
+    """Keeps the calls that are made while it listens; safe for many threads."""
+
+    run_inline = True
+    ignore_chain = ignore_retriever = ignore_agent = ignore_custom_event = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[UUID, _Open] = {}
+        self._ended: list[tuple[str, ModelCall]] = []
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """A chat model is asked."""
+        known = metadata or {}
+        asked: Any = convert_to_openai_messages(messages[0])
+        told = {
+            "model": str(known.get("ls_model_name", "")),
+            "provider": str(known.get("ls_provider") or LOCAL_PROVIDER),
+            "asked": tuple(asked),
+            "at": round(time.time(), 6),
+        }
+        task = str(known.get("langgraph_checkpoint_ns", "")).rpartition(":")[2]
+        with self._lock:
+            self._open[run_id] = _Open(task, told, time.perf_counter())
+
+    def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **more: Any) -> None:
+        """An attempt failed, and another one follows."""
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        again = Retry(
+            attempt=retry_state.attempt_number,
+            wait=round(retry_state.upcoming_sleep, 3),
+            error=type(error).__name__,
+            status=status_of(error) if error else 0,
+            at=round(time.time(), 6),
+        )
+        with self._lock:
+            self._open[run_id].retries.append(again)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **more: Any) -> None:
+        """It has replied."""
+        generations = response.generations[0]
+        message: Any = getattr(generations[0], "message", None) if generations else None
+        said: dict[str, Any] = {}
+        if isinstance(message, AIMessage):
+            usage = usage_of(message)
+            said = {
+                "said": convert_to_openai_messages(message),
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cached": bool(usage.cached),
+                "finish": ending_of(message),
+            }
+        self._end(run_id, **said)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
+        """It has not, or with a reply that is no use."""
+        told: dict[str, Any] = {"error": f"{type(error).__name__}: {hide_keys(str(error))}"}
+        if isinstance(error, ModelReplyError):
+            told |= error.usage.model_dump(include={"input_tokens", "output_tokens"})
+            told["said"] = {"role": "assistant", "content": error.reply} if error.reply else {}
+        self._end(run_id, **told)
+
+    def _end(self, run_id: UUID, **told: Any) -> None:
+        with self._lock:
+            call = self._open.pop(run_id)
+            ms = round((time.perf_counter() - call.began) * 1000, 3)
+            made = ModelCall(**call.told, **told, ms=ms, retries=tuple(call.retries))
+            self._ended.append((call.task, made))
+
+    def add(self, call: ModelCall) -> None:
+        """A call of which LangChain is told nothing."""
+        with self._lock:
+            self._ended.append(("", call))
+
+    def take(
+        self, task: str = "", before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None
+    ) -> tuple[ModelCall, ...]:
+        """The calls of a node's run, which are then forgotten; those of no known run are the next taker's.
+
+        Args:
+            task: the id of the node's run.
+            before: the state that the node was given; a prompt that stands there is not kept twice.
+            after: what the node changed; likewise for a reply.
+        """
+        with self._lock:
+            own = [call for known, call in self._ended if known in ("", task)]
+            self._ended = [one for one in self._ended if one[0] not in ("", task)]
+        return tuple(shortened(call, before or {}, after or {}) for call in own)
+
+
+_JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
+register_configure_hook(_JOURNAL, inheritable=True)
+
+
+@contextmanager
+def recording() -> Iterator[Journal]:
+    """Inside the `with` the journal hears of every call that is made from here, also from nodes in other threads."""
+    kept = _JOURNAL.set(journal := Journal())
+    try:
+        yield journal
+    finally:
+        _JOURNAL.reset(kept)
+
+
+def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> Scores:
+    """`model.score`, which LangChain does not know, kept in the journal as a call.
+
+    Raises:
+        ModelError: as the model's own.
+    """
+    at, began = time.time(), time.perf_counter()
+    scores = model.score(prompt, targets)
+    if journal := _JOURNAL.get():
+        journal.add(
+            ModelCall(
+                kind="score",
+                model=str(getattr(model, "model_name", "") or type(model).__name__),
+                asked=({"role": "user", "content": prompt},),
+                input_tokens=scores.usage.input_tokens,
+                ms=round((time.perf_counter() - began) * 1000, 3),
+                at=round(at, 6),
+            )
+        )
+    return scores
+
+
+def shortened(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:
+    """The call without texts that the trace holds anyway: it names the field of the state instead."""
+    alone = call.asked[0].get("content") if len(call.asked) == 1 and call.asked[0].get("role") == "user" else None
+    changed: dict[str, Any] = {}
+    if place := _field_with(alone, before):
+        changed |= {"asked": (), "asked_in": place}
+    plain = set(call.said) <= {"role", "content"}
+    if plain and (place := _field_with(call.said.get("content"), after)):
+        changed |= {"said": {}, "said_in": place}
+    return call.model_copy(update=changed) if changed else call
+
+
+def _field_with(text: object, state: Mapping[str, Any]) -> str:
+    if not isinstance(text, str) or not text:
+        return ""
+    return next((name for name, value in state.items() if isinstance(value, str) and value == text), "")

@@ -1,0 +1,121 @@
+"""A trace as Markdown, for an issue or a page: every prompt and reply whole, the way through the graph as Mermaid."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from emend.evals.judged_steps import JudgedItem
+from emend.evals.paths import drawn
+from emend.evals.report.safe import one_line, safe
+from emend.evals.report.tracing import (
+    SAID_ELSEWHERE,
+    content_of,
+    cost,
+    heading,
+    judged_heading,
+    log_probs,
+    retry_told,
+    right,
+    step_cost,
+    step_title,
+)
+from emend.evals.trace import Trace, TracedProbe
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|#~!])")
+_TICKS = re.compile(r"`{3,}")
+
+
+def markdown(trace: Trace) -> str:
+    """The whole trace."""
+    return "\n".join(_lines(trace)).strip()
+
+
+def _lines(trace: Trace) -> Iterator[str]:
+    yield f"# Case {trace.number} ({_plain(trace.case)}), {_plain(trace.setting)}"
+    yield ""
+    for edit in trace.edits:
+        yield f"- edit, {_plain(edit['form'])} {_plain(edit['id'])}: {_plain(edit['text'])}"
+    for probe in trace.probes:
+        yield from _probe(trace, probe)
+    for failure in trace.failures:
+        yield f"\n## {_plain(failure['editor'])} failed\n"
+        yield from _block("error", f"{failure['error']}: {failure['message']}")
+        yield from _steps(failure["steps"])
+    if not trace.probes and not trace.failures:
+        yield "\nNothing failed, was retried or is unscored."
+
+
+def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
+    record, ways = probe.record, trace.ways.get(probe.record.editor)
+    yield f"\n## {_plain(heading(record))}\n"
+    yield f"- asked: {_plain(record.prompt)}"
+    yield f"- right: {_plain(right(record))}"
+    if record.answer is not None:
+        yield f"- answer: {_plain(record.answer)}"
+    if record.log_probs:
+        yield f"- log-probs: {_plain(log_probs(record))}"
+    scores = [f"{_plain(name)} {value:.3g}" for name, value in record.values.items()]
+    scores += [f"{_plain(name)} unscored ({_plain(why)})" for name, why in record.unscored.items()]
+    yield f"- scored: {', '.join(scores) or 'nothing'}"
+    yield f"- cost: {cost(record)}"
+    if ways is not None and probe.steps:
+        yield from ("", "```mermaid", drawn(ways, [[step["node"] for step in probe.steps]]), "```")
+    yield from _steps(probe.shown)
+    for one in probe.judged:
+        yield from _judged(one)
+
+
+def _judged(one: JudgedItem) -> Iterator[str]:
+    said = one.judgement
+    yield f"\n### {_plain(judged_heading(one))}\n"
+    values = ", ".join(f"{_plain(name)} {value:.3g}" for name, value in said.values.items())
+    yield f"- verdict: {values or 'none'}" + (f" ({_plain(said.problem)})" if said.problem else "")
+    if said.reason:
+        yield f"- reason: {_plain(said.reason)}"
+    yield from _steps(one.steps)
+
+
+def _steps(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
+    said: list[tuple[str, Any]] = []
+    for step in steps:
+        same = (step["node"], step["update"]) in said
+        said.append((step["node"], step["update"]))
+        yield f"\n**{_plain(step_title(step))}** {_plain(step_cost(step))}" + (", as above" if same else "")
+        if step["error"]:
+            yield from _block("error", step["error"])
+        if same:
+            continue
+        for call in step["calls"]:
+            for message in call["asked"]:
+                yield from _block(f"to model, {message['role']}", content_of(message))
+            for again in call["retries"]:
+                yield f"- {_plain(retry_told(again))}"
+            if call["said"]:
+                yield from _block("model said", content_of(call["said"]))
+        for name, value in (step["update"] or {}).items():
+            if name == "hits":
+                yield from _hits(value)
+            elif name not in SAID_ELSEWHERE:
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+                yield from _block(name, text)
+
+
+def _hits(hits: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "" if hits else "\n- hits: none"
+    for place, hit in enumerate(hits, 1):
+        yield f"- hit {place}, score {hit.get('score', 0):.4f}, {_plain(str(hit.get('edit_id', '')))}: " + _plain(
+            str(hit.get("text", ""))
+        )
+
+
+def _block(name: str, text: str) -> Iterator[str]:
+    """A text as it is, in a fence that is longer than any in it."""
+    longest = max((len(found) for found in _TICKS.findall(text)), default=2)
+    fence = "`" * max(3, longest + 1)
+    yield from (f"\n{_plain(name)}:", "", f"{fence}text", safe(text), fence)
+
+
+def _plain(text: str) -> str:
+    """In one line, with nothing that Markdown would read as its own."""
+    return _MARKS.sub(r"\\\1", one_line(text))

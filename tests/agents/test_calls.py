@@ -1,0 +1,167 @@
+"""Every call to a model is kept with what was asked and said, and each attempt that failed."""
+
+import threading
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+
+from emend.agents.calls import recording, score_targets, shortened
+from emend.agents.llm import load_model
+from emend.agents.policy import CallPolicy, Waiting
+from emend.graphs.rag import RagContext, build
+from emend.graphs.running import run_graph, steps_of
+from emend.memory.embed import LexicalEmbedding
+from emend.memory.errors import KeyRefused, RateLimited
+from emend.memory.exact import ExactCorpus
+from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe, Usage
+from emend.memory.retrieval.base import Entry
+from emend.memory.retrieval.dense import Dense
+from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.provider.server import Provider
+
+PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
+QUICK = Waiting(first=0.001, longest=0.002)
+
+
+def asked(provider, **more):
+    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+    return load_model(provider.spec("chat"), CallPolicy.of(waiting=QUICK), **more)
+
+
+def retriever():
+    entries = [Entry(id="a0", edit_id="a", text="The capital of Veldania is Ostrim.")]
+    return Dense(ExactCorpus.of(entries, LexicalEmbedding()))
+
+
+def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
+    with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, recording() as journal:
+        message = asked(provider).invoke("Where?")
+        (call,) = journal.take()
+    assert message.text == "Ostrim" and message.response_metadata["tries"] == 4
+    told = [(one.attempt, one.error, one.status) for one in call.retries]
+    assert told == [(1, "RateLimited", 429), (2, "ModelUnreachable", 503), (3, "ModelUnreachable", 0)]
+    assert all(one.wait > 0 and call.at <= one.at for one in call.retries)
+    assert call.ms / 1000 >= sum(one.wait for one in call.retries)
+    assert (call.provider, call.model, call.finish, call.error) == ("openai", "any-model", "stop", None)
+    assert call.asked == ({"role": "user", "content": "Where?"},) and call.said["content"] == "Ostrim"
+    assert (call.input_tokens, call.output_tokens) == (1, 1)
+
+
+def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
+    with Provider(choose=lambda number: "429") as provider, recording() as journal:
+        model = asked(provider)
+        with pytest.raises(RateLimited):
+            model.invoke("Where?")
+        provider.choose = lambda number: "401"
+        with pytest.raises(KeyRefused):
+            model.invoke("Where?")
+        given_up, refused = journal.take()
+    assert len(given_up.retries) == QUICK.tries - 1 and str(given_up.error).startswith("RateLimited: ")
+    assert refused.retries == () and str(refused.error).startswith("KeyRefused: ")
+    assert given_up.said == refused.said == {}
+
+
+def test_other_tracers_hear_of_retries_in_langchains_own_form():
+    heard = []
+
+    class Tracer(BaseCallbackHandler):
+        def on_retry(self, retry_state, **more):
+            error = retry_state.outcome.exception()
+            heard.append((retry_state.attempt_number, type(error).__name__, retry_state.upcoming_sleep > 0))
+
+    with Provider(lambda told: "x", faults=["500"]) as provider:
+        asked(provider).invoke("Where?", config={"callbacks": [Tracer()]})
+    assert heard == [(1, "ModelUnreachable", True)]
+
+
+def test_the_steps_of_a_graph_have_the_calls_and_retries_that_happened_in_them():
+    with Provider(lambda told: "Ostrim", faults=["429"]) as provider:
+        final, steps = run_graph(
+            build(), {"probe": PROBE.model_dump(mode="json")}, RagContext(asked(provider), retriever())
+        )
+    assert [(step.place, step.node, len(step.calls)) for step in steps] == [
+        (1, "retrieve", 0), (2, "compose", 0), (3, "respond", 1),
+    ]  # fmt: skip
+    (call,) = steps[-1].calls
+    assert [one.error for one in call.retries] == ["RateLimited"]
+    assert Usage.model_validate(final["usage"]).retries == 1
+    assert steps[0].at <= steps[1].at <= steps[2].at <= call.at + 0.001
+
+
+def test_a_text_of_the_state_is_not_kept_twice():
+    _, steps = run_graph(
+        build(), {"probe": PROBE.model_dump(mode="json")},
+        RagContext(ScriptedChatModel(reply=lambda prompt: "Ostrim"), retriever()),
+    )  # fmt: skip
+    (call,) = steps[-1].calls
+    assert (call.asked, call.asked_in, call.said, call.said_in) == ((), "prompt", {}, "reply")
+
+
+def test_a_text_that_stands_nowhere_else_is_kept():
+    call = ModelCall(asked=({"role": "user", "content": "a"},), said={"role": "assistant", "content": "b"})
+    assert shortened(call, {"prompt": "other"}, {"reply": "other"}) == call
+    tools = call.model_copy(update={"said": {"role": "assistant", "content": "b", "tool_calls": []}})
+    assert shortened(tools, {}, {"reply": "b"}).said == tools.said
+    two = call.model_copy(update={"asked": call.asked * 2})
+    assert shortened(two, {"prompt": "a"}, {}).asked == two.asked
+
+
+def test_a_step_that_fails_has_its_call_too():
+    def broken(prompt):
+        raise ConnectionError("no answer")
+
+    with pytest.raises(ConnectionError) as caught:
+        run_graph(
+            build(), {"probe": PROBE.model_dump(mode="json")}, RagContext(ScriptedChatModel(reply=broken), retriever())
+        )
+    (call,) = steps_of(caught.value)[-1].calls
+    assert call.error == "ConnectionError: no answer" and call.asked_in == "prompt"
+
+
+def test_scoring_is_a_call_of_a_model_in_this_process():
+    model = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
+    with recording() as journal:
+        assert score_targets(model, "one two", ["a"]).log_probs == (-1.0,)
+        (call,) = journal.take()
+    assert (call.kind, call.provider, call.input_tokens) == ("score", LOCAL_PROVIDER, 2)
+    assert call.asked[0]["content"] == "one two" and call.said == {}
+
+
+def test_threads_that_record_do_not_hear_each_other():
+    model, found = ScriptedChatModel(reply=lambda prompt: prompt), {}
+    gate = threading.Barrier(4)
+
+    def work(name):
+        with recording() as journal:
+            for number in range(20):
+                gate.wait()
+                model.invoke(f"{name} {number}")
+            found[name] = [call.asked[0]["content"] for call in journal.take()]
+
+    threads = [threading.Thread(target=work, args=(f"t{n}",)) for n in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == {f"t{n}": [f"t{n} {number}" for number in range(20)] for n in range(4)}
+
+
+def test_nobody_records_outside():
+    model = ScriptedChatModel(reply=lambda prompt: "x")
+    with recording() as journal:
+        model.invoke("inside")
+    model.invoke("outside")
+    assert [call.asked[0]["content"] for call in journal.take()] == ["inside"]
+
+
+def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch):
+    monkeypatch.setenv("OTHER_API_KEY", "sk-planted-0123456789")
+
+    def broken(prompt):
+        raise ConnectionError("sk-planted-0123456789 is wrong")
+
+    with recording() as journal:
+        with pytest.raises(ConnectionError):
+            ScriptedChatModel(reply=broken).invoke("x")
+        (call,) = journal.take()
+    assert call.error == "ConnectionError: <OTHER_API_KEY> is wrong"

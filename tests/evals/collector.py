@@ -1,0 +1,110 @@
+"""A collector on 127.0.0.1 that takes spans over OTLP/HTTP and keeps them, as a real one does."""
+
+import gzip
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+class Collector:
+    """Keeps the spans by id, so that the same one sent twice is there once; a context manager.
+
+    Args:
+        status: what it answers with.
+        refuse_after: so many requests are taken before it refuses all others.
+    """
+
+    def __init__(self, status: int = 200, refuse_after: int | None = None) -> None:
+        self.status, self.refuse_after = status, refuse_after
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.spans: dict[tuple[bytes, bytes], Span] = {}
+        self.taken = 0
+        self.resources: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"collector": self}))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def address(self) -> str:
+        """What `--otlp` is given."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
+        """One request; the status of its answer."""
+        self.requests.append((path, headers))
+        if path != "/v1/traces":
+            return 404
+        if self.refuse_after is not None and len(self.requests) > self.refuse_after:
+            return 400
+        if self.status >= 400:
+            return self.status
+        asked = ExportTraceServiceRequest.FromString(body)
+        for resource in asked.resource_spans:
+            self.resources.append(attributes(resource.resource))
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    self.taken += 1
+                    self.spans[span.trace_id, span.span_id] = span
+        return self.status
+
+    def named(self, beginning: str) -> list[Span]:
+        """The spans whose names begin so, in the order in which they came."""
+        return [span for span in self.spans.values() if span.name.startswith(beginning)]
+
+    def above(self, span: Span) -> Span:
+        """The span around this one."""
+        return self.spans[span.trace_id, span.parent_span_id]
+
+    def within(self, span: Span) -> list[Span]:
+        """The spans right under this one."""
+        return [
+            one for one in self.spans.values() if (one.trace_id, one.parent_span_id) == (span.trace_id, span.span_id)
+        ]
+
+
+def attributes(holder: Any) -> dict[str, Any]:
+    """What a span, an event or a resource tells."""
+    return {pair.key: _plain(pair.value) for pair in holder.attributes}
+
+
+def _plain(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_plain(one) for one in value.array_value.values]
+    return getattr(value, kind) if kind else None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    collector: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        status = self.collector.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+        answer = ExportTraceServiceResponse().SerializeToString() if status < 400 else b"not so"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *told: Any) -> None:
+        """Nothing on the screen."""
