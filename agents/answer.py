@@ -104,6 +104,18 @@ def build_prompt(
     return BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
 
+def put_again(walk: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
+    """A walk in steps and, behind it, the probe once more as it is, under the facts that were found on the way.
+
+    For a probe with choices and a model that takes one line at a time: the last line of such a walk is a name, which
+    is none of the choices.
+
+    Raises:
+        BadSettings: unknown wording.
+    """
+    return f"{walk.rstrip()}{BETWEEN_DEMONSTRATIONS}{build_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)}"
+
+
 def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
     if style not in ALONE:
         raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(ALONE))}")

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, RunnableParallel, RunnableSequence
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr, SkipValidation
+from tenacity import RetryCallState
 
 from emend.agents.ledger import Spent
 from emend.agents.policy import CallPolicy, current_repeat
@@ -19,7 +20,9 @@ from emend.agents.reading import Shape, ended, read_raw, refusal_of, usage_of, w
 from emend.agents.reply_cache import reply_key
 from emend.agents.structured import supports_structure
 from emend.agents.taxonomy import TRANSIENT, as_model_error, retry_after
-from emend.memory.errors import ModelReplyError, RateLimited, ReplyCutOff, ReplyRefused
+from emend.agents.unfinished import remembered
+from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyCutOff, ReplyRefused
+from emend.memory.secrets import hide_keys
 
 TEXTS = {"messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config"}
 """What of a request is no parameter: the prompt and the form of the reply."""
@@ -64,6 +67,10 @@ class AskedModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return self.sent_parameters()
+
+    def _get_ls_params(self, stop: list[str] | None = None, **more: Any) -> LangSmithParams:
+        """What tracers are told of the model: provider and name of the inner one."""
+        return self.inner._get_ls_params(stop=stop, **more)
 
     @property
     def model_name(self) -> str:
@@ -116,7 +123,8 @@ class AskedModel(BaseChatModel):
                 self.policy.ledger.kept(self.spec)
                 return ChatResult(generations=[ChatGeneration(message=kept)])
         self.policy.ledger.note_sent(self.spec, self.sent_parameters(stop, **kwargs))
-        message = self._usable(self._ask(messages, stop, run_manager, kwargs), kwargs)
+        message = remembered(lambda: self._ask(messages, stop, run_manager, kwargs), self.spec, messages, stop, kwargs)
+        message = self._usable(message, kwargs)
         if cache is not None:
             cache.put(key, message)
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -133,7 +141,8 @@ class AskedModel(BaseChatModel):
             try:
                 message = self._once(messages, stop, run_manager, kwargs)
             except BaseException as error:
-                wait = self._after(error, sent, attempt, waited)
+                wait, known = self._after(error, sent, attempt, waited)
+                _tell_retry(run_manager, attempt, waited, wait, known)
                 policy.ledger.note(self.spec, Spent(seconds_waited=wait))
                 policy.pause(wait)
                 attempt, waited = attempt + 1, waited + wait
@@ -162,8 +171,8 @@ class AskedModel(BaseChatModel):
             raise ConnectionError("the stream broke off before the reply ended")  # clients take it for the whole
         return message
 
-    def _after(self, error: BaseException, sent: float, attempt: int, waited: float) -> float:
-        """Seconds until the next attempt after an error, or the error to give up with."""
+    def _after(self, error: BaseException, sent: float, attempt: int, waited: float) -> tuple[float, ModelError]:
+        """Seconds until the next attempt after an error, and what it was; or raises the error to give up with."""
         policy = self.policy
         known = as_model_error(error, self.spec, *self._keys())
         usage = known.usage if isinstance(known, ModelReplyError) else None
@@ -177,12 +186,14 @@ class AskedModel(BaseChatModel):
         wait = policy.waiting.before(attempt + 1, waited, asked) if isinstance(known, TRANSIENT) else None
         if wait is None:
             raise known from error
-        return wait
+        known.__cause__ = error
+        return wait, known
 
     def _usable(self, message: AIMessage, asked: dict[str, Any]) -> AIMessage:
         declined, usage = refusal_of(message), usage_of(message)
         if declined is not None:
-            raise ReplyRefused(f"{self.spec}: the model declined to answer: {declined[:200]!r}.", declined, usage)
+            shown = hide_keys(declined)[:200]
+            raise ReplyRefused(f"{self.spec}: the model declined to answer: {shown!r}.", declined, usage)
         said = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
         if was_cut(message) and not (said and OWN_LIMIT & asked.keys()):
             raise ReplyCutOff(
@@ -212,6 +223,16 @@ class AskedModel(BaseChatModel):
         """Keys that were given as settings, to be kept out of messages."""
         held = [getattr(self.inner, name, None) for name in type(self.inner).model_fields]
         return [value.get_secret_value() for value in held if isinstance(value, SecretStr)]
+
+
+def _tell_retry(run_manager: Any, attempt: int, waited: float, wait: float, error: ModelError) -> None:
+    """Tells LangChain's callbacks, Emend's journal among them, that a call is made again."""
+    if run_manager is None:
+        return
+    state = RetryCallState(cast(Any, None), None, (), {})
+    state.attempt_number, state.idle_for, state.upcoming_sleep = attempt, waited, wait
+    state.set_exception((type(error), error, error.__traceback__))
+    run_manager.on_retry(state)
 
 
 def _bound(runnable: object) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.answer import NEXT_QUESTION, clean_answer
 from emend.agents.continuing import continue_text
-from emend.agents.decompose import FINAL, opening, take_step
+from emend.agents.decompose import FINAL, LINES_END, opening, take_step
 from emend.memory.edit import content_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
@@ -75,4 +75,5 @@ def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool,
 
 def prompt_id(form: str, demonstrations: str) -> str:
     """Eight hex digits that change when what a model is asked in that form does."""
-    return content_id(form, demonstrations, LEAD, STEP_BY_STEP)[:8]
+    ends = (LINES_END,) if form == "steps" else ()
+    return content_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)[:8]

@@ -20,6 +20,8 @@ from emend.memory.probe import Usage
 
 QUESTION, SUBQUESTION, TENTATIVE = "Question:", "Subquestion:", "Generated answer:"
 RETRIEVED, CHECKED, FINAL = "Retrieved fact:", "Retrieved fact", "Final answer:"
+LINES_END = "a probe with choices is put again"
+"""Part of the prompts' id where a model takes one line at a time."""
 NOTHING = "None."
 """What stands for a retrieval that found nothing."""
 DEMONSTRATIONS = """\
@@ -231,4 +233,5 @@ def check_prompt(subquestion: str, tentative: str, fact: str) -> str:
 def prompt_id(form: str, demonstrations: str) -> str:
     """Eight hex digits that change when what a model is asked in that form does."""
     schemas = [schema.model_json_schema() for schema in (NextStep, Checked)]
-    return content_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"))[:8]
+    ends = (LINES_END,) if form == "lines" else ()
+    return content_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)[:8]

@@ -39,7 +39,7 @@ LOCAL = ("tiny", "hf")
 SECONDS_A_REPLY = 120
 """After so long without a byte of the reply, the provider is taken not to answer."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens")
-CHAT_SETTINGS = ("max_new_tokens", "stop_at", "gather")
+CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
@@ -50,8 +50,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     Args:
         spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, or a plug-in's `provider:name`.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
-        settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `gather`; the
-            others what their LangChain class takes (`temperature=None` sends none; the default is 0).
+        settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `chat`, `gather`,
+            `score_apart`; the others what their LangChain class takes (`temperature=None` sends none; 0 by default).
 
     Raises:
         BadSettings: unknown provider or setting, or a missing key.
@@ -75,13 +75,14 @@ def fingerprint(model: "BaseChatModel", spec: str) -> str:
 def load_tiny(name: str = "", **settings: Any) -> "BaseChatModel":
     """The embedded model, on the CPU unless told otherwise: it is too small for a GPU to help.
 
-    For the same reason its calls share no batch, so that a run and its resumption agree to the last digit.
+    Replies share batches, which does not change them; each call is scored by itself, so that a run and its resumption
+    agree to the last digit.
     """
     from emend.agents.tiny import model_folder
 
     if name:
         raise BadSettings(f"model 'tiny:{name}': the embedded model has no variants; write tiny.")
-    return _local(model_folder(), "tiny", {"device": "cpu", "gather": 1} | settings)
+    return _local(model_folder(), "tiny", {"device": "cpu", "score_apart": True} | settings)
 
 
 def load_hf(name: str, **settings: Any) -> "BaseChatModel":

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
+from emend.memory.secrets import hide_keys
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -119,7 +120,9 @@ def usage_of(message: AIMessage) -> Usage:
     if message.response_metadata.get("cached"):
         return Usage(cached=1)
     told: Any = message.usage_metadata or {}
-    return Usage(input_tokens=told.get("input_tokens", 0), output_tokens=told.get("output_tokens", 0), calls=1)
+    retries = max(0, int(message.response_metadata.get("tries", 1)) - 1)
+    tokens = {name: told.get(name, 0) for name in ("input_tokens", "output_tokens")}
+    return Usage(**tokens, calls=1, retries=retries)
 
 
 def read_message(message: AIMessage, shape: Shape[T]) -> T:
@@ -132,7 +135,7 @@ def read_message(message: AIMessage, shape: Shape[T]) -> T:
     """
     declined = refusal_of(message)
     if declined is not None:
-        raise ReplyRefused(f"the model declined to answer: {declined[:200]!r}.", declined, usage_of(message))
+        raise ReplyRefused(f"the model declined to answer: {hide_keys(declined)[:200]!r}.", declined, usage_of(message))
     reply = shape.reply_of(message)
     try:
         if message.tool_calls:
@@ -208,20 +211,21 @@ def refusal_of(message: AIMessage) -> str | None:
     for block in content:
         if isinstance(block, dict) and block.get("type") == "refusal":
             return str(block.get("refusal", ""))
-    return str(message.text) if _ending(message) in DECLINED else None
+    return str(message.text) if ending_of(message) in DECLINED else None
 
 
 def was_cut(message: AIMessage) -> bool:
     """Whether the reply stops at its limit of new tokens."""
-    return _ending(message) in CUT
+    return ending_of(message) in CUT
 
 
 def ended(message: AIMessage) -> bool:
     """Whether the provider said that the reply is through."""
-    return bool(_ending(message) or message.response_metadata.get("status"))
+    return bool(ending_of(message) or message.response_metadata.get("status"))
 
 
-def _ending(message: AIMessage) -> str:
+def ending_of(message: AIMessage) -> str:
+    """The provider's word for how a reply ended; empty where it has none."""
     told = message.response_metadata
     incomplete = told.get("incomplete_details") or {}
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None

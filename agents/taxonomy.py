@@ -167,6 +167,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__
 
 
+def status_of(error: BaseException) -> int:
+    """The HTTP status that an error, or what caused it, came with; 0 without one."""
+    return next((status for one in _chain(error) if (status := _status(one))), 0)
+
+
 def _status(error: BaseException) -> int:
     status = getattr(error, "status_code", None)
     return status if isinstance(status, int) and not isinstance(status, bool) else 0

@@ -13,8 +13,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, Field, ValidationError
 
+from emend.agents.reading import usage_of, was_cut
 from emend.memory.edit import Edit, content_id
 from emend.memory.embed import FUNCTION_WORDS
+from emend.memory.errors import ReplyCutOff
 from emend.memory.retrieval.base import Hit, Retriever
 from emend.memory.retrieval.bm25 import words
 
@@ -139,8 +141,19 @@ def can_call_tools(model: BaseChatModel) -> bool:
 
 
 def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AIMessage:
-    """The model's next message, in which it may call the tools."""
+    """The model's next message, in which it may call the tools.
+
+    Raises:
+        ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is none.
+    """
     message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
+    if was_cut(message):
+        raise ReplyCutOff(
+            f"the reply was cut off after {usage_of(message).output_tokens} tokens: allow more new tokens, for example "
+            "--set model.max_tokens=4096.",
+            str(message.text),
+            usage_of(message),
+        )
     return message
 
 

@@ -18,6 +18,7 @@ from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step, Style
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
+from emend.memory.secrets import hide_keys
 
 LONG = 300
 SAID_ELSEWHERE = ("usage", "cut_tokens", "messages", "transcript", "reading")
@@ -95,13 +96,13 @@ def show_step(step: Step) -> None:
         if name not in SAID_ELSEWHERE and value not in ([], ""):
             last = value[-1] if name == "hops" else value  # those before were shown when they were made
             told = last if isinstance(last, str) else json.dumps(last, ensure_ascii=False)
-            shown = one_line(told)
+            shown = one_line(hide_keys(told))  # a model may repeat what a careless server tells it
             console.print(Text(f"  {name}: {shown[:LONG]}{'...' if len(shown) > LONG else ''}"), soft_wrap=True)
     if step.error:
-        console.print(Text(f"  {one_line(step.error)}", style="red"), soft_wrap=True)
+        console.print(Text(f"  {one_line(hide_keys(step.error))}", style="red"), soft_wrap=True)
 
 
 def show_answer(answer: Answer, steps: bool) -> None:
     """Print the answer; after its steps, under a heading of its own."""
     lead = Text("answer  ", style="bold") if steps else Text()
-    console_for().print(lead + Text(one_line(answer.text or "")), soft_wrap=True)
+    console_for().print(lead + Text(one_line(hide_keys(answer.text or ""))), soft_wrap=True)

@@ -10,6 +10,7 @@ from emend.editors.unedited import Unedited
 from emend.evals.baseline import Baseline, ask, needs_baseline
 from emend.evals.case import Record
 from emend.evals.metrics.scorers import Scores, ask_of, score
+from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe, Usage
@@ -117,6 +118,7 @@ def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
         values=scores.values,
         unscored=scores.unscored,
         retrieved=answer.retrieved,
+        path=tuple(step.node for step in answer.steps),
         cut_tokens=answer.cut_tokens,
         usage=answer.usage,
         seconds=round(said.seconds, 6),
@@ -128,18 +130,5 @@ def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
 
 
 def _events(run: Pass, unit: Unit, probe: Probe, answer: Answer) -> list[dict[str, Any]]:
-    at = round(time.time(), 3)
-    return [
-        {
-            "unit": unit.key,
-            "case": unit.case.id,
-            "probe": probe.id,
-            "editor": run.name,
-            "node": step.node,
-            "ms": round(step.ms, 3),
-            "update": step.update,
-            "error": step.error and hide_keys(step.error),
-            "at": at,
-        }
-        for step in answer.steps
-    ]
+    head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": run.name}
+    return [head | event_of(step) for step in answer.steps]

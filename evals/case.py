@@ -57,6 +57,8 @@ class Record(Word):
     values: dict[str, float] = {}
     unscored: dict[str, str] = {}
     retrieved: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    """The nodes of the editor's graph that the probe went through, in their order; twice where it was asked twice."""
     cut_tokens: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0

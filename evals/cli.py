@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,14 +19,15 @@ from emend.evals.cli_edit import edit
 from emend.evals.cli_extract import extract
 from emend.evals.cli_graph import graph
 from emend.evals.cli_judge import judge
-from emend.evals.cli_limits import Cache, MaxCalls, MaxCost, PricesFile, Rpm, Tpm
+from emend.evals.cli_limits import Limits, MaxCalls, MaxCost
 from emend.evals.cli_memory import memory
-from emend.evals.cli_options import Checkpoints, Json, Set, overrides_of, pair, print_rows
+from emend.evals.cli_options import Checkpoints, HeldOut, Json, Set, grouped, overrides_of, pair, print_rows
 from emend.evals.cli_papers import Against, papers, print_against
 from emend.evals.cli_references import References, print_consistency
 from emend.evals.cli_retrieval import retrieval
 from emend.evals.cli_score import score
 from emend.evals.cli_stats import stats
+from emend.evals.cli_trace import trace
 from emend.evals.cli_train import train
 from emend.memory.errors import BadSettings, BudgetReached, EmendError
 from emend.memory.registry import nearest
@@ -82,6 +84,7 @@ def demo(
 
 
 @app.command()
+@grouped
 def run(
     benchmark: Annotated[str, typer.Option(help="See: emend list benchmarks.")],
     editor: Annotated[list[str], typer.Option("--editor", help="An editor; may be given several times.")],
@@ -92,6 +95,7 @@ def run(
         str | None, typer.Option(help="Edits that stand at once: single, all, batch:N, sequential; default as usual.")
     ] = None,
     checkpoints: Checkpoints = None,
+    held_out: HeldOut = None,
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
     retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "default",
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
@@ -103,19 +107,15 @@ def run(
     fail_on_error: FailOnError = "0.1",
     settings: Set = None,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    prices: PricesFile = None,
-    rpm: Rpm = None,
-    tpm: Tpm = None,
-    cache: Cache = None,
+    *,
+    limits: Limits,
 ) -> None:
     """Run editors over a benchmark; the same command again finishes what is missing."""
     from emend.evals.manifest import RunConfig
 
     asked: dict[str, Any] = dict(benchmark=benchmark, data=data, model=model, mode=mode, limit=limit, seed=seed)
     asked |= dict(retriever=retriever, embedding=embedding, wording=wording, repeat=repeat, checkpoints=checkpoints)
-    asked |= dict(max_cost=max_cost, max_calls=max_calls, prices=prices, rpm=rpm, tpm=tpm, cache=cache)
+    asked |= asdict(limits) | {"held_out": held_out}
     config = RunConfig(
         editors=tuple(dict.fromkeys(editor)),
         settings=tuple(setting or ()),
@@ -169,34 +169,11 @@ def report(
 
         write_svg(found, svg)
     if against is not None:
-        print_against(folder, against, as_json)
+        print_against(folder, against, as_json, scoring)
     elif as_json:
-        print_rows([row.model_dump() for row in (*found.rows, *found.forgetting, *found.costs)])
+        print_rows([row.model_dump() for row in (*found.rows, *found.forgetting, *found.perplexity, *found.costs)])
     else:
         show(found, console_for())
-
-
-@app.command()
-def trace(
-    folder: RunFolder,
-    case: Annotated[str, typer.Argument(help="A case: its id, the beginning of it, or its number from 1.")],
-    probe: Annotated[str | None, typer.Option(help="Only this probe, by the beginning of its id.")] = None,
-    editor: Annotated[str | None, typer.Option(help="Only this editor.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only probes of this kind.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show what happened to one case: each node, what was retrieved, prompt, reply, scores."""
-    from emend.evals.trace import rows
-    from emend.evals.trace import trace as trace_of
-
-    found = trace_of(folder, case, probe, editor, kind)
-    if as_json:
-        print_rows(rows(found))
-        return
-    from emend.evals.report.table import console_for
-    from emend.evals.report.tracing import show_trace
-
-    show_trace(found, console_for())
 
 
 @app.command("list")
@@ -213,6 +190,7 @@ def list_parts(
     print_rows(found) if as_json else show_rows(kind, found)
 
 
+app.command()(trace)
 app.command()(retrieval)
 app.command()(extract)
 app.command()(stats)

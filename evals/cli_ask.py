@@ -7,6 +7,7 @@ import typer
 
 from emend.evals.cli_memory import FOLDER, Where
 from emend.evals.cli_options import Json, Set, overrides_of
+from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
     from emend.memory.probe import Answer
@@ -43,4 +44,4 @@ def _lines() -> Any:
 
 
 def _tell(answer: "Answer", as_json: bool, trace: bool) -> None:
-    typer.echo(answer.model_dump_json(exclude=None if trace else {"steps"}))
+    typer.echo(hide_keys(answer.model_dump_json(exclude=None if trace else {"steps"})))

@@ -1,8 +1,15 @@
 """Options of the command line that limit what models behind an API are asked, and what that costs."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from emend.evals.cli_options import Group
+
+if TYPE_CHECKING:
+    from emend.agents.policy import CallPolicy
 
 MaxCost = Annotated[
     float | None,
@@ -15,3 +22,26 @@ Tpm = Annotated[float | None, typer.Option(help="Tokens per minute at most.")]
 Cache = Annotated[
     str | None, typer.Option("--cache", help="A folder where the API's replies are kept and found again.")
 ]
+
+
+@dataclass(frozen=True)
+class Limits(Group):
+    """How providers are asked; None where nothing is told."""
+
+    max_cost: MaxCost = None
+    max_calls: MaxCalls = None
+    prices: PricesFile = None
+    rpm: Rpm = None
+    tpm: Tpm = None
+    cache: Cache = None
+
+    def policy(self) -> "CallPolicy":
+        """The policy that the options describe.
+
+        Raises:
+            BadSettings: an impossible number, or a file that cannot be used.
+        """
+        from emend.agents.policy import CallPolicy
+
+        kept, priced = (None if told is None else Path(told).expanduser() for told in (self.cache, self.prices))
+        return CallPolicy.of(self.rpm, self.tpm, kept, priced, self.max_cost, self.max_calls)

@@ -1,10 +1,13 @@
 """What the commands of the command line share: options, and how rows are printed."""
 
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -18,9 +21,57 @@ Checkpoints = Annotated[
     ),
 ]
 
+HeldOut = Annotated[
+    str | None,
+    typer.Option(
+        "--held-out",
+        metavar="FILE",
+        help="A text a line, whose perplexity is taken under edits of weights; none for none; default as usual.",
+    ),
+]
+
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="editor.key=value, model.key=value, or editor=@FILE of TOML.")
 ]
+
+
+class Group:
+    """Base of the frozen dataclasses whose fields are options that several commands have; see `grouped`."""
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for typer in which every parameter of a `Group` class stands as that class's options.
+
+    The command itself is called with the group as one value. Names of options must differ between its groups.
+    """
+    groups: dict[str, type[Any]] = {}
+    told: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, Group):
+            groups[parameter.name] = kind
+            told += _options(kind)
+        else:
+            told.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def taken_apart(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    taken_apart.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
+    taken_apart.__annotations__ = {one.name: one.annotation for one in told}
+    return taken_apart
+
+
+def _options(kind: type[Any]) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
+        )
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:

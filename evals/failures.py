@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.manifest import now, parse_threshold
+from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
 from emend.memory.errors import (
     KeyRefused,
@@ -93,7 +94,7 @@ def error_line(run: Pass, unit: Unit, error: BaseException, probe: str) -> dict[
         "checkpoint": unit.checkpoint,
         "error": type(error).__name__,
         "message": hide_keys(str(error)),
-        "steps": [step.model_dump() | {"error": step.error and hide_keys(step.error)} for step in steps],
+        "steps": [event_of(step) for step in steps],
         "at": now(),
     }
 

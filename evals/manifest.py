@@ -46,6 +46,8 @@ class RunConfig(Word):
     the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count; `checkpoints` are counts
     of standing edits at which mode `sequential` asks all earlier cases again. `max_cost` and `max_calls` bound what one
     process spends, `prices` is a file, `rpm` and `tpm` are calls and tokens per minute, `cache` a folder of replies.
+    `held_out` is a file of texts whose perplexity is taken under edits of weights; None takes the benchmark's own, or
+    plain ones; `none` takes none.
 
     Raises:
         BadSettings: unknown mode, or an impossible number; checkpoints without mode `sequential`.
@@ -74,6 +76,7 @@ class RunConfig(Word):
     rpm: float | None = None
     tpm: float | None = None
     cache: str | None = None
+    held_out: str | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -11,12 +11,15 @@ from pathlib import Path
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.ledger import Spent
+from emend.agents.unfinished import Unfinished, working
 from emend.editors.base import NO_COST, Answerer, Costed, EditCost, Sequential
 from emend.editors.costing import Meter, Resident
 from emend.evals.asking import Stopped, ask_unit
 from emend.evals.baseline import Baseline
 from emend.evals.checkpoints import Checkpoints
+from emend.evals.collateral import Collateral
 from emend.evals.failures import Failures, error_line
+from emend.evals.foreseeing import Ahead
 from emend.evals.locking import owned_folder
 from emend.evals.manifest import RunConfig, now
 from emend.evals.parts import Parts, load_parts
@@ -97,6 +100,8 @@ def run(
         for event in cuts:
             files.event(event | {"at": now()})
         work = _Work(parts, files, finished, progress or Quiet(), begun.units)
+        if hasattr(parts.model, "policy"):  # the replies of a model on this machine cost nothing but time
+            work.unfinished = stack.enter_context(Unfinished(out, finished))
         try:
             return work.through(out)
         finally:
@@ -111,7 +116,9 @@ class _Work:
         self.units = units
         self.checkpoints = Checkpoints.parse(parts.config.checkpoints)
         self.baseline = Baseline(parts.unedited(), files, parts.passes[0].model_fingerprint)
+        self.collateral = Collateral(parts, files)
         self.failures = Failures(parts.config.fail_on_error)
+        self.unfinished: Unfinished | None = None
         self.stop = threading.Event()
         self.lock = threading.Lock()
         self.told = dict.fromkeys(("finished", "records", "unscored", "input_tokens", "output_tokens", "calls"), 0)
@@ -162,13 +169,14 @@ class _Work:
             self._sequence(one, one.editor)
             return
         queue = Inline() if one.editor.needs_weights else Queue(pool, 2 * self.parts.config.concurrency)
-        for group in self._groups(one):
+        ahead = Ahead(one, partial(self._meter, one))
+        for group in ahead.through(self._groups(one)):
             if next(self._pending(one, group), None) is None:
                 continue
             if one.mode == "all" or group.checkpoint:
-                self._stand(one, group, queue)
+                self._stand(one, group, queue, ahead)
             else:
-                queue.put(partial(self._stand, one, group, Inline()))
+                queue.put(partial(self._stand, one, group, Inline(), ahead))
         queue.drain()
 
     def _pending(self, one: Pass, group: Group) -> Iterator[Unit]:
@@ -182,16 +190,19 @@ class _Work:
             self.baseline.prepare(unit.case.probes, one.repeat)
         return left
 
-    def _stand(self, one: Pass, group: Group, queue: Queue | Inline) -> None:
+    def _stand(self, one: Pass, group: Group, queue: Queue | Inline, ahead: Ahead) -> None:
         """Let the group's edits stand, and ask its units meanwhile."""
         try:
             if one.editor.needs_weights:
                 self._prepare(one, group)
             with ExitStack() as standing:
                 try:
+                    self.collateral.before(one)
+                    before = ahead.share(len(group.edits))
                     with self._meter(one) as meter:
                         answerer = standing.enter_context(one.editor.edit(group.edits))
-                    self._cost(one, meter.cost(len(group.edits), cost_of(answerer)))
+                    self._cost(one, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
+                    self.collateral.after(one, group.edits, len(group.edits))
                 except FATAL:
                     raise
                 except Exception as error:
@@ -205,6 +216,7 @@ class _Work:
         """Solve each case's edits on top of those before, those of finished units too if a later one needs them."""
         if not sum(self._prepare(one, group) for group in self._groups(one)):
             return
+        self.collateral.before(one)
         with editor.sequence() as grow:
             stood = Stood(grow, FATAL)
             for group in self._groups(one):
@@ -224,6 +236,8 @@ class _Work:
                 stands = stood.add(edits)
             if stands:
                 self._cost(one, meter.cost(len(edits), cost_of(stood.answerer)), again)
+                if not again:
+                    self.collateral.after(one, edits, stood.count)
 
     def _meter(self, one: Pass) -> Meter:
         return Meter(one.editor.needs_weights, getattr(self.parts.model, "lm", None))
@@ -244,8 +258,9 @@ class _Work:
 
     def _ask(self, one: Pass, unit: Unit, answerer: Answerer) -> None:
         try:
-            asked = ask_unit(one, unit, answerer, self.baseline, self.stop)
-            self.files.unit(asked.records, asked.events)
+            with working(self.unfinished, unit.key, lambda error: isinstance(error, FATAL) or self.stop.is_set()):
+                asked = ask_unit(one, unit, answerer, self.baseline, self.stop)
+                self.files.unit(asked.records, asked.events)
         except FATAL:
             raise
         except Exception as error:

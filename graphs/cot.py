@@ -7,8 +7,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import build_prompt, find_wording
+from emend.agents.answer import build_prompt, find_wording, put_again
 from emend.agents.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
+from emend.agents.decompose import FINAL
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.probe import Probe
@@ -52,6 +53,9 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     elif context.form == "steps":
         hops = min(int(probe.tags.get("hops", 1)), HOPS)
         thought = think_in_steps(context.model, told, probe.prompt, probe.style != "question", hops)
+        if probe.choices:  # a line of its own would end with a name
+            walk = thought.text.removesuffix(FINAL)
+            thought = thought._replace(text=put_again(walk, probe, facts, context.wording))
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
         thought = think_aloud(context.model, head + told + LEAD.format(question=probe.prompt))

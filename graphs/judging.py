@@ -20,7 +20,7 @@ from emend.agents.structured import ask_structured
 from emend.graphs.running import Graph, run_graph
 from emend.memory.edit import Word
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError, ReplyCutOff, ReplyRefused
-from emend.memory.probe import Usage
+from emend.memory.probe import Step, Usage
 
 RECURSION_LIMIT = 40
 """Two stages, each of at most ten tries."""
@@ -82,7 +82,7 @@ class Said(NamedTuple):
 class Judged(Word):
     """A judge's finding on one item: numbers with the reason, or the problem; the reply is kept either way.
 
-    The cost of a call that judged several items stands at the first of them.
+    The cost of a call that judged several items stands at the first of them, and so do the graph's steps.
     """
 
     values: dict[str, float] = {}
@@ -90,6 +90,7 @@ class Judged(Word):
     problem: str = ""
     reply: str = ""
     usage: Usage = Usage()
+    steps: tuple[Step, ...] = ()
 
 
 class Judge:
@@ -127,12 +128,12 @@ class Judge:
         if not 1 <= len(items) <= self.role.batch:
             raise ValueError(f"{len(items)} items: judge '{self.name}' takes 1 to {self.role.batch} at a time.")
         state = {"items": [item.model_dump() for item in items], "swapped": swapped}
-        final, _ = run_graph(self.graph, state, JudgeContext(model, retries))
+        final, steps = run_graph(self.graph, state, JudgeContext(model, retries))
         found = [Found.model_validate(told) for told in final["found"]]
-        costs = [Usage.model_validate(final["usage"]), *[Usage()] * (len(found) - 1)]
+        first: dict[str, Any] = {"usage": Usage.model_validate(final["usage"]), "steps": steps}
         return [
-            Judged(**told.model_dump(), reply=final["reply"], usage=cost)
-            for told, cost in zip(found, costs, strict=True)
+            Judged(**told.model_dump(), reply=final["reply"], **({} if place else first))
+            for place, told in enumerate(found)
         ]
 
 

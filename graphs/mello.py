@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.answer import build_prompt, clean_answer
+from emend.agents.answer import build_prompt, clean_answer, put_again
 from emend.agents.continuing import LINE_TOKENS, continue_text
 from emend.agents.decompose import (
     CHECKED,
@@ -213,9 +213,16 @@ def _told(verdict: Verdict) -> str:
 
 
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """The walk up to where the final answer follows; where nothing stands, the probe alone."""
-    if runtime.context.empty:
-        return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
+    """The walk up to where the final answer follows; where nothing stands, the probe alone.
+
+    Line by line a probe with choices is put once more behind the walk: there the model has to choose.
+    """
+    probe, context = Probe.model_validate(state["probe"]), runtime.context
+    if context.empty:
+        return {"prompt": build_prompt(probe, (), (), context.wording)}
+    if context.form == "lines" and probe.choices:
+        facts = [hit["text"] for hit in state.get("hits", ())]
+        return {"prompt": put_again(state["transcript"], probe, facts, context.wording), "reading": "line"}
     return {"prompt": state["transcript"] + FINAL, "reading": "line"}
 
 

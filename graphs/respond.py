@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.answer import NEXT_QUESTION
+from emend.agents.calls import score_targets
 from emend.agents.reading import usage_of
 from emend.agents.scoring import LimitedModel, ScoringModel
 from emend.memory.errors import ModelError
@@ -104,7 +105,7 @@ def _scored(model: BaseChatModel, prompt: str, targets: Sequence[str]) -> Respon
             f"{type(model).__name__} gives no probabilities, and {len(targets)} targets are to be scored: "
             "use a local model ('tiny' or 'hf:FOLDER'), or metrics that read the reply."
         )
-    scores = model.score(prompt, targets)
+    scores = score_targets(model, prompt, targets)
     return {
         "log_probs": list(scores.log_probs),
         "target_tokens": list(scores.target_tokens),

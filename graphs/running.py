@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.graph.state import CompiledStateGraph
 
+from emend.agents.calls import Journal, recording
 from emend.memory.probe import Step
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -34,29 +35,40 @@ def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[
     """
     final: dict[str, Any] = dict(state)
     steps: list[Step] = []
-    began: dict[str, float] = {}
-    try:
-        events: Iterator[Any] = app.stream(state, context=context, stream_mode=["tasks", "values"])
-        for mode, event in events:
-            if mode == "values":
-                final = event
-            elif "input" in event:
-                began[event["id"]] = time.perf_counter()
-            else:
-                steps.append(_step(event, began.pop(event["id"])))
-                if listener := _LISTENER.get():
-                    listener(steps[-1])
-    except Exception as error:
-        keep_steps(error, tuple(steps))
-        raise
+    begun: dict[str, _Begun] = {}
+    with recording() as journal:
+        try:
+            events: Iterator[Any] = app.stream(state, context=context, stream_mode=["tasks", "values"])
+            for mode, event in events:
+                if mode == "values":
+                    final = event
+                elif "input" in event:
+                    begun[event["id"]] = _Begun(time.time(), time.perf_counter(), event["input"])
+                else:
+                    steps.append(_step(event, begun.pop(event["id"]), len(steps) + 1, journal))
+                    if listener := _LISTENER.get():
+                        listener(steps[-1])
+        except Exception as error:
+            keep_steps(error, tuple(steps))
+            raise
     return final, tuple(steps)
 
 
-def _step(event: dict[str, Any], began: float) -> Step:
-    ms = (time.perf_counter() - began) * 1000
+class _Begun(NamedTuple):
+    """When a node began, by two clocks, and what it was given."""
+
+    at: float
+    began: float
+    state: Any
+
+
+def _step(event: dict[str, Any], begun: _Begun, place: int, journal: Journal) -> Step:
+    ms = (time.perf_counter() - begun.began) * 1000
     error = event["error"]  # an exception, or its text, by langgraph's streaming version
     told = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-    return Step(node=event["name"], update=event["result"] or {}, ms=ms, error=told)
+    update = event["result"] or {}
+    calls = journal.take(event["id"], begun.state if isinstance(begun.state, dict) else None, update)
+    return Step(node=event["name"], update=update, ms=ms, error=told, at=begun.at, place=place, calls=calls)
 
 
 def keep_steps(error: Exception, steps: tuple[Step, ...]) -> None:

@@ -26,6 +26,10 @@ class FetchFailed(EmendError):
     """Raised when a data file cannot be fetched or kept: not there, no connection, no space, not writable."""
 
 
+class ExportFailed(EmendError):
+    """Raised when what was to be sent elsewhere is not taken: no connection, a wrong address, or it is refused."""
+
+
 class MissingExtra(EmendError):
     """Raised when an optional package is needed and not installed; names the install line."""
 

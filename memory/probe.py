@@ -56,13 +56,15 @@ class Probe(Word):
 class Usage(Word):
     """What an answer cost: tokens into and out of the model, and calls made.
 
-    `cached` counts replies that were kept from earlier: they cost no token and are no call.
+    `cached` counts replies that were kept from earlier: they cost no token and are no call. `retries` counts how often
+    a provider was asked again because it did not answer or asked for fewer calls; these are no calls of their own.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     calls: int = 0
     cached: int = 0
+    retries: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
@@ -71,16 +73,68 @@ class Usage(Word):
             output_tokens=self.output_tokens + other.output_tokens,
             calls=self.calls + other.calls,
             cached=self.cached + other.cached,
+            retries=self.retries + other.retries,
         )
 
 
+class Retry(Word):
+    """An attempt that failed and was followed by another: its number from 1, the seconds waited, and how it failed.
+
+    `error` is a class of `memory/errors.py`; `status` that of HTTP, 0 where no answer came; `at` when it failed, in
+    seconds since 1970.
+    """
+
+    attempt: int
+    wait: float
+    error: str
+    status: int = 0
+    at: float = 0.0
+
+
+LOCAL_PROVIDER = "emend"
+"""The provider of a call to a model in this process."""
+
+
+class ModelCall(Word):
+    """One call to a model: what was asked and said, as OpenAI writes messages, tokens, and when it was made.
+
+    A `score` asks how probable targets are, and has no reply. `asked_in` names the field of the state that was asked
+    as it stood before the step, and `said_in` the field of the step's update that is the reply; the texts are then not
+    kept twice. `at` is in seconds since 1970, `ms` all attempts and waits together; `finish` is the provider's word for
+    how the reply ended.
+    """
+
+    kind: Literal["chat", "score"] = "chat"
+    model: str = ""
+    provider: str = LOCAL_PROVIDER
+    asked: tuple[dict[str, Any], ...] = ()
+    asked_in: str = ""
+    said: dict[str, Any] = {}
+    said_in: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finish: str = ""
+    cached: bool = False
+    retries: tuple[Retry, ...] = ()
+    error: str | None = None
+    ms: float = 0.0
+    at: float = 0.0
+
+
 class Step(Word):
-    """One node of a graph (or the one act of an editor without graph): what it changed in the state, and how long."""
+    """One node of a graph (or the one act of an editor without graph): what it changed in the state, and how long.
+
+    `at` is when it began, in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 where
+    nobody told. `calls` are those to models.
+    """
 
     node: str
     update: dict[str, Any]
     ms: float
     error: str | None = None
+    at: float = 0.0
+    place: int = 0
+    calls: tuple[ModelCall, ...] = ()
 
 
 class Answer(Word):

@@ -12,6 +12,7 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.records import BASELINE, COSTS, read_lines
 from emend.evals.report.figures import frame
 from emend.evals.report.gathered import (
+    RETRIES,
     SECONDS,
     TOKENS_IN,
     TOKENS_OUT,
@@ -31,6 +32,7 @@ PER_PROBE = (
     Metric(name="s/probe", value=SECONDS, kinds=(), summary="seconds that a probe took, waiting included"),
     Metric(name="in/probe", value=TOKENS_IN, kinds=(), summary="tokens into the model per probe"),
     Metric(name="out/probe", value=TOKENS_OUT, kinds=(), summary="tokens out of the model per probe"),
+    Metric(name="retries/probe", value=RETRIES, kinds=(), summary="times a provider was asked again, per probe"),
 )
 PER_EDIT = (
     Metric(name="s/edit", value="seconds", kinds=(), summary="seconds of editing per edit"),
@@ -59,7 +61,10 @@ class Spent(Word):
 
 
 def costs_of(gathered: Gathered, folder: Path, editors: Sequence[str]) -> list[Row]:
-    """One row per place and cost that is known, as the metrics of `ALL_COSTS`; editors in the order of the run."""
+    """One row per place and cost that is known, as the metrics of `ALL_COSTS`; editors in the order of the run.
+
+    Retries have rows only where there were some.
+    """
     order = {name: number for number, name in enumerate(editors)}
     edits = _edits(folder)
     places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
@@ -69,10 +74,11 @@ def costs_of(gathered: Gathered, folder: Path, editors: Sequence[str]) -> list[R
         for metrics, columns in ((PER_PROBE, gathered.places), (PER_EDIT, edits))
         for metric in metrics
     ]
+    smooth = not any(value.mean for _, metric, value in found if metric.value == RETRIES)
     return [
         Row(editor=place.editor, setting=place.setting, mode=place.mode, metric=metric.name, **value.model_dump())
         for place, metric, value in found
-        if value.n
+        if value.n and not (smooth and metric.value == RETRIES)
     ]
 
 

@@ -18,6 +18,17 @@ def frame(first: str, *more: str) -> Table:
     return table
 
 
+def without_empty(table: Table, *headings: str) -> Table:
+    """The table without those of the named columns in which no row has anything."""
+    kept = []
+    for column in table.columns:
+        empty = not any(str(cell) for cell in column.cells)
+        if not (empty and str(column.header) in headings):
+            kept.append(column)
+    table.columns = kept
+    return table
+
+
 def decimals(metric: Metric) -> int:
     """Digits after the point: one in percent."""
     return 1 if metric.scale >= 10 else 3

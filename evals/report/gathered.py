@@ -45,6 +45,7 @@ class Column:
 Columns = dict[tuple[str, str], Column]
 """By output and kind."""
 SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
+RETRIES = "cost: retries"
 """Columns beside those of the scorers."""
 
 
@@ -82,6 +83,7 @@ class Gathered:
             columns.setdefault((name, record.kind), Column()).missing.append(case)
         usage = record.usage
         costs = {SECONDS: record.seconds, TOKENS_IN: usage.input_tokens, TOKENS_OUT: usage.output_tokens}
+        costs[RETRIES] = usage.retries
         for name, cost in costs.items():
             first.setdefault((name, ""), Column()).put(cost, case)
         if not record.kept:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emend.evals.case import Metric
+from emend.evals.checkpoints import Checkpoints
 from emend.evals.manifest import Manifest
 from emend.evals.records import ERRORS, read_lines, read_records
+from emend.evals.report.collateral import PerplexityRow, perplexities_of
 from emend.evals.report.costs import Spent, costs_of, spent_of
 from emend.evals.report.forgetting import ForgettingRow, forgetting_of
 from emend.evals.report.gathered import Gathered, estimate_of
@@ -37,6 +39,8 @@ class Report(Word):
     """Each metric at the checkpoints of a sequence."""
     costs: tuple[Row, ...] = ()
     """What a probe and an edit cost under each editor; the metrics are `costs.COSTS`."""
+    perplexity: tuple[PerplexityRow, ...] = ()
+    """Of held-out texts, under edits of weights."""
     spent: Spent | None = None
 
 
@@ -80,7 +84,8 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     manifest = Manifest.read(folder)
     judged = None if scoring == NO_SCORING else find_scoring(folder, scoring)
     gathered = gather(judged_records(folder, judged) if judged else read_records(folder))
-    metrics = manifest.metrics if judged is None else with_judged(judged, gathered, manifest.metrics)
+    there = {pair for columns in gathered.places.values() for pair in columns}
+    metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
     return Report(
@@ -100,5 +105,8 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         choices=(*manifest.benchmark.get("choices", ()), *(judged_notes(folder, judged) if judged else ())),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
+        perplexity=tuple(
+            perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.checkpoints))
+        ),
         spent=spent_of(gathered, folder),
     )

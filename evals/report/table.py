@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
-from emend.evals.report import costs, forgetting
+from emend.evals.report import collateral, costs, forgetting
 from emend.evals.report.figures import decimals
 from emend.evals.report.figures import interval as interval
 from emend.evals.report.rows import Report, Row
@@ -56,7 +56,8 @@ def render(report: Report, console: Console) -> RenderableType:
         wide = console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
         fits = console.width >= NARROW and wide <= console.width
         parts += [Text(block.title, style="bold"), table if fits else _stacked(block, plain), Text("")]
-    for title, table in (*forgetting.tables(report.forgetting, report.metrics), *costs.tables(report.costs)):
+    beside = *collateral.tables(report.perplexity), *costs.tables(report.costs)
+    for title, table in (*forgetting.tables(report.forgetting, report.metrics), *beside):
         parts += [Text(title, style="bold"), table, Text("")]
     return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
 

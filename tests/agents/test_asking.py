@@ -14,19 +14,13 @@ from emend.agents.policy import Waiting
 from emend.memory.errors import (
     BudgetReached,
     CallDropped,
-    ContextOverflow,
-    KeyRefused,
-    ModelError,
     ModelReplyError,
     ModelUnreachable,
-    QuotaExhausted,
     RateLimited,
-    ReplyCutOff,
-    ReplyRefused,
-    RequestRefused,
 )
 from tests.fakes import InstantChatModel
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
+from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import FAULTS, Provider
 
@@ -36,24 +30,7 @@ pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not 
 EVERY = [(protocol, streaming) for protocol in PROTOCOLS for streaming in (False, True)]
 KEY = "sk-planted-0123456789"
 
-OUTCOME: dict[str, tuple[type[ModelError], int]] = {
-    "429": (RateLimited, QUICK.tries),
-    "429-after": (RateLimited, QUICK.tries),
-    "quota": (QuotaExhausted, 1),
-    "401": (KeyRefused, 1),
-    "404": (RequestRefused, 1),
-    "400": (RequestRefused, 1),
-    "no-schema": (RequestRefused, 1),
-    "overflow": (ContextOverflow, 1),
-    "500": (ModelUnreachable, QUICK.tries),
-    "503": (ModelUnreachable, QUICK.tries),
-    "length": (ReplyCutOff, 1),
-    "refusal": (ReplyRefused, 1),
-    "empty": (ModelReplyError, 1),
-    "hang": (ModelUnreachable, QUICK.tries),
-    "reset": (ModelUnreachable, QUICK.tries),
-    "truncated": (ModelUnreachable, QUICK.tries),
-}
+OUTCOME = {fault: (told.error, QUICK.tries if told.passing else 1) for fault, told in OUTCOMES.items()}
 """What is raised when a fault does not pass, and after how many requests."""
 
 

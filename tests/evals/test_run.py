@@ -304,7 +304,8 @@ def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
 def test_events_have_one_line_per_node(tmp_path: Path) -> None:
     go(tmp_path / "run", editors=("rag",), embedding="lexical", limit=2)
     events = list(read_lines(tmp_path / "run", EVENTS))
-    assert {"unit", "case", "probe", "editor", "node", "ms", "update", "error", "at"} == set(events[0])
+    place = {"unit", "case", "probe", "editor"}
+    assert place | {"v", "node", "place", "at", "ms", "update", "calls", "error"} == set(events[0])
     assert {event["node"] for event in events} == {"retrieve", "compose", "respond"}
 
 

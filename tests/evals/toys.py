@@ -138,7 +138,7 @@ class ScriptedModel(SpeakingModel):
 
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
         """-1 for what it would say, -2 for anything else."""
-        said = self.reply(prompt)
+        said = self.reply(prompt) if prompt else ""  # a held-out text is read, and nobody is asked
         return Scores(log_probs=tuple(-1.0 if target == said else -2.0 for target in targets), usage=Usage(calls=1))
 
 

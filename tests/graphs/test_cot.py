@@ -84,3 +84,12 @@ def test_in_steps_a_question_takes_as_many_hops_as_it_tells():
     assert final["prompt"].count("Subquestion:") == 2 and final["usage"]["calls"] == 5 == len(model.calls)
     with pytest.raises(ModelReplyError):
         think("", form="steps", probe=probe)
+
+
+def test_in_steps_a_probe_with_choices_is_put_once_more_behind_the_thoughts():
+    probe = {"prompt": "Is it Ostrim?", "style": "question", "gold": ("Yes",), "choices": ("Yes", "No")}
+    final, _, model = think("Which?", "Ostrim.", "Yes", form="steps", probe=probe)
+    lead = f"New Fact: {FACT}\nThink step by step.\nQuestion: Is it Ostrim?\nSubquestion: Which?\n"
+    assert model.calls[-1] == f"{lead}Generated answer: Ostrim.\n\nNew Fact: {FACT}\nQ: Is it Ostrim?\nA:"
+    assert final["reply"] == "Yes" and final["reading"] == "line"
+    assert think("A fact.\nAnswer: Yes", probe=probe)[0]["prompt"].endswith("Answer:")

@@ -43,8 +43,10 @@ def replies(*texts: str) -> ScriptedScoringModel:
     return ScriptedScoringModel(reply=lambda prompt: next(told), log_prob=lambda prompt, target: -1.0)
 
 
-def walk(model: Any, retriever: Any, targets=None, question=QUESTION, style="question", tags=None, **more: Any):
-    probe = Probe(kind="multihop", prompt=question, style=style, gold=("x",), tags=tags or {})
+def walk(
+    model: Any, retriever: Any, targets=None, question=QUESTION, style="question", tags=None, choices=(), **more: Any
+):
+    probe = Probe(kind="multihop", prompt=question, style=style, gold=("x",), choices=choices, tags=tags or {})
     state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
     if targets is not None:
         state["targets"] = targets
@@ -178,6 +180,17 @@ def test_line_by_line_a_cloze_is_its_own_subquestion_and_a_tag_says_how_many_hop
     hop = ["What?", "Peru.", check]
     final, _ = walk(replies(*hop, *hop, "Peru"), Told("x", "y"), tags={"hops": 2}, form="lines")
     assert len(final["hops"]) == 2
+
+
+def test_line_by_line_a_probe_with_choices_is_put_once_more_behind_the_walk_under_what_was_found():
+    hop = ["What is the country of Ann?", "Peru.", "contradicts to generated answer, so the intermediate answer is: C"]
+    model, memory = replies(*hop, *hop, "Yes."), Told("Ann is a citizen of Chad.", "Ann is a citizen of Chad.")
+    final, steps = walk(model, memory, form="lines", choices=("Yes", "No"), tags={"hops": 2})
+    question = f"\n\nNew Fact: Ann is a citizen of Chad.\nQ: {QUESTION}\nA:"
+    assert model.calls[-1] == final["prompt"] == f"{steps[-3].update['transcript'].rstrip()}{question}"
+    assert final["reply"] == "Yes." and final["reading"] == "line" and "Final answer:" not in final["prompt"]
+    published, _ = walk(replies(*WALK), Told("a", "b"), choices=("Yes", "No"))
+    assert published["prompt"].endswith("\nFinal answer:")
 
 
 @pytest.mark.parametrize("said", [[" "], ["What?", "\n"], ["What?", "Peru.", "is about something else"]])

@@ -12,7 +12,7 @@ from emend.graphs.ike import IkeContext, IkeState, Pool
 from emend.graphs.rag import RagContext, RagState
 from emend.graphs.respond import RespondContext, RespondState, respond, speak
 from emend.memory.errors import BadSettings, ModelError
-from emend.memory.probe import Probe
+from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
@@ -120,7 +120,7 @@ def test_respond_generates_without_targets():
     assert model.calls == ["Where?"]
     assert update == {
         "reply": "Ostrim. And so on",
-        "usage": {"input_tokens": 1, "output_tokens": 4, "calls": 1, "cached": 0},
+        "usage": Usage(input_tokens=1, output_tokens=4, calls=1).model_dump(),
         "cut_tokens": 0,
     }
 
@@ -147,10 +147,7 @@ def test_respond_counts_a_call_whose_usage_was_not_told():
             return result
 
     update = speak(Silent(reply=lambda prompt: "x"), "Where?")
-    assert (
-        update["usage"] == {"input_tokens": 0, "output_tokens": 0, "calls": 1, "cached": 0}
-        and update["cut_tokens"] == 7
-    )
+    assert update["usage"] == Usage(calls=1).model_dump() and update["cut_tokens"] == 7
 
 
 class Limited(ScriptedChatModel):

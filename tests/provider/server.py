@@ -28,6 +28,7 @@ STATUS = {
     "overflow": (400, "context_length_exceeded", "This model's maximum context length is 8192; prompt is too long."),
     "500": (500, "server_error", "The server had an error."),
     "503": (503, "overloaded", "Overloaded."),
+    "echo": (502, "bad_gateway", "The request could not be passed on: {headers}"),
 }
 SPOILED = ("length", "refusal", "empty", "wrong_schema")
 """Replies that come and are no use."""
@@ -53,6 +54,8 @@ class Provider:
         latency: seconds before every reply.
         faults: of the requests in their order (a name of `FAULTS`, or "" for none); afterwards there are none.
         choose: names the fault of each request by its number from 0, when `faults` are used up.
+        strike: names the fault of a request by what it asks, where the others have none for it.
+        structured: whether it knows schemas of replies; many servers that speak like OpenAI's do not.
         after: `Retry-After` of the fault `429-after`.
         hang: seconds that a request hangs which meets the fault `hang`.
     """
@@ -65,8 +68,11 @@ class Provider:
         choose: Callable[[int], str] = lambda number: "",
         after: str = "0",
         hang: float = 30.0,
+        strike: Callable[[Asked], str] = lambda asked: "",
+        structured: bool = True,
     ) -> None:
         self.responder, self.latency, self.choose = responder, latency, choose
+        self.strike, self.structured = strike, structured
         self.faults, self.after, self.hang = deque(faults), after, hang
         self.requests: list[Request] = []
         self.most_at_once = 0
@@ -116,6 +122,10 @@ class Provider:
         with self._lock:
             number = len(self.requests)
             fault = self.faults.popleft() if self.faults else self.choose(number)
+            if not fault and path in PATHS:
+                fault = self.strike(read_request(PATHS[path], body))
+            if not fault and not self.structured and "response_format" in body:
+                fault = "no-schema"
             assert not fault or fault in FAULTS, fault
             self.requests.append(Request(path, headers, body, time.monotonic(), fault))
             return fault
@@ -185,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
     def _fail(self, fault: str) -> None:
         status, code, text = STATUS[fault]
         key = self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
-        error = {"message": text.format(key=key), "type": code, "code": code, "param": None}
+        error = {"message": text.format(key=key, headers=dict(self.headers)), "type": code, "code": code, "param": None}
         more = {"Retry-After": self.served.after} if fault == "429-after" else {}
         self._send(status, {"type": "error", "error": error}, more)
 

@@ -1,0 +1,101 @@
+"""MeLLo in a process that is killed: by itself after a node, or by a provider in the middle of a call."""
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from emend.agents.decompose import CHECKED, FINAL, TENTATIVE
+from emend.agents.llm import load_model
+from emend.editors.answering import FunctionAnswerer
+from emend.editors.base import Answerer
+from emend.editors.mello import Mello
+from emend.evals.manifest import RunConfig
+from emend.evals.run import Summary, run
+from emend.graphs.running import listening
+from emend.memory.edit import Edit
+from emend.memory.probe import Answer, Probe, Step
+from tests.evals.toys import BENCHMARK
+from tests.provider.models import quick_policy
+from tests.provider.protocols import Asked
+from tests.provider.speaking import believes
+
+EDITOR = "tests.evals.fragile:Fragile"
+CALLING = {"decompose": TENTATIVE, "check": CHECKED, "respond": FINAL}
+"""The nodes that ask the model, and how the last line of what they ask begins."""
+SILENT = ("retrieve", "compose")
+
+
+class Fragile(Mello):
+    """Kills its process right after a node has ended so many times; `die_after` names node and number."""
+
+    die_after: ClassVar[tuple[str, int]] = ("", 0)
+    ended: ClassVar[Counter[str]] = Counter()
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        with super().edit(edits) as answerer:
+            assert isinstance(answerer, FunctionAnswerer)
+            inner = answerer.respond
+
+            def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
+                with listening(self._heard):
+                    return inner(probe, targets)
+
+            yield FunctionAnswerer(respond, answerer.cost)
+
+    def _heard(self, step: Step) -> None:
+        self.ended[step.node] += 1
+        if (step.node, self.ended[step.node]) == self.die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Killer:
+    """A provider's responder that kills a child at the n-th call of a node, before it replies."""
+
+    def __init__(self) -> None:
+        self.victim = self.number = 0
+        self.node = ""
+        self._met, self._lock = Counter[str](), threading.Lock()
+
+    def aim(self, node: str, number: int) -> None:
+        """Wait for so many more calls of that node; "" for none."""
+        with self._lock:
+            self.node, self.number, self.victim = node, number, 0
+            self._met.clear()
+
+    def __call__(self, asked: Asked) -> Any:
+        last = asked.prompt.rpartition("\n")[2]
+        node = next((node for node, lead in CALLING.items() if last.startswith(lead)), "")
+        with self._lock:
+            self._met[node] += 1
+            hit = node and (node, self._met[node]) == (self.node, self.number)
+        if hit:
+            os.kill(self.victim, signal.SIGKILL)
+        return believes(asked)
+
+
+def config(spec: str, concurrency: int, cases: int) -> RunConfig:
+    """Line by line, so that three nodes ask the model; two probes a case, and what the unedited model says to one."""
+    return RunConfig(
+        benchmark=BENCHMARK,
+        editors=(EDITOR,),
+        model=spec,
+        embedding="lexical",
+        retriever="bm25",
+        concurrency=concurrency,
+        overrides={EDITOR: {"form": "lines"}},
+        options={"cases": str(cases)},
+    )
+
+
+def work(told: RunConfig, folder: Path, die_after: tuple[str, int] = ("", 0)) -> Summary:
+    """What the child does, and who finishes it."""
+    os.environ["OPENAI_API_KEY"] = "sk-planted-0123456789"
+    Fragile.die_after = die_after
+    Fragile.ended.clear()
+    return run(told, folder, model=load_model(told.model, quick_policy(), timeout=30.0))
