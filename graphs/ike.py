@@ -110,14 +110,19 @@ def _tells(example: Example, probe: Probe, standing: Collection[str]) -> bool:
 
 
 def _in_ratio(ranked: Sequence[Example], count: int, seed: str) -> list[Example]:
-    """Fills a shuffled list of kinds from the nearest on and turns it round; a kind that lacks examples gives way."""
+    """Fills a shuffled list of kinds from the nearest on and turns it round.
+
+    As published, each example is of another fact; where facts run out they come again, and a kind that lacks examples
+    gives way.
+    """
     kinds = list(shares(count).elements())
     random.Random(seed).shuffle(kinds)
-    left, chosen = list(ranked), []
+    left, chosen = list(ranked), list[Example]()
     for kind in kinds:
         if not left:
             break
-        taken = next((example for example in left if example.kind == kind), left[0])
+        shown = {example.fact for example in chosen}
+        taken = min(left, key=lambda example: (example.fact in shown, example.kind != kind))
         left.remove(taken)
         chosen.append(taken)
     return chosen[::-1]

@@ -194,6 +194,14 @@ def test_demonstrations_come_in_the_published_ratio():
     assert [kinds.count(kind) for kind in ("copy", "update", "retain")] == [4, 12, 16]
 
 
+def test_each_example_is_of_another_fact_while_facts_last():
+    shown = demonstrate(demonstrations=32)
+    assert len({one["fact"] for one in shown}) == 32
+    two = Pool([demonstration(kind, place) for place in (2, 5) for kind in ("copy", "update", "retain")])
+    again = demonstrate(pool=two, demonstrations=6)
+    assert len(again) == 6 and [len({one["fact"] for one in again[at:]}) for at in (0, 4)] == [2, 2]
+
+
 def test_each_kinds_nearest_comes_last_and_all_are_about_what_is_asked():
     shown = demonstrate(demonstrations=6)
     assert all("capital" in one["fact"] for one in shown)
