@@ -40,40 +40,42 @@ def say_nothing(key: Hashable, asked: list[int]) -> list[int]:
     return []
 
 
-@pytest.fixture
-def gathered():
+class Gathered:
     """Doubles numbers; the first batch waits until it is told to go on; keeps the batches it ran."""
 
-    class Gathered:
-        def __init__(self, limit=64):
-            self.go, self.started, self.batches = threading.Event(), threading.Event(), []
-            self.begun, self.pause = [], 0.0
-            self.batcher = Batcher(self.run, limit)
+    def __init__(self, limit=64):
+        self.go, self.started, self.batches = threading.Event(), threading.Event(), []
+        self.begun, self.pause = [], 0.0
+        self.batcher = Batcher(self.run, limit)
 
-        def run(self, key, asked):
-            self.batches.append((key, list(asked)))
-            self.begun.append(time.perf_counter())
-            self.started.set()
-            self.go.wait(10)
-            time.sleep(self.pause)
-            if -1 in asked:
-                raise BadData("-1 is asked")
-            return [2 * number for number in asked]
+    def run(self, key, asked):
+        self.batches.append((key, list(asked)))
+        self.begun.append(time.perf_counter())
+        self.started.set()
+        self.go.wait(10)
+        time.sleep(self.pause)
+        if -1 in asked:
+            raise BadData("-1 is asked")
+        return [2 * number for number in asked]
 
-        def ask_behind_one(self, calls):
-            """Asks all of `calls` while a first one is under way; their futures, in order."""
-            with ThreadPoolExecutor(len(calls) + 1) as pool:
-                first = pool.submit(self.batcher.ask, "a", 0)
-                self.started.wait(10)
-                futures = []
-                for key, number in calls:
-                    futures.append(pool.submit(self.batcher.ask, key, number))
-                    while len(self.batcher._waiting) < len(futures):
-                        time.sleep(0.001)
-                self.go.set()
-            assert first.result() == 0
-            return futures
+    def ask_behind_one(self, calls):
+        """Asks all of `calls` while a first one is under way; their futures, in order."""
+        with ThreadPoolExecutor(len(calls) + 1) as pool:
+            first = pool.submit(self.batcher.ask, "a", 0)
+            self.started.wait(10)
+            futures = []
+            for key, number in calls:
+                futures.append(pool.submit(self.batcher.ask, key, number))
+                while len(self.batcher._waiting) < len(futures):
+                    time.sleep(0.001)
+            self.go.set()
+        assert first.result() == 0
+        return futures
 
+
+@pytest.fixture
+def gathered():
+    """Makes `Gathered`s, and ends them."""
     made = []
 
     def make(limit=64):
