@@ -38,8 +38,9 @@ class Unfinished:
         self.folder = folder / FOLDER
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for unit in finished:
-                self.file(unit).unlink(missing_ok=True)
+            for kept in self.folder.glob("*.jsonl"):
+                if kept.stem in finished:
+                    kept.unlink()
         except OSError as error:
             raise BadSettings(f"replies cannot be kept in '{self.folder}': {error}. Give another --out.") from error
 

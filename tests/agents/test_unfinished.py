@@ -8,7 +8,7 @@ import pytest
 from emend.agents.asking import AskedModel
 from emend.agents.reading import usage_of
 from emend.agents.unfinished import FOLDER, Unfinished, working
-from emend.memory.errors import ReplyRefused
+from emend.memory.errors import BadSettings, ReplyRefused
 from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
@@ -80,6 +80,24 @@ def test_of_a_unit_that_ended_well_or_not_nothing_is_left(breaks, on, provider, 
         ask(model, kept, "u", "a", breaks=breaks, on=on)
         assert ask(model, kept, "u", "a", breaks=False)[0] == ["reply 2"]
     assert not (tmp_path / FOLDER).exists()
+
+
+def test_a_torn_last_line_costs_that_reply_alone(provider, tmp_path):
+    model = asked_model(provider)
+    with Unfinished(tmp_path) as kept:
+        ask(model, kept, "u", "a", "b")
+        path = kept.file("u")
+    path.write_bytes(path.read_bytes()[:-9])
+    with Unfinished(tmp_path) as kept:
+        assert ask(model, kept, "u", "a", "b", "c")[0] == ["reply 1", "reply 3", "reply 4"]
+    with Unfinished(tmp_path) as kept:
+        assert ask(model, kept, "u", "a", "b", "c", breaks=False)[0] == ["reply 1", "reply 3", "reply 4"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_remedy(tmp_path):
+    (tmp_path / FOLDER).write_text("a file stands here", encoding="utf-8")
+    with pytest.raises(BadSettings, match="unfinished.*--out"):
+        Unfinished(tmp_path)
 
 
 def test_what_a_killed_process_left_of_finished_units_is_let_go_of(provider, tmp_path):
