@@ -5,49 +5,26 @@ target is scored whole even where it changes how the end of the prompt is cut in
 """
 
 import math
-import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
 
-from emend.agents.batching import pack
-from emend.agents.decoding import Row, decode
 from emend.agents.folder import load_folder, weights_digest
 from emend.agents.likelihood import Likelihood, Side
 from emend.agents.prefixes import Encoded, Ids, common
+from emend.agents.replying import Generated, Replying
 from emend.agents.scoring import joined
+from emend.agents.weights_lock import WeightsLock
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 BATCH_TOKENS = {"cpu": 1024}
 """What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
-REPLY_BATCHES = {"cpu": 8}
-"""Replies share a batch of so many times `batch_tokens`: a row more costs a step little beside what a step costs."""
-CLOSE = {torch.float32: 2e-3, torch.float64: 1e-6}
-"""Logits nearer to each other than this could change places in a padded batch, by the order in which it adds."""
+KEEP_MB = 256
+"""Of keys and values of the latest replies."""
 SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
-
-
-class Generated(NamedTuple):
-    """A continuation up to the first stop text, without it, and without white space in front."""
-
-    text: str
-    input_tokens: int
-    output_tokens: int
-    cut_tokens: int
-    """How many tokens of the prompt did not fit the window."""
-    finished: bool
-    """False when the limit of new tokens ended it."""
 
 
 class Scored(NamedTuple):
@@ -71,6 +48,8 @@ class CausalLM:
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
         device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
         batch_tokens: positions of one padded batch at most; None is 1,024 on a CPU, 8,192 elsewhere.
+        keep_mb: keys and values of the latest replies that are kept, so that a prompt which goes on from one of them is
+            read from there on; 0 keeps none.
 
     Raises:
         ModelError: the folder is no model, or incomplete.
@@ -78,10 +57,16 @@ class CausalLM:
     """
 
     def __init__(
-        self, folder: Path, *, dtype: str = "auto", device: str = "auto", batch_tokens: int | None = None
+        self,
+        folder: Path,
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        batch_tokens: int | None = None,
+        keep_mb: int = KEEP_MB,
     ) -> None:
         self.folder = folder
-        self.lock = threading.RLock()
+        self.lock = WeightsLock()
         loaded = load_folder(folder, dtype, device)
         self.model: Any = loaded.model
         self.tokenizer: Any = loaded.tokenizer
@@ -89,9 +74,9 @@ class CausalLM:
         self.device: torch.device = self.model.device
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
         self._lead, self._first = loaded.lead, loaded.first
-        self._pad, self._ends = loaded.pad, loaded.ends
         sample = self.encode(SAMPLE)[: self.window]
         self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
+        self._replying = Replying(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -111,16 +96,9 @@ class CausalLM:
         """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
-        with self.lock, torch.inference_mode():
+        with self.lock.asking() as weights, torch.inference_mode():
             rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
-            answers: dict[int, Generated] = {}
-            budget = self.batch_tokens * REPLY_BATCHES.get(self.device.type, 1)
-            for batch in pack([len(row.ids) + max_new_tokens for row in rows], budget):
-                told = self._generate([rows[place] for place in batch], max_new_tokens, stop)
-                for place, (reply, sure) in zip(batch, told, strict=True):
-                    alone = reply if sure else self._generate([rows[place]], max_new_tokens, stop)[0][0]
-                    answers[place] = alone
-        return [answers[place] for place in range(len(rows))]
+            return self._replying.generate(rows, max_new_tokens, tuple(stop), weights)
 
     def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True) -> list[Scored]:
         """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood` for how.
@@ -132,7 +110,7 @@ class CausalLM:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
-        with self.lock, torch.inference_mode():
+        with self.lock.asking(), torch.inference_mode():
             rows = self.encode_pairs(pairs)
             told = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
         return [
@@ -194,77 +172,3 @@ class CausalLM:
                 "take a model with a larger one."
             )
         return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
-
-    def _generate(self, rows: list[Encoded], limit: int, stop: Sequence[str]) -> list[tuple[Generated, bool]]:
-        """Each row's continuation, and whether it is surely the one that the row has by itself."""
-        fed = self.likelihood.padded([row.ids for row in rows], "left")
-        halt = _StopAtText(self.tokenizer, fed["input_ids"].shape[1], stop)
-        if len(rows) > 1 and self.likelihood.continues(fed["input_ids"].shape[1] + limit):
-            made = decode(self.model, fed, limit, lambda ids: ids[-1] in self._ends or halt.read(ids)[1])
-        else:
-            made = self._by_library(fed, limit, halt)
-        close = CLOSE.get(self.model.dtype, 0.0)
-        found = []
-        for row, (ids, leads) in zip(rows, made, strict=True):
-            reply = self._told(row, ids, halt)
-            found.append((reply, min(leads[: reply.output_tokens], default=close) >= close))
-        return found
-
-    def _by_library(self, fed: dict[str, Any], limit: int, halt: "_StopAtText") -> list[Row]:
-        """Of any model; a row alone has no leads, for there is nothing that it could depend on."""
-        fed.pop("position_ids", None)  # generate counts them itself, from the mask
-        plan = GenerationConfig(
-            max_new_tokens=limit, do_sample=False, eos_token_id=self._ends or None, pad_token_id=self._pad
-        )
-        lines, margins = len(fed["input_ids"]), _Margins()
-        out = self.model.generate(
-            **fed,
-            generation_config=plan,
-            stopping_criteria=StoppingCriteriaList([halt]),
-            logits_processor=LogitsProcessorList([margins] if lines > 1 else []),
-        )
-        return [Row(*two) for two in zip(out[:, halt.width :].tolist(), margins.by_row(lines), strict=True)]
-
-    def _told(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
-        """Counts tokens up to the end token or to the one that completed a stop text; what follows is padding."""
-        ended = next((place + 1 for place, token in enumerate(new) if token in self._ends), None)
-        for count in range(1, (ended or len(new)) + 1):
-            text, stopped = halt.read(new[:count])
-            if stopped:
-                return Generated(text, len(row.ids), count, row.cut, True)
-        count = ended or len(new)
-        return Generated(halt.read(new[:count])[0], len(row.ids), count, row.cut, ended is not None)
-
-
-class _StopAtText(StoppingCriteria):
-    """Ends each row on its own, once a stop text stands in its continuation after the first word."""
-
-    def __init__(self, tokenizer: Any, width: int, stop: Sequence[str]) -> None:
-        self.tokenizer, self.width, self.stop = tokenizer, width, tuple(stop)
-
-    def read(self, ids: Sequence[int]) -> tuple[str, bool]:
-        """The text up to the first stop text, and whether there is one."""
-        text = self.tokenizer.decode(ids, skip_special_tokens=True).lstrip()
-        ends = [place for word in self.stop if (place := text.find(word)) >= 0]
-        return (text[: min(ends)], True) if ends else (text, False)
-
-    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        done = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
-        return torch.tensor(done, device=input_ids.device)
-
-
-class _Margins(LogitsProcessor):
-    """Changes nothing; keeps by how much the likeliest token leads over the next one, per step and row."""
-
-    def __init__(self) -> None:
-        self.steps: list[Tensor] = []
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        best = scores.topk(2).values
-        self.steps.append(best[:, 0] - best[:, 1])
-        return scores
-
-    def by_row(self, rows: int) -> list[list[float]]:
-        """The leads of each row, step by step; none where none were kept."""
-        told: list[list[float]] = torch.stack(self.steps, 1).tolist() if self.steps else [[]] * rows
-        return told

@@ -37,7 +37,7 @@ ROUGH = 0.25
 
 
 class Past(NamedTuple):
-    """Keys and values of what is computed already, and its mask (rows, columns), without padding."""
+    """Keys and values of what is computed already, and its mask (rows, columns)."""
 
     cache: Any
     mask: Tensor
@@ -112,7 +112,7 @@ class Likelihood:
             fed["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         if past is not None:
             fed["attention_mask"] = torch.cat([past.mask, mask], dim=1)
-            fed["position_ids"] = fed["position_ids"] + past.mask.shape[1]
+            fed["position_ids"] = fed["position_ids"] + past.mask.sum(1, keepdim=True)
         return fed
 
     @cached_property

@@ -38,7 +38,7 @@ LOCAL = ("tiny", "hf")
 """Their models run on this machine, whatever follows the colon."""
 SECONDS_A_REPLY = 120
 """After so long without a byte of the reply, the provider is taken not to answer."""
-LM_SETTINGS = ("dtype", "device", "batch_tokens")
+LM_SETTINGS = ("dtype", "device", "batch_tokens", "keep_mb")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]

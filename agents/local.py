@@ -10,7 +10,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 
 from emend.agents.batching import Batcher
-from emend.agents.causal_lm import CausalLM, Generated, Scored
+from emend.agents.causal_lm import CausalLM, Scored
+from emend.agents.replying import Generated
 from emend.agents.scoring import Scores, joined
 from emend.memory.errors import BadSettings
 from emend.memory.probe import LOCAL_PROVIDER, Usage

@@ -236,13 +236,13 @@ def test_fact_in_the_context_overrides_what_the_trained_model_knows(stand_in):
 def rows_made(lm, monkeypatch):
     """How many rows each batch of replies has, as they are made."""
     made: list[int] = []
-    plain = lm._generate
+    plain = lm._replying._together
 
     def counted(rows, *more):
         made.append(len(rows))
         return plain(rows, *more)
 
-    monkeypatch.setattr(lm, "_generate", counted)
+    monkeypatch.setattr(lm._replying, "_together", counted)
     return made
 
 
@@ -282,14 +282,14 @@ def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(lms, archit
     lm = lms(architecture)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")
     prompts = [f"{'The author of ' * (place % 4)}The Silent River is {word}" for place, word in enumerate(words)]
-    by_library = lm._by_library
+    by_library = lm._replying._by_library
     lines: list[int] = []
 
-    def counted(fed, *more):
-        lines.append(len(fed["input_ids"]))
-        return by_library(fed, *more)
+    def counted(rows, *more):
+        lines.append(len(rows))
+        return by_library(rows, *more)
 
-    monkeypatch.setattr(lm, "_by_library", counted)
+    monkeypatch.setattr(lm._replying, "_by_library", counted)
     together = lm.generate(prompts, 10, ("e", "a"))
     assert set(lines) <= {1}  # only what is made again by itself
     assert together == [lm.generate([prompt], 10, ("e", "a"))[0] for prompt in prompts]
@@ -301,7 +301,7 @@ def test_a_model_that_cannot_be_continued_row_by_row_answers_through_the_library
     lm = lms()
     prompts = ["The capital of France is", "Rome is", "Karo Benn wrote"]
     alone = [lm.generate([prompt], 6)[0] for prompt in prompts]
-    monkeypatch.setattr("emend.agents.causal_lm.decode", None)
+    monkeypatch.setattr("emend.agents.replying.decode", None)
     handle = lm.model.register_forward_hook(lambda *told: None)
     assert lm.generate(prompts, 6) == alone
     handle.remove()
