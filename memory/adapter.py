@@ -1,0 +1,67 @@
+"""LoRA adapters for sentence encoders: what was learned beside an encoder that somebody else gives out.
+
+The files are PEFT's (`adapter_config.json`, `adapter_model.safetensors`), so that its tools read them too.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from emend.memory.errors import BadSettings
+
+SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PLAIN = {"use_dora": False, "rank_pattern": {}, "alpha_pattern": {}, "modules_to_save": None, "bias": "none"}
+_BEFORE, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+
+
+def adapter_folder(name: str) -> Path:
+    """The folder of that name, which has an adapter in it.
+
+    Raises:
+        BadSettings: there is no such adapter.
+    """
+    folder = Path(name).expanduser()
+    if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
+        raise BadSettings(
+            f"no adapter in '{name}': name a folder with {SETTINGS} and {WEIGHTS}; `emend train encoder` makes one."
+        )
+    return folder
+
+
+def merge_adapter(body: Any, folder: Path) -> None:
+    """Adds an adapter to the weights of the encoder that it was made for: W + s B A (Hu et al. 2022, section 4.1).
+
+    Args:
+        body: a transformers model.
+        folder: the adapter's.
+
+    Raises:
+        BadSettings: the adapter is of another kind than plain LoRA, or of another encoder.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file  # which brings torch along
+
+    try:
+        told = json.loads((folder / SETTINGS).read_text("utf-8"))
+        tensors = load_file(str(folder / WEIGHTS))
+        strange = [name for name, plain in _PLAIN.items() if told.get(name) not in (plain, None)]
+        scale = told["lora_alpha"] / (math.sqrt(told["r"]) if told.get("use_rslora") else told["r"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise BadSettings(
+            f"adapter '{folder}' cannot be read ({type(error).__name__}: {error}): make it anew."
+        ) from error
+    if strange:
+        raise BadSettings(f"adapter '{folder}' uses {', '.join(strange)}: only plain LoRA adapters can be merged.")
+    for name, down in tensors.items():
+        if not name.endswith(_DOWN):
+            continue
+        place = name.removeprefix(_BEFORE).removesuffix(_DOWN)
+        try:
+            weight = body.get_submodule(place).weight
+            weight.data += scale * (tensors[name.removesuffix(_DOWN) + _UP].float() @ down.float()).to(weight.dtype)
+        except (AttributeError, KeyError, RuntimeError) as error:
+            raise BadSettings(
+                f"adapter '{folder}' does not fit its encoder at '{place}': name the encoder that it was made for "
+                f"({told.get('base_model_name_or_path') or 'unknown'})."
+            ) from error
