@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import getLogger
 from pathlib import Path
 from typing import Any, NamedTuple
+from warnings import catch_warnings, simplefilter
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -14,6 +16,7 @@ from emend.memory.errors import BadSettings, ModelError
 from emend.memory.registry import nearest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_BITS = getLogger("bitsandbytes")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 
 
@@ -162,13 +165,17 @@ def _dtype(dtype: str, device: torch.device) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bar and no warnings while a model is loaded or saved; afterwards as before."""
+    """No progress bar and no warnings while a model or its libraries are loaded or saved; afterwards as before."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    _BITS.setLevel("CRITICAL")  # peft imports it, and on a CPU it says that a kernel for 4 bits is missing
     try:
-        yield
+        with catch_warnings():
+            simplefilter("ignore", FutureWarning)
+            yield
     finally:
+        _BITS.setLevel("NOTSET")
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from emend.agents.folder import quiet
 from emend.editors.architectures import architecture_of, input_first, layer_of
 from emend.editors.base import Materials
 from emend.editors.finetune import rows_of_all, seed_of
@@ -133,8 +134,9 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
 
     On leaving it, even by an exception, the modules, what they hold and what is trainable are as before.
     """
-    from peft import LoraConfig
-    from peft.tuners.lora import LoraModel
+    with quiet():
+        from peft import LoraConfig
+        from peft.tuners.lora import LoraModel
 
     first = model.get_submodule(paths[0])
     config = LoraConfig(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file
+from scipy.linalg.blas import ssyrk
 from torch import Tensor, nn
 
 from emend.agents.causal_lm import CausalLM
@@ -29,9 +30,6 @@ PART = 128
 """Texts that are batched together, by length."""
 EVERY_SECONDS = 5.0
 """Between two savings at least; also 50 times as long as the last one took."""
-BLOCKS, SMALLEST = 16, 64
-"""Blocks of rows into which a moment is cut while it grows, so that hardly more than half of it is computed; the
-narrowest that is worth it."""
 COUNTS = "counts.json"
 
 
@@ -48,7 +46,7 @@ class Counts(Word):
 
 class _Found(NamedTuple):
     keys: dict[int, Tensor]
-    """By layer, shape (tokens, D), float32."""
+    """By layer, shape (positions, D), float32; zeros where a row is padded."""
     rows: int
     tokens: int
 
@@ -158,13 +156,13 @@ def _add(lm: CausalLM, paths: Architecture, rows: list[tuple[int, ...]], sums: d
 
 
 def _with_products(total: Tensor, keys: Tensor) -> Tensor:
-    """Adds k k^T of each key, shape (tokens, D), in place; block by block, and to the upper half alone."""
+    """Adds k k^T of each key, shape (tokens, D), in place: on a CPU to the upper half alone, which is half the work."""
     size = keys.shape[1]
     total = total if total.numel() else keys.new_zeros(size, size)
-    step = max(SMALLEST, -(-size // BLOCKS))
-    for at in range(0, size, step):
-        total[at : at + step, at:].addmm_(keys[:, at : at + step].T, keys[:, at:])
-    return total
+    if total.device.type == "cpu":  # torch has no symmetric product
+        ssyrk(1.0, keys.numpy().T, beta=1.0, c=total.numpy().T, lower=True, overwrite_c=True)
+        return total
+    return total.addmm_(keys.T, keys)
 
 
 def _mirrored(total: Tensor) -> Tensor:
@@ -176,13 +174,14 @@ def _keys(lm: CausalLM, paths: Architecture, waiting: list[tuple[int, ...]], lay
     """The keys of each layer at the tokens of the first rows, as many as fit the token budget."""
     rows = waiting[: max(1, lm.batch_tokens // len(waiting[0]))]
     ids, mask = (told.to(lm.device) for told in padded(rows, lm.tokenizer.pad_token_id))
-    places = mask.flatten().nonzero()[:, 0]
-    with lm.lock, torch.no_grad(), _watched(lm.model, paths, layers) as seen:
+    padding = (mask.flatten() == 0).nonzero()[:, 0]
+    with lm.lock.asking(), torch.no_grad(), _watched(lm.model, paths, layers) as seen:
         try:
             lm.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         except _Enough:
             pass
-        flat = {layer: keys.flatten(0, -2).index_select(0, places).float() for layer, keys in seen.items()}
+        # A key of zeros adds nothing; to leave padding out would copy all the others.
+        flat = {layer: keys.flatten(0, -2).float().index_fill_(0, padding, 0) for layer, keys in seen.items()}
     return _Found(keys=flat, rows=len(rows), tokens=int(mask.sum()))
 
 

@@ -8,6 +8,7 @@ through the whole model, as the published code does.
 """
 
 import argparse
+import os
 import resource
 import tempfile
 import time
@@ -16,6 +17,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # scipy's, which torch does not hear of; read when it is loaded
 
 import torch
 from torch import Tensor

@@ -220,8 +220,7 @@ def test_what_was_kept_of_another_moment_or_is_broken_is_made_anew_and_said(lm, 
     assert torch.equal(ridged, solved) and caplog.text.count("computed anew") == 2
 
 
-def test_a_moment_is_symmetric_and_that_of_double_precision(lm, paths, tmp_path, monkeypatch):
-    monkeypatch.setattr(statistics, "SMALLEST", 5)
+def test_a_moment_is_symmetric_and_that_of_double_precision(lm, paths, tmp_path):
     collect(lm, paths, [1], TEXTS, tmp_path)
     found, wanted = moment(tmp_path, 1), by_numpy(lm, 1, TEXTS)[0]
     assert torch.equal(found, found.T)
