@@ -79,7 +79,7 @@ class Replying:
         plan = Plan(limit, stop, weights is not None and self._keeps(max(sizes, default=0)))
         known: list[Beginning | None] = [None] * len(rows)
         if plan.keeps:
-            self.kept.under((weights, *((id(one), one._version) for one in self.model.parameters())))
+            self.kept.under((weights, *map(_state, self.model.parameters())))
             known = [self._begun(row) for row in rows]
         answers: dict[int, Generated] = {}
         for batch in self._batches(sizes, known):
@@ -170,6 +170,11 @@ class Replying:
                 return Generated(text, len(row.ids), count, row.cut, True)
         count = ended or len(new)
         return Generated(halt.read(new[:count])[0], len(row.ids), count, row.cut, ended is not None)
+
+
+def _state(weight: Tensor) -> tuple[int, int]:
+    """Changes when the tensor is written to or another one takes its place; one made for inference does not tell."""
+    return id(weight), 0 if weight.is_inference() else weight._version
 
 
 class _StopAtText(StoppingCriteria):

@@ -7,6 +7,16 @@ import typer
 
 from emend.evals.cli_options import Json, pair, print_rows
 
+Benchmark = Annotated[str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")]
+Data = Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")]
+Setting = Annotated[str | None, typer.Option(help="Default the benchmark's first setting.")]
+Option = Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")]
+Check = Annotated[
+    list[str] | None, typer.Option("--check", help="key=value: also try the questions under these options.")
+]
+Limit = Annotated[int | None, typer.Option(help="So many cases.")]
+Seed = Annotated[int, typer.Option(help="Of every draw.")]
+
 train = typer.Typer(name="train", help="Train what editors decide with.", no_args_is_help=True)
 
 
@@ -17,16 +27,12 @@ def _group() -> None:
 
 @train.command()
 def scope(
-    benchmark: Annotated[
-        str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")
-    ],
+    benchmark: Benchmark,
     out: Annotated[Path, typer.Option("--out", help="The folder that the classifier is written into.")],
-    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
-    setting: Annotated[str | None, typer.Option(help="Default the benchmark's first setting.")] = None,
-    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
-    check: Annotated[
-        list[str] | None, typer.Option("--check", help="key=value: also decide the questions under these options.")
-    ] = None,
+    data: Data = None,
+    setting: Setting = None,
+    option: Option = None,
+    check: Check = None,
     form: Annotated[str, typer.Option(help="embedding (seconds to minutes), or cross-encoder.")] = "embedding",
     group: Annotated[
         str, typer.Option(help="A tag of the cases: those with one value are held out together for the threshold.")
@@ -35,8 +41,8 @@ def scope(
         str, typer.Option(help="The encoder: auto, lexical, or a sentence-transformers folder.")
     ] = "auto",
     epochs: Annotated[int, typer.Option(min=1, help="Of the cross-encoder.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
-    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    limit: Limit = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Train SERAC's scope classifier, and its threshold, on a benchmark's questions in and out of scope."""
@@ -64,23 +70,19 @@ def scope(
 
 @train.command()
 def encoder(
-    benchmark: Annotated[
-        str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")
-    ],
+    benchmark: Benchmark,
     out: Annotated[Path, typer.Option("--out", help="The folder that the adapter is written into.")],
-    data: Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")] = None,
-    setting: Annotated[str | None, typer.Option(help="Default the benchmark's first setting.")] = None,
-    option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
-    check: Annotated[
-        list[str] | None, typer.Option("--check", help="key=value: also look for the edits under these options.")
-    ] = None,
+    data: Data = None,
+    setting: Setting = None,
+    option: Option = None,
+    check: Check = None,
     embedding: Annotated[
         str, typer.Option(help="The encoder to start from: minilm, or a sentence-transformers folder.")
     ] = "minilm",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the questions.")] = 1,
     rank: Annotated[int, typer.Option(min=1, help="Of the adapter.")] = 16,
-    limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
-    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    limit: Limit = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Teach a sentence encoder which edit a benchmark's questions are about, as a LoRA adapter beside it."""

@@ -12,7 +12,7 @@ from emend.agents.encoder_training import EncoderTraining, Pair, train_encoder
 from emend.evals.metrics.estimate import estimate
 from emend.evals.report.safe import one_line
 from emend.evals.report.table import console_for
-from emend.evals.scope import ScopeRun, Told, questions_of
+from emend.evals.scope import ScopeRun, Told, questions_of, some_of
 from emend.memory.edit import Word
 from emend.memory.embed import Embedding, SentenceEmbedding, load_embedding
 from emend.memory.errors import BadSettings
@@ -63,10 +63,7 @@ def train_encoder_on(run: ScopeRun, how: EncoderTraining, out: Path) -> list[Enc
 
 
 def _in_scope(told: Told) -> Told:
-    kept = [place is not None for place in told.about]
-    columns = ("questions", "about", "beside", "cases")
-    some = {name: tuple(v for v, keep in zip(getattr(told, name), kept, strict=True) if keep) for name in columns}
-    return told.model_copy(update=some)
+    return some_of(told, [place is not None for place in told.about])
 
 
 def _row(split: Literal["train", "check"], encoder: str, told: Told, embedding: Embedding) -> EncoderRow:

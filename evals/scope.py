@@ -168,8 +168,8 @@ def _cross_encoder(run: ScopeRun, told: Told, embedding: Embedding, out: Path) -
     drawn = {names[at] for at in np.random.default_rng(run.seed).permutation(len(names))[: max(1, len(names) // 10)]}
     kept_out = {place for place, group in enumerate(groups) if group in drawn}
     homes = [about if about is not None else beside for about, beside in zip(told.about, told.beside, strict=True)]
-    held = _some(told, [home in kept_out for home in homes])
-    seen = _some(told, [home not in kept_out for home in homes])
+    held = some_of(told, [home in kept_out for home in homes])
+    seen = some_of(told, [home not in kept_out for home in homes])
     near = [[place for place in places if place not in kept_out] for places in _near(seen, embedding)]
     how = CrossTraining(epochs=run.epochs, seed=run.seed)
     base = encoder_folder(run.embedding)
@@ -181,7 +181,7 @@ def _cross_encoder(run: ScopeRun, told: Told, embedding: Embedding, out: Path) -
     return CrossEncoderScope(out, threshold), held, judged_anew
 
 
-def _some(told: Told, kept: Sequence[bool]) -> Told:
+def some_of(told: Told, kept: Sequence[bool]) -> Told:
     """The same texts, with some of the questions."""
     columns = ("questions", "about", "beside", "cases")
     some = {name: tuple(v for v, keep in zip(getattr(told, name), kept, strict=True) if keep) for name in columns}
