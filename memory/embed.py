@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
+from logging import getLogger
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -189,14 +190,15 @@ def _sentence_transformer(model: str) -> Any:
             "'auto', 'lexical', 'minilm', or a model on the Hugging Face Hub."
         )
     try:
-        from sentence_transformers import SentenceTransformer
+        with _quiet():
+            from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra(
             f"embedding '{model}' needs sentence-transformers, which is not installed: "
             "pip install 'emend[minilm]', or choose 'lexical'."
         ) from error
     try:
-        with _no_progress_bars():
+        with _quiet():
             return SentenceTransformer(
                 model,
                 trust_remote_code=False,
@@ -211,14 +213,17 @@ def _sentence_transformer(model: str) -> Any:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
+    """No progress bars, and no word of a library's library about a kernel that nothing here needs."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
+    getLogger("bitsandbytes").setLevel("CRITICAL")
     try:
         yield
     finally:
+        getLogger("bitsandbytes").setLevel("NOTSET")
         if shown:
             logging.enable_progress_bar()
 

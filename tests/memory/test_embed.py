@@ -93,3 +93,10 @@ def test_minilm_knows_meaning_where_no_word_is_shared(minilm):
 def test_minilm_is_named_by_its_weights_not_by_its_folder(minilm):
     name, tokens, digest = minilm.identity.split("/")
     assert (name, tokens, len(digest)) == ("all-MiniLM-L6-v2", "256", 12)
+
+
+def test_loading_minilm_says_nothing(minilm):
+    """In a process of its own, for a library speaks when it is imported first."""
+    code = "from emend.memory.embed import load_embedding; load_embedding('minilm').queries(['x'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
