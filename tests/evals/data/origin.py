@@ -36,7 +36,7 @@ class Origin(ThreadingHTTPServer):
         self.leads = ""
         """Where it sends every request."""
         self.sent: list[tuple[str, str, int]] = []
-        """(path, Range, bytes of the body that were sent)."""
+        """(path, Range, bytes of the body), written down before they go out: who has the answer finds it here."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a client that went away."""
@@ -72,8 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
             if origin.leads:
                 self.send_header("Location", origin.leads)
             self.send_header("Content-Length", "0")
-            self.end_headers()
             origin.sent.append((self.path, asked, 0))
+            self.end_headers()
             return
         self._send(origin.files[self.path], asked)
 
@@ -85,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
             self.send_header("Content-Length", "0")
-            self.end_headers()
             origin.sent.append((self.path, asked, 0))
+            self.end_headers()
             return
         self.send_response(206 if first else 200)
         if first:
@@ -97,12 +97,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("ETag", origin.tag)
         body = content[first:]
         self.send_header("Content-Length", str(origin.claims or len(body)))
-        self.end_headers()
         if origin.cuts:
             body = body[: origin.cuts.pop(0)]
             self.close_connection = True
-        self.wfile.write(body)
         origin.sent.append((self.path, asked, len(body)))
+        self.end_headers()
+        self.wfile.write(body)
         if self.close_connection and origin.reset:
             self.wfile.flush()
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
