@@ -1,5 +1,7 @@
 """Going on from what was read before: the same replies, less reading, and nothing kept too long."""
 
+from functools import wraps
+
 import pytest
 import torch
 
@@ -70,12 +72,12 @@ class Fed:
         self.count = 0
         forward = model.forward
 
+        @wraps(forward)
         def counted(*told, **more):
             ids = more["input_ids"]
             self.count += ids.shape[0] * ids.shape[1]
             return forward(*told, **more)
 
-        counted.__signature__ = __import__("inspect").signature(forward)
         model.forward = counted
 
     def during(self, act):
