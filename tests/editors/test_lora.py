@@ -77,7 +77,7 @@ def test_adapters_are_gone_when_training_raises(random_model):
     model = random_model()
     weights, found = state_of(Materials(model)), traces(model)
     with pytest.raises(ModelError, match="training overflowed at step [12], seen loss: nan"):
-        build(model, learning_rate=1e30).solve([CAPITAL])
+        build(model, learning_rate=1e37, alpha=1e9).solve([CAPITAL])
     check_same(weights, state_of(Materials(model)), "after the error")
     assert traces(model) == found
 
