@@ -1,12 +1,12 @@
 """Every `bash` block of README and docs is run, line by line, in a folder that has the files shown above it."""
 
-import json
+import multiprocessing
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,23 +22,41 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
-RUNNER = """
-import json, sys
-from emend.evals.cli import main
-for line in json.loads(sys.argv[1]):
-    sys.argv = ["emend", *line]
-    print("$", *sys.argv, flush=True)
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
-"""
-"""One process for all commands of a page: they are the entry point's own, and the libraries load once."""
+LIBRARIES = ["emend.evals.cli", "emend.evals.run", "emend.agents.causal_lm"]
+LIBRARIES += ["transformers.models.llama.modeling_llama", "sentence_transformers", "chromadb"]
+"""Loaded once, in a process that does nothing else; the process of each page starts from there."""
+
+
+def follow(folder: Path, told: Path, lines: list[list[str]]) -> None:
+    """Runs the commands of a page one after another, all that they print going to the file `told`."""
+    with told.open("wb", buffering=0) as out:
+        os.dup2(out.fileno(), 1), os.dup2(out.fileno(), 2)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # not those of the tests
+    os.chdir(folder)
+    os.environ |= {"NO_COLOR": "1", "COLUMNS": "120"}
+    sys.path.insert(0, str(folder))
+    from emend.evals.cli import main
+
+    for line in lines:
+        sys.argv = ["emend", *line]
+        print("$", *sys.argv, flush=True)
+        try:
+            main()
+        except SystemExit as end:
+            if end.code:
+                raise
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    """Makes processes that have the libraries already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LIBRARIES)
+    return context
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
-def test_every_command_works(page: Path, tmp_path: Path) -> None:
+def test_every_command_works(page: Path, tmp_path: Path, loaded: Any) -> None:
     for name, body in SHOWN.findall(page.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(body, encoding="utf-8")
     known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
@@ -52,17 +70,15 @@ def test_every_command_works(page: Path, tmp_path: Path) -> None:
         if arguments[0] == "demo":
             arguments += ["--edits", "2"]  # the whole demo is run by `make demo`; here its command line is
         lines.append(arguments)
-    surroundings = os.environ | {"PYTHONPATH": str(tmp_path), "NO_COLOR": "1", "COLUMNS": "120"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER, json.dumps(lines)],
-        cwd=tmp_path,
-        env=surroundings,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert done.stdout.count("$ emend ") == len(lines)
+    told = tmp_path / "told.txt"
+    page_process = loaded.Process(target=follow, args=(tmp_path, told, lines))
+    page_process.start()
+    page_process.join(500)
+    page_process.kill()  # one that has not ended in that time
+    page_process.join()
+    printed = told.read_text("utf-8")
+    assert page_process.exitcode == 0, printed
+    assert printed.count("$ emend ") == len(lines), printed
 
 
 def test_all_links_between_pages_lead_somewhere() -> None:
