@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
-from emend.agents.folder import quiet
 from emend.memory.embed import SentenceEmbedding
 from emend.memory.errors import BadData, MissingExtra
+from emend.memory.quiet import quiet
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.retrieval.default import DENSE, NAME_VOICE, NAMES, STEM_VOICE, STEMS
 from emend.memory.retrieval.focus import focused

@@ -1,22 +1,17 @@
 """A model folder on disk: what must be in it, loading it without noise, and the digest that names it."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from logging import getLogger
 from pathlib import Path
 from typing import Any, NamedTuple
-from warnings import catch_warnings, simplefilter
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-from transformers.utils import logging
 
 from emend.memory.errors import BadSettings, ModelError
+from emend.memory.quiet import quiet
 from emend.memory.registry import nearest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_BITS = getLogger("bitsandbytes")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 
 
@@ -161,21 +156,3 @@ def _dtype(dtype: str, device: torch.device) -> Any:
     if dtype not in DTYPES:
         raise BadSettings(f"unknown dtype '{dtype}': {nearest(dtype, ['auto', *DTYPES])}")
     return DTYPES[dtype]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bar and no warnings while a model or its libraries are loaded or saved; afterwards as before."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    _BITS.setLevel("CRITICAL")  # peft imports it, and on a CPU it says that a kernel for 4 bits is missing
-    try:
-        with catch_warnings():
-            simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        _BITS.setLevel("NOTSET")
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

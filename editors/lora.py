@@ -15,7 +15,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.agents.folder import quiet
 from emend.editors.architectures import architecture_of, input_first, layer_of
 from emend.editors.base import Materials
 from emend.editors.finetune import rows_of_all, seed_of
@@ -27,6 +26,7 @@ from emend.editors.weights import Deltas
 from emend.editors.writing import Factors, dense
 from emend.memory.edit import Edit
 from emend.memory.errors import MissingExtra
+from emend.memory.quiet import quiet
 
 ADAPTER = "emend"
 Target = Literal["query", "value", "down_projection"]

@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
-from emend.agents.folder import quiet
 from emend.editors.deltas import Delta, DeltaManifest, new_folder
 from emend.editors.files import save_whole, sha256_of
 from emend.editors.weights import applied
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, MissingData
+from emend.memory.quiet import quiet
 
 KEPT, RECORD, ORIGINALS, DRAFT = "emend-edit", "record.json", "originals.safetensors", ".emend-revert"
 BESIDE = (

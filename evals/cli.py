@@ -1,5 +1,6 @@
 """The command line: reads arguments, calls the library, prints; nothing heavy is imported before a command runs."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ FailOnError = Annotated[
 def main() -> None:
     """Entry point: an error of ours is one line on stderr and exit code 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else threads that wait take the cores from those that work
+    logging.getLogger("bitsandbytes").setLevel("ERROR")  # others import it, and it warns of kernels for 4 bits
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

