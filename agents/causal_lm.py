@@ -65,6 +65,8 @@ class CausalLM:
         batch_tokens: int | None = None,
         keep_mb: int = KEEP_MB,
     ) -> None:
+        if batch_tokens is not None and batch_tokens < 1:
+            raise BadSettings(f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out.")
         self.folder = folder
         self.lock = WeightsLock()
         loaded = load_folder(folder, dtype, device)

@@ -14,6 +14,7 @@ from emend.editors.memit import Memit
 from emend.editors.subject_last import WritingSettings
 from emend.editors.writing import Factors
 from emend.memory.edit import Edit
+from emend.memory.errors import BadSettings
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class AlphaEdit(Memit):
             keys: shape (edits, inputs).
             left: what is left to reach, shape (edits, outputs), float64.
         """
-        basis = self.moments.null_space(layer, keys.shape[1], self.settings.null_below)
+        basis = self._basis(layer, keys.shape[1])
         inside = keys.double() @ basis
         earlier = self._earlier.get(layer)
         everything = inside if earlier is None else torch.cat([inside, earlier @ basis])
@@ -79,3 +80,20 @@ class AlphaEdit(Memit):
         inner = everything @ everything.T + self.settings.ridge * torch.eye(len(everything), dtype=torch.float64)
         solved = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.ridge
         return Factors(left.T, solved @ basis.T)
+
+    def _basis(self, layer: int, size: int) -> Tensor:
+        """What may be changed in a layer, shape (inputs, rank).
+
+        Raises:
+            BadSettings: nothing may, so that an edit would change nothing.
+        """
+        below = self.settings.null_below
+        basis = self.moments.null_space(layer, size, below)
+        if not basis.shape[1]:
+            least = float(torch.linalg.eigvalsh(self.moments.moment(layer, size))[0])
+            raise BadSettings(
+                f"editor 'alphaedit' may change nothing in layer {layer}: no eigenvalue of its statistics "
+                f"('{self.settings.statistics}') is below alphaedit.null_below={below:g}, the least is {least:.3g}. "
+                "Set alphaedit.null_below above it, or name other statistics."
+            )
+        return basis

@@ -94,6 +94,8 @@ ARCHITECTURES = {
     ),
 }
 """Model type to its module paths."""
+OF_A_LAYER = ("block", "down_projection", "query", "value")
+MATRICES = ("down_projection", "query", "value", "head")
 NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
 
 
@@ -115,9 +117,11 @@ def architecture_of(model: nn.Module, given: Mapping[str, str | bool] | None = N
             f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
             f"[architecture] (--set EDITOR=@FILE): {', '.join(NAMES)}. Linear modules of this model: {_linear(model)}."
         )
+    if "adds" in given:
+        given["adds"] = _truth(given["adds"])
     found = Architecture(**given) if known is None else replace(known, **given)  # type: ignore[arg-type]
     for name in NAMES:
-        _check(model, name, found.of_layer(0, name))
+        _check(model, name, str(getattr(found, name)))
     return found
 
 
@@ -130,7 +134,10 @@ def layer_of(model: nn.Module, layer: int) -> int:
     config: Any = model.config
     layers = config.get_text_config().num_hidden_layers
     if not -layers <= layer < layers:
-        raise BadSettings(f"layer {layer} is not in a model of {layers} layers: choose {-layers} to {layers - 1}.")
+        raise BadSettings(
+            f"layer {layer} is not in a model of {layers} layers: choose {-layers} to {layers - 1}, with "
+            "--set EDITOR.layers=[...], and for emend stats with --layers."
+        )
     return int(layer % layers)
 
 
@@ -143,14 +150,44 @@ def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool
     return architecture_of(model, given).of_layer(layer_of(model, layer), "down_projection")
 
 
+def _truth(told: str | bool) -> bool:
+    if told not in (True, False, "true", "false"):
+        raise BadSettings(f"[architecture] adds = {told!r} is neither true nor false.")
+    return told in (True, "true")
+
+
 def _check(model: nn.Module, name: str, path: str) -> None:
+    """Refuses a path that does not differ between layers, leads nowhere, or leads to something of another kind."""
+    wrong = ""
     try:
-        model.get_submodule(path)
-    except AttributeError as error:
+        module = model.get_submodule(path.replace("{}", "0"))
+    except AttributeError:
+        wrong = "this model has no such module"
+    else:
+        if name in OF_A_LAYER and "{}" not in path:
+            wrong = "it has no {} in the place of the layer's number"
+        elif name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
+            wrong = f"it is a {type(module).__name__}, and a linear module is wanted"
+    if wrong:
         raise BadSettings(
-            f"this model has no module '{path}', seen as '{name}': correct it in [architecture]. "
+            f"module '{path}' as '{name}': {wrong}. Correct it in [architecture]. "
             f"Linear modules of this model: {_linear(model)}."
-        ) from error
+        )
+
+
+def check_width(model: Any, paths: Architecture) -> None:
+    """Refuses a down-projection whose output is no state of the model, for editors that write values there.
+
+    Raises:
+        BadSettings: it is of another width.
+    """
+    module: Any = model.get_submodule(paths.of_layer(0, "down_projection"))
+    width, gives = model.config.get_text_config().hidden_size, module.nf if input_first(module) else module.out_features
+    if gives != width:
+        raise BadSettings(
+            f"module '{paths.down_projection}' as 'down_projection' gives {gives} numbers, and the model is {width} "
+            "wide: name the matrix that ends the MLP in [architecture]."
+        )
 
 
 def _linear(model: nn.Module) -> str:

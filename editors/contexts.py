@@ -6,6 +6,7 @@ from functools import lru_cache
 import torch
 
 from emend.agents.causal_lm import CausalLM
+from emend.memory.errors import BadSettings
 
 OPENERS = ("The", "Therefore", "Because", "I", "You")
 BARE = ("",)
@@ -35,6 +36,11 @@ def _sampled(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> t
 
 def _one(lm: CausalLM, opener: str, tokens: int) -> str:
     ids = torch.tensor([lm.encode(opener)], device=lm.device)
+    if lm.window and ids.shape[1] + tokens > lm.window:
+        raise BadSettings(
+            f"contexts of {tokens} tokens after '{opener}' do not fit the model's window of {lm.window}, and a prompt "
+            "is to follow them: set 'contexts' to shorter ones, as [[tokens, how many], ...]."
+        )
     said = lm.model.generate(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),

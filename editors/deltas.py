@@ -5,9 +5,11 @@ shape) and `manifest.json`. It fits the one model whose digest the manifest name
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
@@ -16,8 +18,7 @@ from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.base import EditCost, Editor
-from emend.editors.files import save_whole, sha256_of
-from emend.editors.moments import digest_of
+from emend.editors.files import digest_of, save_whole, sha256_of
 from emend.editors.weights import Deltas
 from emend.editors.writing import Factors
 from emend.memory.edit import Edit, Word
@@ -29,7 +30,7 @@ TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
 class DeltaManifest(Word):
     """Where a delta comes from and what it fits."""
 
-    format: int = 1
+    format: Literal[1] = 1
     method: str
     fingerprint: dict[str, Any]
     """The editor's: its settings, seed and matrices."""
@@ -121,18 +122,19 @@ def write_delta(
     Raises:
         BadSettings: the folder has something in it, or cannot be written.
     """
-    new_folder(folder)
-    save_whole(delta.tensors(), folder / TENSORS)
-    manifest = DeltaManifest(
-        method=editor.name,
-        fingerprint=editor.fingerprint,
-        model=lm.fingerprint,
-        edits=tuple(edits),
-        cost=cost,
-        versions=dict(versions),
-        sha256=sha256_of(folder / TENSORS),
-    )
-    (folder / MANIFEST).write_text(json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False), "utf-8")
+    with new_folder(folder):
+        save_whole(delta.tensors(), folder / TENSORS)
+        manifest = DeltaManifest(
+            method=editor.name,
+            fingerprint=editor.fingerprint,
+            model=lm.fingerprint,
+            edits=tuple(edits),
+            cost=cost,
+            versions=dict(versions),
+            sha256=sha256_of(folder / TENSORS),
+        )
+        told = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        (folder / MANIFEST).write_text(told, "utf-8")
     return manifest
 
 
@@ -149,8 +151,8 @@ def read_manifest(folder: Path) -> DeltaManifest:
     try:
         return DeltaManifest.model_validate_json(file.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
-        line = str(error).partition("\n")[0]
-        raise BadData(f"'{file}' is no manifest of a delta ({line}): write it again with `emend edit`.") from error
+        wrong = " ".join(str(error).splitlines()[:3])
+        raise BadData(f"'{file}' is no manifest of a delta ({wrong}): write it again with `emend edit`.") from error
 
 
 def read_delta(folder: Path, lm: CausalLM) -> Delta:
@@ -179,12 +181,14 @@ def read_delta(folder: Path, lm: CausalLM) -> Delta:
         raise BadData(f"'{file}' cannot be read ({error}): solve the edits anew with `emend edit`.") from error
 
 
-def new_folder(folder: Path) -> None:
-    """Makes the folder.
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """A folder that is new or empty, to be filled inside the `with`; what an error leaves in it is removed again.
 
     Raises:
         BadSettings: it is there and not empty, or cannot be made.
     """
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         full = any(folder.iterdir())
@@ -192,6 +196,13 @@ def new_folder(folder: Path) -> None:
         raise BadSettings(f"cannot write to '{folder}': {error.strerror or error}.") from error
     if full:
         raise BadSettings(f"'{folder}' is not empty: name a new folder, so that nothing is overwritten.")
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not made:
+            folder.mkdir(exist_ok=True)
+        raise
 
 
 def _delta_of(kept: Mapping[str, Tensor]) -> Delta:

@@ -20,3 +20,8 @@ def sha256_of(file: Path) -> str:
     """Of a file's content, in hex digits."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def digest_of(fingerprint: str) -> str:
+    """What a model's fingerprint says of its weights and tokenizer, apart from folder name and number format."""
+    return fingerprint.rpartition("@")[2].partition("/")[0]

@@ -20,7 +20,7 @@ from emend.editors.solving import Solving
 from emend.editors.training import Plan, Row, train
 from emend.editors.weights import Deltas
 from emend.memory.edit import Edit, content_id
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, ContextOverflow
 from emend.memory.probe import Probe
 
 
@@ -90,11 +90,10 @@ def rows_of(lm: CausalLM, edit: Edit, wording: str, at_once: bool = False) -> li
     """The rows that an edit is trained on: one with its target, or its text in pieces of the model's window.
 
     Raises:
-        BadData: it has neither, or its target has no tokens.
+        BadData: it has neither, its target has no tokens, or they do not fit the model's window.
     """
     if edit.target_new and (edit.prompt or edit.question):
-        encoded = lm.encode_pair(_asked(edit, wording), edit.target_new)
-        return [Row(encoded.ids, encoded.start, at_once)]
+        return [_with_target(lm, edit, _asked(edit, wording), at_once)]
     if not edit.text.strip():
         raise BadData(f"edit '{edit.id}' has neither a target with a prompt nor a text: there is nothing to train on.")
     begin, ids = lm.encode("")[:1], lm.encode(edit.text)
@@ -103,6 +102,19 @@ def rows_of(lm: CausalLM, edit: Edit, wording: str, at_once: bool = False) -> li
         raise BadData(f"the text of edit '{edit.id}', {edit.text[:60]!r}, becomes no token: there is nothing to learn.")
     size = lm.window or len(told)
     return [Row(begin + told[at : at + size], 1) for at in range(0, len(told), size)]
+
+
+def _with_target(lm: CausalLM, edit: Edit, asked: str, at_once: bool) -> Row:
+    try:
+        encoded = lm.encode_pair(asked, edit.target_new)
+    except (BadData, ContextOverflow) as error:
+        raise type(error)(f"edit '{edit.id}': {error}") from error
+    if encoded.cut:
+        raise BadData(
+            f"edit '{edit.id}': prompt {asked[:60]!r} and target {edit.target_new[:60]!r} are {encoded.cut} tokens too "
+            "long for the model: shorten the prompt."
+        )
+    return Row(encoded.ids, encoded.start, at_once)
 
 
 def _asked(edit: Edit, wording: str) -> str:

@@ -1,5 +1,6 @@
 """Settings of editors: frozen dataclasses, filled from TOML tables and overrides, with unknown keys refused by name."""
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -31,6 +32,9 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
     for key in values:
         if key not in known:
             raise BadSettings(f"unknown setting '{key}' of editor '{editor}': {nearest(key, known)}")
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadSettings(f"setting '{key}' of editor '{editor}' is no finite number, seen: {value}.")
     try:
         return TypeAdapter(schema).validate_python(dict(values))
     except ValidationError as error:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from emend.agents.causal_lm import CausalLM
 from emend.memory.edit import Edit
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, ContextOverflow
 
 
 class Located(NamedTuple):
@@ -27,7 +27,12 @@ def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
         BadSettings: the tokenizer does not tell where its tokens stand in the text.
     """
     check_editable(edit)
-    return [_located(lm, prefix + edit.cloze, len(prefix) + _subject_end(edit), edit.target_new) for prefix in prefixes]
+    try:
+        return [
+            _located(lm, prefix + edit.cloze, len(prefix) + _subject_end(edit), edit.target_new) for prefix in prefixes
+        ]
+    except (BadData, ContextOverflow) as error:
+        raise type(error)(f"edit '{edit.id}': {error}") from error
 
 
 def locate_essence(lm: CausalLM, edit: Edit) -> Located:
@@ -42,7 +47,7 @@ def check_editable(edit: Edit) -> None:
     Raises:
         BadData: it lacks a subject in its prompt, or a target.
     """
-    if not edit.subject or edit.prompt.count("{}") != 1 or not edit.target_new.strip():
+    if not edit.subject.strip() or edit.prompt.count("{}") != 1 or not edit.target_new.strip():
         raise BadData(
             f"edit '{edit.id}' cannot be written at its subject: subject {edit.subject!r}, prompt {edit.prompt!r}, "
             f"target_new {edit.target_new!r}. Give all three, the prompt with one {{}} in the subject's place."

@@ -9,11 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from emend.editors.base import Materials
 from emend.editors.locate import Located, locate
 from emend.editors.subject_last import SubjectLast, WritingSettings
 from emend.editors.values import Found
 from emend.editors.writing import Factors, passing
 from emend.memory.edit import Edit
+from emend.memory.errors import BadSettings
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,14 @@ class Memit(SubjectLast):
     at: ClassVar[Literal["mlp", "block"]] = "block"
     schema: ClassVar[type[WritingSettings]] = MemitSettings
     settings: MemitSettings
+
+    def __init__(self, materials: Materials) -> None:
+        super().__init__(materials)
+        if list(self.layers) != sorted(set(self.layers)):  # what a layer lacks is measured with those below it written
+            raise BadSettings(
+                f"editor '{self.name}' writes from the lowest layer upwards, to each once, seen layers: "
+                f"{list(self.settings.layers)} of a model in which they are {list(self.layers)}: sort them."
+            )
 
     def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
         """One product per layer; keys and what is left are measured anew after each layer."""

@@ -1,11 +1,11 @@
 """Collected statistics as editors use them: read once, factorised once, and never those of another model."""
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,10 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
-from emend.editors.architectures import Architecture
-from emend.editors.files import save_whole, sha256_of
-from emend.editors.hyperparameters import family_values
-from emend.editors.solving import families
+from emend.editors.architectures import ARCHITECTURES, Architecture
+from emend.editors.files import digest_of, save_whole, sha256_of
 from emend.editors.statistics import collect, layer_file, read_counts
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
@@ -152,7 +150,7 @@ def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: 
         collect(lm, paths, layers, _World(), folder, corpus=WORLD)
         return Moments(folder)
     if named != "collected":
-        return Moments(_checked(lm, Path(named).expanduser(), named))
+        return Moments(_checked(lm, layers, Path(named).expanduser(), named))
     found = [file.parent for file in sorted(statistics_folder(lm, "").glob("*/counts.json"))]
     found = [
         folder
@@ -163,28 +161,28 @@ def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: 
         raise MissingData(
             f"{len(found) or 'no'} statistics of this model's layers {list(layers)} are at hand"
             f"{': ' + ', '.join(map(str, found)) if found else ''}. Name one with the setting 'statistics', or collect "
-            f"them: emend stats --model hf:{lm.folder} --layers {','.join(map(str, layers))} --corpus FILES"
+            f"them: {_command(lm, layers)}"
         )
     return Moments(found[0])
 
 
+def _command(lm: CausalLM, layers: Sequence[int]) -> str:
+    """What collects the statistics of a model's layers."""
+    unknown = lm.model.config.model_type not in ARCHITECTURES
+    told = " --set rome=@FILE (of its [architecture])" if unknown else ""
+    model = shlex.quote(f"hf:{lm.folder}")
+    return f"emend stats --model {model} --layers {','.join(map(str, layers))}{told} --corpus FILES"
+
+
 def statistics_folder(lm: CausalLM, corpus: str) -> Path:
-    """Where statistics of a model lie, under the cache folder; `corpus` names their text."""
-    return cache_folder("statistics") / content_id("statistics", lm.fingerprint) / corpus
+    """Where statistics of a model lie, under the cache folder; `corpus` names their text.
+
+    Whatever its folder is called and in whatever number format it is loaded: the weights decide.
+    """
+    return cache_folder("statistics") / content_id("statistics", digest_of(lm.fingerprint)) / corpus
 
 
-def written_layers(lm: CausalLM, overrides: Mapping[str, Mapping[str, Any]]) -> list[int]:
-    """The layers that rome and memit write to, by the shipped settings for this model and the overrides by editor."""
-    found = [family_values(name, families(lm)) | dict(overrides.get(name, {})) for name in ("rome", "memit")]
-    return [layer for values in found for layer in values["layers"]]
-
-
-def digest_of(fingerprint: str) -> str:
-    """What a model's fingerprint says of its weights and tokenizer, apart from folder name and number format."""
-    return fingerprint.rpartition("@")[2].partition("/")[0]
-
-
-def _checked(lm: CausalLM, folder: Path, named: str) -> Path:
+def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, named: str) -> Path:
     counts = read_counts(folder)
     if counts is None:
         raise MissingData(
@@ -195,6 +193,11 @@ def _checked(lm: CausalLM, folder: Path, named: str) -> Path:
         raise BadData(
             f"statistics '{named}' are of model {counts.model}, and this one is {lm.fingerprint}: "
             "collect its own with `emend stats`."
+        )
+    lacking = [layer for layer in layers if not layer_file(folder, layer).exists()]
+    if lacking:
+        raise MissingData(
+            f"statistics '{named}' have no layer {', '.join(map(str, lacking))}: {_command(lm, layers)} --out {named}"
         )
     return folder
 

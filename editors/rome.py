@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from emend.editors.architectures import input_first
+from emend.editors.base import Materials
 from emend.editors.locate import locate
 from emend.editors.subject_last import SubjectLast
 from emend.editors.values import Found
@@ -28,9 +29,14 @@ class Rome(SubjectLast):
     same_key: ClassVar[bool] = False
     """Whether the averaged key also decides the length, as R-ROME has it."""
 
+    def __init__(self, materials: Materials) -> None:
+        super().__init__(materials)
+        if len(self.layers) != 1:
+            raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
+
     def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
         """One outer product per edit, as columns of `left` and rows of `right`."""
-        layer = self._layer()
+        (layer,) = self.layers
         bare, mean = self._keys(edits, layer)
         directions = self.moments.solve(layer, mean.T).T
         directions = directions / directions.norm(dim=1, keepdim=True)
@@ -44,11 +50,6 @@ class Rome(SubjectLast):
                 now = now + left * (direction @ keys[n])
             lefts.append((target - now) / (keys[n] @ directions[n]))
         return {path: Factors(torch.stack(lefts, dim=1), directions)}
-
-    def _layer(self) -> int:
-        if len(self.layers) != 1:
-            raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
-        return self.layers[0]
 
     def _keys(self, edits: Sequence[Edit], layer: int) -> tuple[Tensor, Tensor]:
         """The key in each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""

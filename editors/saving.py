@@ -60,21 +60,25 @@ def save_edited(lm: CausalLM, delta: Delta, manifest: DeltaManifest, folder: Pat
         BadSettings: the folder is not empty, or another edit stands on the model.
     """
     deltas = delta.deltas(lm)
-    new_folder(folder)
     parameters = dict(lm.model.named_parameters())
-    originals = {name: parameters[name].detach().cpu().clone() for name in deltas}
-    with applied(lm.model, deltas, lm.lock), quiet():
-        changed = {name: digest(parameters[name]) for name in deltas}
-        lm.model.save_pretrained(folder)
-    for pattern in BESIDE:
-        for file in lm.folder.glob(pattern):
-            shutil.copyfile(file, folder / file.name)
-    if not (lm.folder / "generation_config.json").is_file():  # an empty one would hide the end token of config.json
-        (folder / "generation_config.json").unlink(missing_ok=True)
-    save_whole(originals, folder / KEPT / ORIGINALS)
+    with new_folder(folder):
+        # This comes first: whatever ends the writing early, edited weights are never without their originals.
+        save_whole({name: parameters[name].detach().cpu().clone() for name in deltas}, folder / KEPT / ORIGINALS)
+        with applied(lm.model, deltas, lm.lock), quiet():
+            changed = {name: digest(parameters[name]) for name in deltas}
+            _record(lm, manifest, changed, folder / KEPT)
+            lm.model.save_pretrained(folder)
+        for pattern in BESIDE:
+            for file in lm.folder.glob(pattern):
+                shutil.copyfile(file, folder / file.name)
+        if not (lm.folder / "generation_config.json").is_file():  # an empty one would hide the end token of config.json
+            (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def _record(lm: CausalLM, manifest: DeltaManifest, changed: dict[str, str], kept: Path) -> None:
     dtype = str(lm.model.dtype).removeprefix("torch.")
-    record = Saved(manifest=manifest, dtype=dtype, changed=changed, sha256=sha256_of(folder / KEPT / ORIGINALS))
-    (folder / KEPT / RECORD).write_text(record.model_dump_json(indent=1), encoding="utf-8")
+    record = Saved(manifest=manifest, dtype=dtype, changed=changed, sha256=sha256_of(kept / ORIGINALS))
+    (kept / RECORD).write_text(record.model_dump_json(indent=1), encoding="utf-8")
 
 
 def revert(folder: Path) -> DeltaManifest:

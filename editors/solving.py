@@ -1,7 +1,7 @@
 """What the editors that solve for deltas have in common: settings, fingerprint, and how deltas come to stand."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -30,8 +30,16 @@ class Solving(ABC):
     def __init__(self, materials: Materials) -> None:
         self.materials = materials
         self.lm = weights_of(materials, self.name)
-        values = family_values(self.name, families(self.lm)) | materials.settings
-        self.settings = build_settings(self.schema, values, self.name)
+        self.settings = self.settings_for(self.lm, materials.settings)
+
+    @classmethod
+    def settings_for(cls, lm: CausalLM, given: Mapping[str, Any]) -> Any:
+        """What is given over the shipped values for this model.
+
+        Raises:
+            BadSettings: an unknown setting, or a value of the wrong type or out of range.
+        """
+        return build_settings(cls.schema, family_values(cls.name, families(lm)) | dict(given), cls.name)
 
     @property
     @abstractmethod

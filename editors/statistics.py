@@ -4,6 +4,7 @@ One pass of the corpus serves all layers and stops after the last of them. Sums 
 interrupted pass goes on where it was; what is finished lies in a folder named by model and corpus.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,17 +15,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from scipy.linalg.blas import ssyrk
 from torch import Tensor, nn
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
-from emend.editors.files import save_whole
+from emend.editors.files import digest_of, save_whole
 from emend.editors.halving import halving
 from emend.editors.padding import padded
 from emend.memory.edit import Word, content_id
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 
 PART = 128
 """Texts that are batched together, by length."""
@@ -85,12 +87,17 @@ def collect(
 
     Raises:
         BadData: there is no text, or the folder holds statistics of another model, corpus or cap.
+        BadSettings: the folder cannot be made.
         ModelError: there is not enough memory for the smallest batches.
     """
     _check(folder, lm, corpus, cap)
     lacking = [layer for layer in dict.fromkeys(layers) if not layer_file(folder, layer).exists()]
     if not lacking:
         return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
     kept = folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(lacking), cap)}.safetensors"
     counted, tokens, sums = _resume(kept, lacking, lm)
     source = islice(texts, counted, None)
@@ -110,7 +117,8 @@ def collect(
 
 def _check(folder: Path, lm: CausalLM, corpus: str, cap: int) -> None:
     there = read_counts(folder)
-    if there and (there.model, there.corpus, there.cap) != (lm.fingerprint, corpus, cap):
+    same = there and digest_of(there.model) == digest_of(lm.fingerprint)
+    if there and not (same and (there.corpus, there.cap) == (corpus, cap)):
         raise BadData(
             f"'{folder}' holds statistics of model {there.model}, corpus '{there.corpus}', {there.cap} tokens a piece; "
             f"asked for are model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
@@ -208,12 +216,20 @@ def _watched(model: nn.Module, paths: Architecture, layers: list[int]) -> Iterat
 
 
 def _resume(kept: Path, layers: list[int], lm: CausalLM) -> tuple[int, int, dict[int, Tensor]]:
-    """Texts and tokens so far, and the sums."""
-    if not kept.exists():
+    """Texts and tokens so far, and the sums; nothing, and a line in the log, where they cannot be read."""
+    told = _read(kept) if kept.exists() else None
+    if told is None:
         return 0, 0, {layer: torch.zeros(0) for layer in layers}
-    told = load_file(kept)
     texts, tokens = told["counted"].tolist()
     return texts, tokens, {layer: told[f"layer-{layer}"].to(lm.device) for layer in layers}
+
+
+def _read(kept: Path) -> dict[str, Tensor] | None:
+    try:
+        return load_file(kept)
+    except (SafetensorError, OSError) as error:
+        logging.getLogger(__name__).warning("'%s' cannot be read (%s): the pass starts anew", kept, error)
+        return None
 
 
 def _keep(kept: Path, texts: int, tokens: int, sums: dict[int, Tensor]) -> None:

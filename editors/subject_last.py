@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from emend.editors.architectures import architecture_of, layer_of
+from emend.editors.architectures import architecture_of, check_width, layer_of
 from emend.editors.base import EditCost, Grow, Materials
 from emend.editors.contexts import prefixes_of
 from emend.editors.costing import counted
 from emend.editors.halving import halving
-from emend.editors.moments import Moments, moments_of
+from emend.editors.moments import moments_of
 from emend.editors.solving import Solving
 from emend.editors.tail import check_logits
 from emend.editors.values import Found, Search, search_values
@@ -30,7 +30,7 @@ class WritingSettings(Search):
 
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
     """Whose down-projections are written to, in this order; from 0, or from -1 at the end."""
-    contexts: tuple[tuple[int, int], ...]
+    contexts: tuple[tuple[PositiveInt, PositiveInt], ...]
     """Sampled prefixes as (tokens, how many) pairs; the bare prompt always comes first."""
     statistics: str
     """`collected` (see `emend stats`), a folder of statistics, `tinyworld`, or `identity` for none."""
@@ -52,7 +52,10 @@ class SubjectLast(Solving):
         super().__init__(materials)
         self.paths = architecture_of(self.lm.model, self.settings.architecture)
         self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
+        check_width(self.lm.model, self.paths)
         check_logits(self.lm, self.paths)
+        # Not when first used: statistics that lack are told of before the work, and collecting them is no edit's cost.
+        self.moments = moments_of(self.lm, self.paths, self.layers, self.settings.statistics)
         self._foreseen: dict[tuple[str, ...], Found] = {}
 
     @property
@@ -117,11 +120,6 @@ class SubjectLast(Solving):
         """The texts put before every prompt, the empty one first."""
         own = self.settings.prefixes
         return ("", *own) if own else prefixes_of(self.lm, self.settings.contexts, self.materials.seed)
-
-    @cached_property
-    def moments(self) -> Moments:
-        """The statistics that the settings name."""
-        return moments_of(self.lm, self.paths, self.layers, self.settings.statistics)
 
 
 def _key(edits: Sequence[Edit]) -> tuple[str, ...]:

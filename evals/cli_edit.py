@@ -1,5 +1,6 @@
 """The command `emend edit`."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from emend.editors.deltas import DeltaManifest
     from emend.memory.edit import Edit
 
+WORDING = "new_fact"
 FORMS = (
     "emend edit --model M --method memit --edits FILE --out DELTA",
     "emend edit --model M --apply DELTA --save-model DIR",
@@ -35,13 +37,15 @@ def edit(
         Path | None, typer.Option("--revert", metavar="DIR", help="An edited model, to be as it was before.")
     ] = None,
     settings: Set = None,
-    wording: Annotated[str, typer.Option(help="How questions are put to the model.")] = "new_fact",
-    seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
+    wording: Annotated[str, typer.Option(help="How questions are put to the model.")] = WORDING,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of every draw.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Keep edits as a small file, write an edited model with it, or take an edited model's edits back."""
     given = {"--method": method, "--edits": edits, "--out": out, "--apply": apply, "--save-model": save_model}
     named = {option for option, value in (given | {"--model": model, "--revert": revert}).items() if value is not None}
+    if named != {"--model", "--method", "--edits", "--out"}:
+        _refuse_idle(settings or [], wording, seed, models="--apply" in named)
     if named == {"--model", "--method", "--edits", "--out"}:
         _solve(str(model), str(method), list(edits or ()), Path(str(out)), settings or [], wording, seed, as_json)
     elif named == {"--model", "--apply", "--save-model"}:
@@ -53,9 +57,20 @@ def edit(
         raise BadSettings(f"emend edit was given {seen}: write one of: {'; '.join(FORMS)}.")
 
 
+def _refuse_idle(settings: list[str], wording: str, seed: int, models: bool) -> None:
+    """Refuses options that have no part in applying or reverting: what was solved is what is written."""
+    from emend.evals.manifest import MODEL
+
+    idle = [f"--set {name}" for name in overrides_of(settings) if not (models and name == MODEL)]
+    idle += ["--wording"] * (wording != WORDING) + ["--seed"] * (seed != 0)
+    if idle:
+        raise BadSettings(f"{', '.join(idle)} has no part in this form of emend edit: leave it out.")
+
+
 def _solve(
     model: str, method: str, files: list[str], out: Path, settings: list[str], wording: str, seed: int, as_json: bool
 ) -> None:
+    from emend.agents.answer import find_wording
     from emend.editors.base import Materials
     from emend.editors.costing import Meter, counted
     from emend.editors.deltas import check_solving, new_folder, solve_delta, write_delta
@@ -67,8 +82,8 @@ def _solve(
     for name in overrides:
         if name not in (method, MODEL):
             raise BadSettings(f"--set names '{name}': only {method} and model have a part in this.")
-    new_folder(out)
-    with local_model(model, overrides.get(MODEL, {})) as loaded:
+    find_wording(wording)
+    with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
         editor = factory(Materials(loaded, settings=overrides.get(method, {}), wording=wording, seed=seed))
         with Meter(alone=True, lm=loaded.lm) as meter, counted(loaded.lm) as counter:
             delta = solve_delta(editor, told)
@@ -79,7 +94,7 @@ def _solve(
         return
     size = sum(file.stat().st_size for file in out.iterdir())
     typer.echo(f"{_count(told)} by {method} in {out}: {size / 1e3:,.0f} kB, {_spent(cost)}.")
-    typer.echo(f"Next: emend edit --model {model} --apply {out} --save-model DIR")
+    typer.echo(f"Next: emend edit --model {shlex.quote(model)} --apply {shlex.quote(str(out))} --save-model DIR")
 
 
 def _save(model: str, delta: Path, folder: Path, settings: list[str], as_json: bool) -> None:
@@ -94,7 +109,8 @@ def _save(model: str, delta: Path, folder: Path, settings: list[str], as_json: b
         print_rows([_row(manifest, folder)])
         return
     typer.echo(f"{folder} is {manifest.model} with {_count(manifest.edits)} by {manifest.method}.")
-    typer.echo(f"Use it as --model hf:{folder}; go back with: emend edit --revert {folder}")
+    named = shlex.quote(str(folder))
+    typer.echo(f"Use it as --model hf:{named}; go back with: emend edit --revert {named}")
 
 
 def _revert(folder: Path, as_json: bool) -> None:
@@ -109,7 +125,7 @@ def _revert(folder: Path, as_json: bool) -> None:
 
 def _edits(files: Sequence[str]) -> "list[Edit]":
     """The edits of the files; a triplet without a prompt gets the one that its text begins with."""
-    from emend.evals.cli_memory import read_files
+    from emend.evals.edit_files import read_files
 
     found = read_files(files)
     if not found:

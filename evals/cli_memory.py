@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,6 +49,8 @@ def add(
     time: Annotated[str | None, typer.Option(help="When it begins to hold: 2026, 2026-05, 2026-05-31.")] = None,
 ) -> None:
     """Add edits from files, or one from the command line; what is there already is not doubled."""
+    from emend.evals.edit_files import read_files
+
     told = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
     single = {name: value for name, value in (told | {"time": time}).items() if value is not None}
     if bool(files) == bool(single):
@@ -67,6 +68,8 @@ def import_(
     superseding: Rule = None,
 ) -> None:
     """Make a memory of an exported file, in the order of the file."""
+    from emend.evals.edit_files import read_files
+
     edits = read_files([file])
     with opened_memory(where, embedding, superseding, create=True) as opened:
         stored = {edit.id for edit in opened.edits()}
@@ -84,21 +87,17 @@ def export(
     where: Where = FOLDER,
 ) -> None:
     """Write all edits, superseded ones too, in the order in which they came."""
+    from emend.evals.edit_files import write_whole
     from emend.memory.jsonl import lines_of
 
     with opened_memory(where) as opened:
-        edits = opened.edits()
+        edits, rule = opened.edits(), opened.superseding
     if file == "-":
         sys.stdout.writelines(lines_of(edits))
         return
-    try:
-        draft = Path(f"{file}.new")
-        with draft.open("w", encoding="utf-8") as out:
-            out.writelines(lines_of(edits))
-        draft.replace(file)
-    except OSError as error:
-        raise BadSettings(f"cannot write '{file}': {error.strerror or error}.") from error
-    typer.echo(f"{len(edits)} edits written to {file}")
+    write_whole(file, lines_of(edits))
+    usual = "" if rule == "arrival" else f"; import them with --superseding {rule}, as they are kept here"
+    typer.echo(f"{len(edits)} edits written to {file}{usual}")
 
 
 @memory.command()
@@ -114,9 +113,9 @@ def search(
     from emend.evals.manifest import RunConfig
     from emend.memory.retrieval.compose import load_retriever
 
-    factory = load_retriever(strategy or RunConfig.model_fields["retriever"].default)
+    factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
     with opened_memory(where, embedding, create=False, search=True) as opened:
-        hits = factory(opened.view()).search(query, k) if opened.count() else []
+        hits = factory(opened.view()).search(query, k)[:k] if opened.count() else []
     if as_json:
         print_rows([{"score": hit.score, **hit.entry.model_dump()} for hit in hits])
         return
@@ -243,31 +242,19 @@ def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
     """With progress, and what came of it in one line."""
     from emend.evals.report.memory import counting
 
+    told_before = {edit.id: edit for edit in opened.edits([edit.id for edit in edits])}
     before = opened.stats()
-    with counting(len(edits)) as told:
-        opened.add(edits, told)
+    try:
+        with counting(len(edits)) as told:
+            opened.add(edits, told)
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted: what is stored is kept; the same command stores the rest, nothing twice.", err=True)
+        raise typer.Exit(130) from None
     after = opened.stats()
     superseded = f", {after.superseded} of them superseded" if after.superseded else ""
-    new = after.edits - before.edits
-    typer.echo(f"{new} new edit{'s' * (new != 1)}; {opened.where} holds {after.edits}{superseded}")
-
-
-def read_files(files: "Sequence[str]") -> "list[Edit]":
-    """The edits of files of JSON lines; - is the input.
-
-    Raises:
-        BadData: a file cannot be read, or a line is no edit.
-    """
-    from emend.memory.jsonl import read_edits
-
-    edits: list[Edit] = []
-    for file in files:
-        try:
-            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadData(f"cannot read '{file}': {getattr(error, 'strerror', None) or error}.") from error
-        edits += read_edits(text.split("\n"), "the input" if file == "-" else file)
-    return edits
+    new, replaced = after.edits - before.edits, len({e.id for e in edits if told_before.get(e.id, e) != e})
+    instead = f", {replaced} in place of what had the same id" if replaced else ""
+    typer.echo(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.where} holds {after.edits}{superseded}")
 
 
 def _one(told: dict[str, Any]) -> "Edit":

@@ -1,5 +1,6 @@
 """The command `emend stats`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,13 +59,14 @@ def _collect(
     as_json: bool,
 ) -> None:
     from emend.editors.architectures import architecture_of, layer_of
-    from emend.editors.moments import statistics_folder, written_layers
+    from emend.editors.moments import statistics_folder
     from emend.editors.statistics import collect, read_counts
+    from emend.editors.written import writing_settings, written_layers
     from emend.evals.report.statistics import showing
 
-    given = next((own["architecture"] for own in overrides.values() if "architecture" in own), None)
-    paths = architecture_of(lm.model, given)
-    numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(lm, overrides)})
+    settings = writing_settings(lm, overrides)
+    paths = architecture_of(lm.model, next((each.architecture for each in settings if each.architecture), None))
+    numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(settings)})
     folder = out or statistics_folder(lm, f"{read.name}-{cap}")
     with showing(read.count) as told:
         collect(lm, paths, numbers, read, folder, cap=cap, corpus=read.name, progress=told)
@@ -74,8 +76,15 @@ def _collect(
         print_rows([{"folder": str(folder), "layers": numbers, **found.model_dump()}])
         return
     typer.echo(f"layers {', '.join(map(str, numbers))}: {found.tokens:,} tokens of {found.texts:,} texts, in {folder}")
-    named = folder if out else "collected"
-    typer.echo(f"Use them: emend edit --model {model} --method memit --set memit.statistics={named} ...")
+    typer.echo(f"Use them: {_use(model, numbers, folder)} ...")
+
+
+def _use(model: str, layers: list[int], folder: Path) -> str:
+    """A command that edits with these statistics."""
+    method = "memit" if len(layers) > 1 else "rome"
+    told = [f"{method}.statistics={folder}", f"{method}.layers={layers}".replace(" ", "")]
+    given = " ".join(f"--set {shlex.quote(setting)}" for setting in told)
+    return f"emend edit --model {shlex.quote(model)} --method {method} {given}"
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -14,7 +14,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.halving import halving
 from emend.editors.registry import EDITORS
 from emend.editors.statistics import collect, layer_file
-from emend.memory.errors import BadData, ModelError
+from emend.memory.errors import BadData, BadSettings, EmendError, ModelError
 
 AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -57,7 +57,13 @@ def short_of_memory(model):
 @pytest.mark.parametrize("method", AT)
 @pytest.mark.parametrize(
     "told",
-    [{"prompt": "The capital of Veldania is"}, {"subject": ""}, {"prompt": "{} and {} are"}, {"target_new": " "}],
+    [
+        {"prompt": "The capital of Veldania is"},
+        {"subject": ""},
+        {"subject": " "},
+        {"prompt": "{} and {} are"},
+        {"target_new": " "},
+    ],
 )
 def test_an_edit_without_its_subject_in_its_prompt_or_without_target_is_refused(model, method, told):
     before = state_of(Materials(model))
@@ -165,3 +171,66 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
 
     budget = model.lm.batch_tokens
     assert halving(model.lm, work) == "done" and model.lm.batch_tokens == budget // 2
+
+
+@pytest.mark.parametrize(
+    ("method", "told", "said"),
+    [
+        ("memit", {"layers": [1, 0]}, r"from the lowest layer upwards, to each once, seen layers: \[1, 0\]"),
+        ("memit", {"layers": [1, -1]}, r"seen layers: \[1, -1\] of a model in which they are \[1, 1\]"),
+        ("rome", {"layers": [0, 1]}, r"writes to one layer, seen layers: \[0, 1\]"),
+        ("rome", {"contexts": [[0, 1]]}, "contexts"),
+        ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is no finite number"),
+        ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
+    ],
+)
+def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, method, told, said):
+    with pytest.raises(BadSettings, match=said):
+        build(model, method, **told)
+
+
+def test_statistics_that_lack_are_told_of_before_the_search(model, tmp_path):
+    for method in AT:
+        with pytest.raises(EmendError, match="no finished statistics"):
+            build(model, method, statistics=str(tmp_path))
+
+
+def test_contexts_longer_than_the_window_are_named(model):
+    editor = build(model, "rome", prefixes=[], contexts=[[5000, 1]])
+    with pytest.raises(BadSettings, match="contexts of 5000 tokens .*window of"):
+        editor.solve([CAPITAL])
+
+
+def test_an_edit_that_could_change_nothing_is_refused(model):
+    editor = EDITORS.load("alphaedit")(Materials(model=model, settings=AT_THE_SUBJECT | {"null_below": 0.5}))
+    with pytest.raises(
+        BadSettings, match=r"may change nothing in layer 0: .*'identity'.* is below .*=0.5, the least is 1"
+    ):
+        editor.solve([CAPITAL])
+    assert EDITORS.load("alphaedit")(Materials(model=model, settings=AT_THE_SUBJECT | {"null_below": 2.0})).solve(
+        [CAPITAL]
+    )
+
+
+@pytest.mark.parametrize("method", ["ft", "lora"])
+def test_a_prompt_too_long_to_be_trained_on_whole_is_refused_by_its_id(model, method):
+    long = CAPITAL.model_copy(update={"prompt": "{} " * 1 + "so " * 5000})
+    with pytest.raises(BadData, match=f"edit '{CAPITAL.id}': .* tokens too long"):
+        build(model, method).solve([long])
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"block": "model.layers.0"}, "'model.layers.0' as 'block': it has no {}"),
+        ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, and a linear module is wanted"),
+        ({"down_projection": "model.layers.{}.mlp.up_proj"}, "gives 96 numbers, and the model is 64 wide|wide"),
+        ({"query": "model.layers.{}.input_layernorm"}, "it is a LlamaRMSNorm, and a linear module"),
+        ({"head": "model.embed_tokens"}, "it is a Embedding, and a linear module"),
+        ({"norm": "model.nosuch"}, "this model has no such module"),
+        ({"adds": "perhaps"}, "adds = 'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_wrong_architecture_is_named_with_what_is_wrong(model, told, said):
+    with pytest.raises(BadSettings, match=said):
+        build(model, "rome", architecture=told)

@@ -189,3 +189,50 @@ def test_a_revert_that_was_interrupted_can_be_made_again(saved, tmp_path):
 def test_an_editor_by_prompt_has_no_delta():
     with pytest.raises(BadSettings, match="editor 'rag' changes no weights"):
         check_solving(EDITORS.load("rag"), "rag")
+
+
+def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
+    model = random_model()
+    written(model, tmp_path / "delta")
+    told = json.loads((tmp_path / "delta" / "manifest.json").read_text("utf-8"))
+    (tmp_path / "delta" / "manifest.json").write_text(json.dumps(told | {"format": 99}), "utf-8")
+    with pytest.raises(BadData, match="no manifest of a delta .*format.*99"):
+        read_delta(tmp_path / "delta", model.lm)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, tmp_path, monkeypatch, there):
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    delta = read_delta(tmp_path / "delta", model.lm)
+    if there:
+        (tmp_path / "edited").mkdir()
+    before = state_of(Materials(model))
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(model.lm.model), "save_pretrained", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    assert (tmp_path / "edited").exists() == there and not list(tmp_path.glob("edited/*"))
+    check_same(before, state_of(Materials(model)), "after the interruption")
+    monkeypatch.undo()
+    save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    assert revert(tmp_path / "edited").sha256 == manifest.sha256
+
+
+def test_originals_lie_there_before_the_edited_weights(random_model, tmp_path, monkeypatch):
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    kept = tmp_path / "edited" / KEPT
+    seen: list[set[str]] = []
+    save = type(model.lm.model).save_pretrained
+
+    def watched(self: Any, folder: Any, *told: Any, **more: Any) -> Any:
+        seen.append({file.name for file in kept.iterdir()})
+        return save(self, folder, *told, **more)
+
+    monkeypatch.setattr(type(model.lm.model), "save_pretrained", watched)
+    save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
+    assert seen == [{"record.json", "originals.safetensors"}]

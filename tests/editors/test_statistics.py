@@ -1,5 +1,6 @@
 """Statistics of keys: numpy's own, the same however they were cut, interrupted or batched."""
 
+import shutil
 from itertools import islice
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from emend.agents.causal_lm import CausalLM
 from emend.editors import statistics
 from emend.editors.architectures import architecture_of
-from emend.editors.moments import Moments, digest_of, moments_of, statistics_folder, written_layers
+from emend.editors.files import digest_of
+from emend.editors.moments import Moments, moments_of, statistics_folder
 from emend.editors.statistics import collect, layer_file, read_counts
-from emend.memory.errors import BadData, MissingData
+from emend.memory.errors import BadData, BadSettings, MissingData
 
 TEXTS = [
     "The capital of France is Paris.",
@@ -260,6 +263,35 @@ def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
     moments_of(lm, paths, [0], "tinyworld")
 
 
-def test_the_layers_to_collect_are_those_that_rome_and_memit_write_to(lm):
-    assert set(written_layers(lm, {})) == {4, 5, 6, 7, 8}
-    assert set(written_layers(lm, {"rome": {"layers": [1]}, "memit": {"layers": [0, -1]}})) == {0, 1, -1}
+def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tmp_path):
+    renamed = shutil.copytree(lm.folder, tmp_path / "renamed")
+    other = CausalLM(renamed, device="cpu")
+    assert statistics_folder(other, "text") == statistics_folder(lm, "text")
+    collect(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
+    collect(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
+    moments_of(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
+    with pytest.raises(MissingData, match="have no layer 1: emend stats --model .*renamed --layers 0,1"):
+        moments_of(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
+
+
+def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setattr(statistics, "_add", lambda *_: pytest.fail("the corpus was passed"))
+    for folder in (tmp_path / "file", tmp_path / "file" / "x"):
+        with pytest.raises(BadSettings, match="cannot write statistics to .*name another folder"):
+            collect(lm, paths, [0], TEXTS, folder)
+
+
+def test_sums_that_are_damaged_are_collected_anew(lm, paths, tmp_path, caplog):
+    def stopping():
+        yield from TEXTS * 20
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(lm, paths, [0], stopping(), tmp_path / "there", every=0)
+    (kept,) = (tmp_path / "there").glob("partial-*")
+    kept.write_bytes(kept.read_bytes()[:40])
+    collect(lm, paths, [0], TEXTS, tmp_path / "there")
+    collect(lm, paths, [0], TEXTS, tmp_path / "undisturbed")
+    assert "starts anew" in caplog.text
+    assert torch.equal(moment(tmp_path / "there", 0), moment(tmp_path / "undisturbed", 0))

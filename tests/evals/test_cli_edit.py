@@ -187,3 +187,23 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
     assert all(bool((value == before[name]).all()) for name, value in model.lm.model.state_dict().items())
     assert FineTuning(Materials(model=model, settings={"steps": 2})).solve(edits[:1])
     model.close()
+
+
+def test_a_refused_edit_leaves_no_folder(emend, folder):
+    for told, said in (
+        (("--wording", "nosuch"), "unknown wording 'nosuch'"),
+        (("--set", "rome.statistics=nosuch"), "no finished statistics in 'nosuch'"),
+    ):
+        code, _, err = emend(
+            "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *told,
+            "--set", "rome.layers=[0]",
+        )  # fmt: skip
+        assert code == 2 and said in err and not Path("delta").exists()
+
+
+def test_options_without_a_part_are_refused(emend, folder):
+    given = (("--set", "rome.steps=1"), ("--wording", "plain"), ("--seed", "4"))
+    for told in given:
+        code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
+        assert code == 2 and "has no part in this form of emend edit" in err
+    assert "--set model has no part" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
