@@ -119,7 +119,7 @@ def _refuse_other(store: Any, where: str, embedding: Embedding | None, rule: Sup
     if stored is None or here not in (None, stored):
         raise MemoryMismatch(
             f"collection '{store.name}' in {where} was embedded by '{stored or 'an unnamed model'}', this is "
-            f"'{here}': open it with that embedding, or choose another folder."
+            f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
         )
     kept = told.get("superseding")
     if kept is None or rule not in (None, kept):
@@ -127,6 +127,13 @@ def _refuse_other(store: Any, where: str, embedding: Embedding | None, rule: Sup
             f"collection '{store.name}' in {where} supersedes by '{kept or 'no rule'}', not by '{rule}': "
             "leave the rule out, or choose another folder."
         )
+
+
+def _spec_of(identity: str | None) -> str:
+    """How an embedding of that identity is named on the command line."""
+    name = (identity or "").partition("/")[0]
+    known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
+    return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
 
 
 def _nothing_there(where: str) -> MissingData:
@@ -141,6 +148,8 @@ def _locked(path: Path | str | None, create: bool) -> FileLock | None:
     """The lock of a folder; objects of one process share it, and a killed process leaves none behind."""
     if path is None or _is_url(path):
         return None
+    if not str(path):  # the database would be made in the root of the file system
+        raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
     folder = Path(path)
     if not create and not (folder / "chroma.sqlite3").exists():
         raise _nothing_there(str(path))

@@ -8,10 +8,12 @@ from pydantic import ValidationError
 
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
+from emend.memory.stored import entries_of
 from emend.memory.superseding import moment
 
 FORMS = '{"subject", "relation", "object"}, {"document"}, {"event", "time"}, or an edit with "form" and "text"'
 TRIPLET = ("subject", "relation", "object")
+SAID_ALREADY = ("triplets", "target_new")
 
 
 def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
@@ -33,7 +35,10 @@ def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
             except ValidationError as error:
                 first = error.errors()[0]
                 field = ".".join(str(part) for part in first["loc"]) or "edit"
-                raise BadData(f"{name}, line {number}, field '{field}': {first['msg']}. Known are {FORMS}.") from error
+                seen = "" if first["type"] in ("missing", "extra_forbidden") else f", seen {first['input']!r:.60}"
+                raise BadData(
+                    f"{name}, line {number}, field '{field}': {first['msg']}{seen}. Known are {FORMS}."
+                ) from error
             except BadData as error:
                 raise BadData(f"{name}, line {number}: {error}") from error
     return edits
@@ -54,7 +59,7 @@ def edit_from(told: dict[str, Any]) -> Edit:
         edit = _from_text(dict(told))
     else:
         raise BadData(f"{_fields(told)}: this is no edit. Known are {FORMS}.")
-    if not edit.text.strip() and not any(triplet.text.strip() for triplet in edit.triplets):
+    if not entries_of(edit):
         raise BadData("the text is blank: there is nothing to remember.")
     if edit.time is not None and moment(edit.time) is None:
         raise BadData(f"time '{edit.time}' is not ISO 8601: write for example 2026, 2026-05 or 2026-05-31.")
@@ -70,8 +75,16 @@ def lines_of(edits: Iterable[Edit]) -> Iterator[str]:
 
 def _from_triplet(told: dict[str, Any]) -> Edit:
     for part in TRIPLET:
-        if not isinstance(told.get(part), str) or not told[part].strip():
+        seen = told.get(part)
+        if seen is not None and not isinstance(seen, str):
+            raise BadData(f"field '{part}' is not a text but {json.dumps(seen)[:60]}: put it in quotes.")
+        if not (seen or "").strip():
             raise BadData(f"field '{part}' is missing or blank: a fact needs subject, relation and object.")
+    if said := [name for name in SAID_ALREADY if name in told]:
+        raise BadData(f"field '{said[0]}' has no place beside subject, relation and object, which say it already.")
+    prompt = told.get("prompt")
+    if isinstance(prompt, str) and prompt and "{}" not in prompt:
+        raise BadData(f"prompt {prompt!r} has no {{}} in the place of the subject.")
     triplet = Triplet.model_validate({key: told.pop(key) for key in tuple(told) if key in Triplet.model_fields})
     if "{}" in str(told.get("prompt", "")):
         return Edit.from_triplet(triplet, told.pop("prompt"), **told)

@@ -141,7 +141,9 @@ class StoredMemory:
         before = {row.entry.id: row for row in self._rows(edit_ids)}
         change = settle(edits, before, self._about, self.superseding, self._clock)
         for name, shelf in self._shelves.items():
+            # What is current comes first: interrupted, the memory lacks history, and never what history leads to.
             put = [row for row in change.put if collection_of(row.entry) == name]
+            put.sort(key=lambda row: not row.current)
             for start in range(0, len(put), PAGE):
                 self._put(shelf, put[start : start + PAGE], told)
         for name, shelf in self._shelves.items():

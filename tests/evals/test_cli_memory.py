@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from emend.evals import cli
+from emend.memory.shelf import Shelf
 
 EDITS = [
     {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
@@ -106,7 +107,7 @@ def test_what_is_exported_and_imported_is_equal(filled):
 
 
 def test_the_input_may_be_a_pipe(emend, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO('{"document": "Lyon."}\n'))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf{"document": "Lyon."}\n')))
     assert emend("add", "-", "--embedding", "lexical")[1] == "1 new edit; emend-memory holds 1\n"
     assert "1 document" in emend("stats")[1]
 
@@ -144,3 +145,70 @@ def test_another_embedding_is_refused_and_the_stored_one_is_found(filled):
     assert code in (0, 2)  # auto is lexical where no other is installed
     assert code == 0 or "was embedded by 'lexical-" in err
     assert filled("search", "Port Lunden", "-k", "1")[0] == 0
+
+
+def test_a_memory_without_a_name_is_refused(emend):
+    code, _, err = emend("add", "edits.jsonl", "--memory", "", "--embedding", "lexical")
+    assert code == 2 and "the memory's name is empty" in err
+
+
+def test_an_edit_in_place_of_another_of_the_same_id_is_counted(emend):
+    for text, said in (
+        ("a", "1 new edit"),
+        ("b", "0 new edits, 1 in place of what had the same id"),
+        ("b", "0 new edits"),
+    ):
+        Path("one.jsonl").write_text(json.dumps({"form": "document", "text": text, "id": "x"}), encoding="utf-8")
+        assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
+
+
+def test_two_edits_of_one_id_in_a_file_are_refused(emend):
+    lines = [json.dumps({"form": "document", "text": text, "id": "x"}) for text in "ab"]
+    Path("two.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    code, _, err = emend("add", "two.jsonl", "--embedding", "lexical")
+    assert code == 2 and "two edits in two.jsonl have the id 'x' and differ" in err
+
+
+def test_a_file_in_another_encoding_is_named_with_the_line(emend):
+    Path("latin.jsonl").write_bytes(b'{"document": "a"}\n{"document": "caf\xe9"}\n')
+    code, _, err = emend("add", "latin.jsonl", "--embedding", "lexical")
+    assert code == 2 and "'latin.jsonl', line 2: byte 0xe9 is not UTF-8" in err
+
+
+def test_an_export_writes_through_a_link_and_leaves_no_draft(filled):
+    Path("real.jsonl").write_text("old")
+    Path("link.jsonl").symlink_to("real.jsonl")
+    assert filled("export", "link.jsonl")[0] == 0
+    assert Path("link.jsonl").is_symlink() and len(Path("real.jsonl").read_text().splitlines()) == 4
+    Path("folder").mkdir()
+    for name in ("folder", ""):
+        code, _, err = filled("export", name)
+        assert code == 2 and "cannot write" in err
+    assert not list(Path().glob("*.part")) and not list(Path().glob("*.new"))
+
+
+def test_an_export_tells_the_rule_that_an_import_needs(emend):
+    emend("add", "edits.jsonl", "--embedding", "lexical", "--superseding", "never")
+    assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
+
+
+def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monkeypatch):
+    facts = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
+    Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
+    monkeypatch.setattr("emend.memory.store.PAGE", 30)
+    put, calls = Shelf.put, []
+
+    def interrupted(self, rows, vectors):
+        calls.append(len(rows))
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        put(self, rows, vectors)
+
+    monkeypatch.setattr(Shelf, "put", interrupted)
+    code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
+    assert code == 130 and "the same command stores the rest" in err
+    told = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
+    found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
+    assert "Person 33" in json.dumps(told) and "Person 33" in found[0]["text"]
+    monkeypatch.setattr(Shelf, "put", put)
+    assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
