@@ -74,9 +74,9 @@ def _options(kind: type[Any]) -> Iterator[inspect.Parameter]:
         )
 
 
-def print_rows(rows: list[dict[str, Any]]) -> None:
-    """The rows as one JSON object."""
-    typer.echo(json.dumps({"rows": rows}, ensure_ascii=True, indent=1))
+def print_rows(rows: list[dict[str, Any]], **more: list[dict[str, Any]]) -> None:
+    """The rows as one JSON object, with more lists beside them where a command has such."""
+    typer.echo(json.dumps({"rows": rows} | more, ensure_ascii=True, indent=1))
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
@@ -87,7 +87,8 @@ def pair(text: str, option: str) -> tuple[str, str]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} split=seen.")
+        example = "rag.k=3" if option == "--set" else "split=seen"
+        raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} {example}.")
     return key, value
 
 

@@ -57,16 +57,18 @@ def retrieval(
         )
         for chosen in (setting or (None,))
     ]
-    _tell(found, plot, as_json)
+    _tell(found, plot, as_json, calibrate is not None)
 
 
-def _tell(found: "list[RetrievalReport]", plot: Path | None, as_json: bool) -> None:
+def _tell(found: "list[RetrievalReport]", plot: Path | None, as_json: bool, calibrated: bool) -> None:
     if plot is not None:
         from emend.evals.report.retrieval_plot import plot_retrieval
 
         plot_retrieval(found, plot)
     if as_json:
-        print_rows([row.model_dump(by_alias=True) for report in found for row in report.rows])
+        least = [row.model_dump(by_alias=True) for report in found for row in report.thresholds]
+        more = {"thresholds": least} if calibrated else {}
+        print_rows([row.model_dump(by_alias=True) for report in found for row in report.rows], **more)
         return
     from emend.evals.report.retrieval import show_retrieval
     from emend.evals.report.table import console_for

@@ -12,7 +12,7 @@ from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdR
 from emend.evals.units import without_repeats
 from emend.memory.edit import Edit
 from emend.memory.embed import Embedding, Vectors, load_embedding
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, EmendError
 from emend.memory.folders import cache_folder
 from emend.memory.probe import Probe
 from emend.memory.registry import nearest
@@ -169,8 +169,16 @@ def _measure(
         view = memory.view()
         retrievers = {name: factory(view) for name, factory in factories.items()}
         found: dict[str, list[_Found]] = {name: [] for name in retrievers}
-        for retriever in retrievers.values():
-            search_probe(retriever, queries[0].probe, DEPTH)  # what is made at the first search is in no time
+        for name, retriever in retrievers.items():
+            try:
+                search_probe(retriever, queries[0].probe, DEPTH)  # what is made at the first search is in no time
+            except EmendError:
+                raise
+            except Exception as error:
+                raise BadSettings(
+                    f"strategy '{name}' fails on {queries[0].probe.asked[:60]!r} ({type(error).__name__}: {error}): "
+                    "see docs/retrieval.md for what a strategy is."
+                ) from error
         for start in range(0, len(queries), CHUNK):
             chunk = queries[start : start + CHUNK]
             view.embed([query.probe.asked for query in chunk])

@@ -1,6 +1,6 @@
 """The table of `emend retrieval`: strategies under each kind of probe."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich import box
@@ -13,41 +13,60 @@ from emend.evals.retrieval import DEPTH
 from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
+WIDE = 100
+"""Columns of a terminal from which on the intervals stand beside their figures, not under them."""
 
 
 def show_retrieval(report: RetrievalReport, console: Console) -> None:
     """Print the table and its notes."""
-    console.print(render_retrieval(report))
+    console.print(render_retrieval(report, narrow=console.width < WIDE))
 
 
-def render_retrieval(report: RetrievalReport) -> RenderableType:
-    """The table in percent (MRR in 0..1), and what must be known to read it."""
+def render_retrieval(report: RetrievalReport, narrow: bool = False) -> RenderableType:
+    """The table in percent (MRR in 0..1), and what must be known to read it; narrow fits 80 columns."""
     title = one_line(f"{report.benchmark}, {report.setting}: {report.edits} edits, {report.entries} entries")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
-    for place, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
+    table = _table([name for name in COLUMNS if not (narrow and name == "95 %")], 2, narrow)
     for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.in_scope)):
         for place, row in enumerate(rows):
-            table.add_row("" if place else Text(one_line(kind[0])), *_cells(row))
+            table.add_row("" if place else Text(one_line(kind[0])), *_narrowed(list(_cells(row)), narrow))
     parts: list[RenderableType] = [Text(title, style="bold"), table]
     if report.thresholds:
-        parts.append(_threshold_table(report))
+        parts.append(_threshold_table(report, narrow))
     return Group(*parts, *(Text(note, style="dim") for note in retrieval_notes(report)))
 
 
-def _threshold_table(report: RetrievalReport) -> Table:
+def _table(names: Sequence[str], words: int, narrow: bool) -> Table:
+    """Of these columns; the first so many hold names, which fold where there is no room for them, numbers never do."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    for place, name in enumerate(names):
+        told = name.replace(" ", "\n") if narrow else name
+        if place < words:
+            table.add_column(told, overflow="fold", no_wrap=not narrow)
+        else:
+            table.add_column(told, justify="right", no_wrap=True)
+    return table
+
+
+def _narrowed(cells: list[Text], narrow: bool) -> list[Text]:
+    """The interval under its figure, where there is no room beside it."""
+    if not narrow:
+        return cells
+    strategy, n, hit, interval, *rest = cells
+    return [strategy, n, Text("\n").join([hit, interval]), *rest]
+
+
+def _threshold_table(report: RetrievalReport, narrow: bool) -> Table:
     """The thresholds that were calibrated, and what they let through."""
-    title = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    for place, name in enumerate(("strategy", "by", "least", "kind", "n", "false hits", "95 %")):
-        table.add_column(name, justify="left" if place in (0, 1, 3) else "right", no_wrap=True)
+    table = _table(("strategy", "by", "kind", "least", "n", "false hits", "95 %"), 3, narrow)
+    table.title, table.title_justify = f"thresholds that keep {100 * report.keep:g} % of the right first hits", "left"
+    table.title_style = "bold"
     for row in report.thresholds:
         table.add_row(*_threshold_cells(row))
     return table
 
 
 def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
-    yield from (Text(one_line(text)) for text in (row.strategy, row.by, f"{row.least:.3f}", row.kind, str(row.n)))
+    yield from (Text(one_line(text)) for text in (row.strategy, row.by, row.kind, f"{row.least:.3f}", str(row.n)))
     yield Text(_percent(row.false_hits))
     yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
 

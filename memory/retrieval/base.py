@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from emend.memory.edit import Word
 from emend.memory.probe import Probe
@@ -24,7 +25,7 @@ class Hit(Word):
     """An entry that was found, with the strategy's own score (higher is better; scales differ between strategies)."""
 
     entry: Entry
-    score: float
+    score: FiniteFloat
 
 
 class Corpus(Protocol):
@@ -64,5 +65,5 @@ class ProbeRetriever(Protocol):
 def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
     """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks."""
     if isinstance(retriever, ProbeRetriever):
-        return retriever.search_probe(probe, k)
-    return retriever.search(probe.asked, k)
+        return retriever.search_probe(probe, k)[:k]
+    return retriever.search(probe.asked, k)[:k]  # a strategy of a user's may give more

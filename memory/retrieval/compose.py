@@ -2,11 +2,14 @@
 
 import inspect
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -66,7 +69,30 @@ def _part(text: str) -> Any:
     for name in settings:
         if name not in known:
             raise BadSettings(f"retriever '{match['name']}' has no setting '{name}': {nearest(name, known)}")
-    return partial(factory, **settings)
+    return partial(factory, **_of_their_types(match["name"], factory, settings))
+
+
+def _of_their_types(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as the factory's annotations want them; one that is annotated with nothing plain stays as it is.
+
+    Raises:
+        BadSettings: a value is of another type, or no finite number.
+    """
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    found = dict(settings)
+    for setting, value in settings.items():
+        try:
+            wanted = TypeAdapter(hints[setting]) if setting in hints else None
+        except PydanticSchemaGenerationError:  # a protocol, or a class that pydantic does not know
+            wanted = None
+        try:
+            found[setting] = wanted.validate_python(value) if wanted else value
+            if isinstance(found[setting], float) and not math.isfinite(found[setting]):
+                raise ValueError("it is no finite number")
+        except ValueError as error:
+            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise BadSettings(f"setting '{setting}' of retriever '{name}': {said}, seen: {value!r}.") from error
+    return found
 
 
 def _setting(text: str, pair: str) -> tuple[str, Any]:
@@ -91,6 +117,8 @@ def _factory(name: str) -> Any:
             f"retriever '{name}' is a {type(found).__name__}, no factory: name a class or function that takes a "
             "corpus and returns something with search(query, k), or a LangChain retriever."
         )
+    if inspect.isroutine(found) and not inspect.signature(found).parameters:
+        raise BadSettings(f"retriever '{name}' takes no corpus: write a function or class of one argument.")
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -272,3 +273,52 @@ def test_hits_are_drawn_for_several_settings(emend, tmp_path, name):
 def test_what_cannot_be_shown_is_told_before_it_is_measured(emend, words, told):
     code, out, err = emend("--benchmark", BENCHMARK, *words)
     assert (code, out) == (2, "") and told in err
+
+
+def test_at_80_columns_no_number_is_cut(emend, monkeypatch):
+    long = "focus>hybrid>threshold(least=0.5,by=lead)"
+    told = ["--benchmark", BENCHMARK, "--strategy", "dense", "--strategy", long, "--calibrate", "efficacy"]
+    monkeypatch.setenv("COLUMNS", "80")
+    _, narrow, _ = emend(*told)
+    monkeypatch.setenv("COLUMNS", "200")
+    _, wide, _ = emend(*told)
+    assert "…" not in narrow and max(map(len, narrow.splitlines())) <= 80
+    cells = [re.findall(r"-?\d+\.\d+", text.split("thresholds")[0]) for text in (narrow, wide)]
+    assert len(cells[0]) == len(cells[1]) == 18
+
+
+def test_json_has_the_thresholds_that_were_asked_for(emend):
+    told = ("--benchmark", BENCHMARK, "--strategy", "dense", "--calibrate", "efficacy", "--json")
+    found = json.loads(emend(*told)[1])
+    assert [row["by"] for row in found["thresholds"]] == ["score", "lead"]
+    assert all(isinstance(row["least"], float) for row in found["thresholds"])
+    assert "thresholds" not in json.loads(emend(*told[:4], "--json")[1])
+
+
+class Boom:
+    """A strategy that breaks."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        pass
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        raise KeyError("boom")
+
+
+def none() -> None:
+    """Takes no corpus."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (f"{HERE}:Boom", f"strategy '{HERE}:Boom' fails on .*KeyError: 'boom'"),
+        (f"{HERE}:none", f"retriever '{HERE}:none' takes no corpus"),
+        ("default(dense=x)", "setting 'dense' of retriever 'default': .*number.*seen: 'x'"),
+        ("default(dense=NaN)", "setting 'dense' of retriever 'default': .*finite"),
+        ("bm25(k1=abc)", "setting 'k1' of retriever 'bm25': .*seen: 'abc'"),
+    ],
+)
+def test_a_strategy_that_cannot_work_is_named(emend, strategy, told):
+    code, _, err = emend("--benchmark", BENCHMARK, "--strategy", strategy)
+    assert code == 2 and re.search(told, err) and "Traceback" not in err

@@ -47,5 +47,7 @@ def test_what_cannot_be_calibrated_is_refused():
         calibrate([])
     with pytest.raises(BadSettings, match="keep=0"):
         calibrate([1.0], 0)
+    with pytest.raises(BadSettings, match="'by' of retriever 'threshold'.*seen: 'rank'"):
+        load_retriever("bm25>threshold(by=rank)")
     with pytest.raises(BadSettings, match="no sign 'rank'"):
-        load_retriever("bm25>threshold(by=rank)")(CORPUS)
+        Threshold(CORPUS, by="rank")  # type: ignore[arg-type]
