@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.unedited import Unedited
-from emend.evals.baseline import Baseline, ask, needs_baseline
+from emend.evals.baseline import Baseline, ask, needs_baseline, spent_until
 from emend.evals.case import Record
+from emend.evals.metrics.elken import NO_BASELINE
 from emend.evals.metrics.scorers import Scores, ask_of, score
 from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
+from emend.graphs.running import steps_of
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe, Usage
+from emend.memory.probe import Answer, Probe
 from emend.memory.secrets import hide_keys
 
 
@@ -66,19 +68,38 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
     kept = baseline.kept(probe, run.repeat) if compared and isinstance(run.editor, Unedited) else None
     try:
         answer = kept.said() if kept else ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
-        seconds = kept.seconds if kept else time.perf_counter() - began
-        before = baseline.take(probe, run.repeat) if compared else None
+        no_use = None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
-        reply = error.reply if isinstance(error, ModelReplyError) else None
-        spent = error.usage if isinstance(error, ModelReplyError) else Usage()
-        answer = Answer(text=reply, steps=getattr(error, "steps", ()), usage=spent)
-        seconds = kept.seconds if kept else time.perf_counter() - began
-        return Said(answer, _all_unscored(probe, hide_keys(str(error))), seconds, bool(kept))
-    scores = score(probe, answer, before)
+        answer, no_use = _of_no_use(error), hide_keys(str(error))
+    seconds = kept.seconds if kept else time.perf_counter() - began
+    if no_use is not None:
+        scores = _all_unscored(probe, no_use)
+    else:
+        scores = _compared(probe, answer, baseline, run.repeat) if compared else score(probe, answer)
     found = hit_at_1(probe, answer)
     if found is not None:
         scores.values["hit@1"] = found
     return Said(answer, scores, seconds, bool(kept))
+
+
+def _of_no_use(error: ModelReplyError | ContextOverflow) -> Answer:
+    """What can be told of an answer that ended in an error: its reply, its steps and what they found and cost."""
+    steps = steps_of(error)
+    hits = next((step.update["hits"] for step in reversed(steps) if "hits" in step.update), ())
+    reply = error.reply if isinstance(error, ModelReplyError) else None
+    return Answer(
+        text=reply, steps=steps, usage=spent_until(error), retrieved=tuple(hit["edit_id"] for hit in hits or ())
+    )
+
+
+def _compared(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> Scores:
+    """The scores beside what the unedited model says; where that is no use, only what looks at it is unscored."""
+    try:
+        return score(probe, answer, baseline.take(probe, repeat))
+    except (ModelReplyError, ContextOverflow) as error:
+        scores, why = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
+        told = {name: why if reason.startswith(NO_BASELINE) else reason for name, reason in scores.unscored.items()}
+        return Scores(scores.values, told)
 
 
 def _all_unscored(probe: Probe, reason: str) -> Scores:

@@ -9,7 +9,7 @@ from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Editor, Finding, Scorable
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.evals.records import RunFiles
-from emend.graphs.running import keep_steps
+from emend.graphs.running import keep_steps, steps_of
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe, Step, Usage
@@ -126,11 +126,26 @@ class Baseline:
                 self.spent = self.spent.plus(said.usage)
         except (ModelReplyError, ContextOverflow) as error:
             said = error
-            if isinstance(error, ModelReplyError):
-                with self._counting:
-                    self.spent = self.spent.plus(error.usage)
+            with self._counting:
+                self.spent = self.spent.plus(spent_until(error))
         seconds = round(time.perf_counter() - began, 6)
         return Kept.of(said, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
+
+
+def spent_until(error: Exception) -> Usage:
+    """What was spent before an answer ended in an error: all calls of its steps, and the one that failed."""
+    own = error.usage if isinstance(error, ModelReplyError) else Usage()
+    calls = [call for step in steps_of(error) for call in step.calls]
+    done = [call for call in calls if call.error is None]
+    total = Usage(
+        input_tokens=sum(call.input_tokens for call in done),
+        output_tokens=sum(call.output_tokens for call in done),
+        calls=sum(not call.cached for call in done),
+        cached=sum(call.cached for call in done),
+        retries=sum(len(call.retries) for call in done),
+    )
+    # A reply that could not be read is the last of the calls that are done; one that was refused is none of them.
+    return total if done and len(done) == len(calls) else total.plus(own)
 
 
 def needs_baseline(probe: Probe) -> bool:

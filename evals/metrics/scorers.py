@@ -114,7 +114,7 @@ def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Scor
     Texts are compared after normalisation; without texts, whether the same one of gold and rival is more probable.
     """
     if before is None:
-        return Scores({}, {"agreement": "the unedited model was not asked"})
+        return Scores({}, {"agreement": elken.NO_BASELINE})
     if answer.text is not None and before.text is not None:
         return Scores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
     now_gold, now_rival, why = _pair(probe, answer)

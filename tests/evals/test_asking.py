@@ -1,5 +1,6 @@
 """What the unedited model says is asked once, before the weights change, and kept for every editor and resumed run."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,16 @@ import pytest
 
 from emend.editors.base import Materials
 from emend.editors.unedited import Unedited
-from emend.evals.baseline import Baseline, needs_baseline
+from emend.evals.baseline import Baseline, needs_baseline, spent_until
+from emend.evals.case import Case, Record
+from emend.evals.manifest import RunConfig
 from emend.evals.metrics.scorers import SCORERS, score
-from emend.evals.records import BASELINE, RunFiles, mend
+from emend.evals.records import BASELINE, EVENTS, RunFiles, mend, read_lines, read_records
+from emend.evals.run import Summary, run
+from emend.graphs.running import keep_steps
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe
+from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
+from tests.evals.toys import ToyBenchmark
 from tests.fakes import ScriptedChatModel
 
 SHARED = Probe(kind="out_of_scope", prompt="The sky is", gold=("blue",), scorers=("agreement",))
@@ -98,3 +104,67 @@ def test_scorers_that_miss_the_unedited_answer_are_those_that_get_it(name):
     asked = SHARED.model_copy(update={"scorers": (name,), "rival": "red", "choices": ("blue", "red")})
     alone = score(asked, Answer(text="blue", log_probs=(-1.0, -2.0))).unscored.values()
     assert needs_baseline(asked) == any("unedited" in reason for reason in alone)
+
+
+class Two(ToyBenchmark):
+    """Each case asks one probe for the capital and for what the unedited model says to it."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for case in super().cases(setting, limit, seed):
+            asked = case.probes[0].model_copy(update={"id": "", "scorers": ("exact_match", "agreement")})
+            yield case.model_copy(update={"probes": (Probe.model_validate(asked.model_dump()),)})
+
+
+def said_to(tmp_path: Path, reply: Callable[[str], str], editor: str = "rag") -> tuple[Record, Summary]:
+    config = RunConfig(
+        benchmark="tests.evals.test_asking:Two",
+        editors=(editor,),
+        model="scripted",
+        embedding="lexical",
+        options={"cases": "1"},
+    )
+    summary = run(config, tmp_path, model=ScriptedChatModel(reply=reply))
+    (record,) = read_records(tmp_path)
+    return record, summary
+
+
+def test_where_the_unedited_answer_is_no_use_only_the_comparison_is_unscored(tmp_path: Path):
+    def refuse(prompt: str) -> str:
+        if "New Fact" not in prompt:
+            raise ModelReplyError("the model declined", "no", Usage(input_tokens=5, output_tokens=1, calls=1))
+        return "New-0"
+
+    record, summary = said_to(tmp_path, refuse)
+    assert record.values == {"em": 1.0, "hit@1": 1.0} and record.answer == "New-0" and record.usage.calls == 1
+    assert record.unscored == {"agreement": "the unedited model: the model declined"}
+    assert summary.calls == 2
+
+
+def test_an_answer_of_no_use_keeps_what_was_found_and_all_that_it_cost(tmp_path: Path):
+    asked: list[str] = []
+
+    def cut(prompt: str) -> str:
+        asked.append(prompt)
+        if len(asked) == 3:
+            raise ModelReplyError("the reply was cut off", "Subq", Usage(input_tokens=7, output_tokens=4, calls=1))
+        agrees = "Retrieved fact does not contradict to generated answer, so the intermediate answer is: Old-0.\n"
+        return f"{agrees * (len(asked) - 1)}Subquestion: What is the capital of Land0?\nGenerated answer: Old-0.\n"
+
+    record, _ = said_to(tmp_path, cut, "mello")
+    assert record.unscored == dict.fromkeys(("em", "agreement"), "the reply was cut off")
+    assert record.values == {"hit@1": 1.0} and record.retrieved
+    steps = [line for line in read_lines(tmp_path, EVENTS) if "node" in line]
+    calls = [call for step in steps for call in step.get("calls", ())]
+    assert record.usage.calls == len(calls) == 3
+    assert record.usage.input_tokens == sum(call.get("input_tokens", 0) for call in calls) > 7
+
+
+def test_calls_that_an_error_ended_are_counted_once():
+    read = ModelCall(input_tokens=10, output_tokens=2)
+    refused = ModelCall(input_tokens=3, output_tokens=1, error="ReplyRefused: no")
+    error = ModelReplyError("no", "", Usage(input_tokens=3, output_tokens=1, calls=1))
+    assert spent_until(error).calls == 1
+    for calls, whole in (((read, refused), (13, 3, 2)), ((read,), (10, 2, 1)), ((refused,), (3, 1, 1))):
+        keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
+        told = spent_until(error)
+        assert (told.input_tokens, told.output_tokens, told.calls) == whole

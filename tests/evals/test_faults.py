@@ -81,7 +81,8 @@ class Ended:
         """By case: `right`, `wrong`, the class of the error that it failed with, or why it is unscored."""
         records = list(read_records(self.folder))
         done = Counter(record.case for record in records)
-        told = {r.case: "right" if r.values.get("em") else "wrong" if r.values else r.unscored["em"] for r in records}
+        scored = {1.0: "right", 0.0: "wrong"}
+        told = {r.case: scored[r.values["em"]] if "em" in r.values else r.unscored["em"] for r in records}
         failed = {line["case"]: line for line in read_lines(self.folder, ERRORS) if line["case"] not in done}
         assert all(count == 1 for count in done.values())
         assert all(line["message"] and line["steps"][-1]["error"] for line in failed.values())
