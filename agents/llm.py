@@ -110,10 +110,11 @@ def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str
     name, _, url = name.partition("@")
     if not url:
         return name, settings
-    if "@" in urlsplit(url).netloc:
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query:
         raise BadSettings(
-            f"the address of model '{provider}:{name}' holds a password, which a run would write down: "
-            f"give it as {provider.upper()}_API_KEY instead."
+            f"the address of model '{provider}:{name}' holds {'a password' if '@' in parts.netloc else 'a query'}, "
+            f"which a run would write down: leave it out, and give a key as {provider.upper()}_API_KEY."
         )
     settings = settings | {"base_url": url}
     if f"{provider.upper()}_API_KEY" not in os.environ:  # the client insists on one, most local servers do not
@@ -138,8 +139,9 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     try:
         model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)
     except (TypeError, ValueError) as error:
+        said = " ".join(str(error).split())[:300]
         raise BadSettings(
-            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(sent))}): {str(error).splitlines()[0]}."
+            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(sent))}): {said}"
         ) from error
     return model
 

@@ -2,14 +2,15 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from emend.memory.edit import Word
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PER = 1_000_000
 """Prices are per so many tokens."""
 
@@ -17,10 +18,10 @@ PER = 1_000_000
 class Price(Word):
     """Of one model, per million tokens; reading and writing the provider's cache cost as input unless they are told."""
 
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
+    input: Amount
+    output: Amount
+    cache_read: Amount | None = None
+    cache_write: Amount | None = None
 
     def of(self, told: dict[str, Any]) -> float:
         """What a reply with this `usage_metadata` cost."""

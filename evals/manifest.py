@@ -18,6 +18,7 @@ from emend.evals.checkpoints import Checkpoints
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.registry import nearest
+from emend.memory.secrets import secret_in
 
 MANIFEST = "manifest.json"
 PACKAGES = (
@@ -95,8 +96,11 @@ class RunConfig(Word):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise BadSettings(f"{name} is {number}: it must be 1 or more.")
-        if "api_key" in self.overrides.get(MODEL, {}):
-            raise BadSettings("--set model.api_key would be written down: put the key into the environment instead.")
+        if secret := secret_in(self.overrides.get(MODEL, {})):
+            raise BadSettings(
+                f"--set model.{secret} may hold a key, and would be written down: put the key into the environment "
+                "(OPENAI_API_KEY, ANTHROPIC_API_KEY), and a proxy into HTTPS_PROXY."
+            )
         for name in self.overrides:
             if name not in (*self.editors, MODEL):
                 raise BadSettings(

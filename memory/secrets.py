@@ -1,7 +1,12 @@
 """Keeps API keys out of everything that is written or shown."""
 
 import os
+import re
+from collections.abc import Mapping
+from typing import Any
 
+_SECRET = re.compile(r"api.?key|(^|_|-)key$|headers|query|proxy|secret|password|authorization|(^|_|-)token$", re.I)
+"""Names of settings under which clients take keys."""
 NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST = 8
 """A shorter value is no key, and would be found in words."""
@@ -32,3 +37,14 @@ def _keys() -> list[tuple[str, str]]:
     """Name and value of each key; values of other names are not even looked at, since this is asked for every call."""
     held = [(name, os.environ.get(name, "")) for name in list(os.environ) if name.upper().endswith(NAMES)]
     return [(name, value) for name, value in held if len(value) >= SHORTEST]
+
+
+def secret_in(settings: Mapping[str, Any]) -> str | None:
+    """The name of the first setting, at any depth, that may hold a key; None if there is none."""
+    for name, value in settings.items():
+        if _SECRET.search(name):
+            return name
+        inner = secret_in(value) if isinstance(value, Mapping) else None
+        if inner:
+            return f"{name}.{inner}"
+    return None

@@ -102,3 +102,30 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
     assert any(f"<{name}>" in str(record.answer) for record in read_records(folder) for name in KEYS)
     assert any(f"<{name}>" in line["message"] for line in read_lines(folder, ERRORS))
     assert f"<{name}>" in (folder / EVENTS).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "model.api_key=sk-leak-123456",
+        "model.openai_api_key=sk-leak-123456",
+        "model.api-key=sk-leak-123456",
+        'model.default_headers={"x-api-key":"sk-leak-123456"}',
+        'model.model_kwargs={"extra_headers":{"Authorization":"sk-leak-123456"}}',
+        'model.default_query={"key":"sk-leak-123456"}',
+        "model.openai_proxy=http://u:sk-leak-123456@127.0.0.1",
+    ],
+)
+def test_a_key_among_the_settings_is_refused_and_written_nowhere(emend, tmp_path, setting):
+    code, told = emend(
+        f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}", "--set", setting
+    )
+    assert code == 2 and "may hold a key, and would be written down" in told and "sk-leak" not in told
+    assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_key_in_the_address_is_refused_and_written_nowhere(emend, tmp_path):
+    address = "openai:m@http://127.0.0.1:9/v1?api_key=sk-leak-123456"
+    code, told = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
+    assert code == 2 and "holds a query, which a run would write down" in told
+    assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
