@@ -42,7 +42,7 @@ class Author:
             *self._out_of_scope(fact),
         ]
         return Case(
-            edits=(edit,),
+            edits=(_as_given(edit),),
             probes=tuple(probes),
             tags={"relation": relation.name, "split": "unseen" if self.unseen else "seen"},
         )
@@ -190,3 +190,8 @@ def demonstrated(world: World, fact: Fact, target: str, rng: random.Random) -> l
             kind="retain", fact=told, prompt=question.format(other.subject), style="question", target=other.object
         ),
     ]
+
+
+def _as_given(edit: Edit) -> Edit:
+    """What an editor gets: a text comes without subject and target, which whoever needs them has to find in it."""
+    return edit if edit.form == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text)

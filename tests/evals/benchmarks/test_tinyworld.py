@@ -94,3 +94,15 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
         TinyWorld(options={"split": "unsen"})
     with pytest.raises(BadSettings, match="no option 'splits'"):
         TinyWorld(options={"splits": "seen"})
+
+
+@pytest.mark.parametrize("setting", ["document", "event"])
+def test_a_text_comes_without_subject_and_target_and_its_probes_are_those_of_the_triplet(setting: str) -> None:
+    texts, triplets = (list(TinyWorld().cases(told, limit=20)) for told in (setting, "triplet"))
+    for case in texts:
+        (edit,) = case.edits
+        assert edit.model_dump(exclude_defaults=True).keys() == {"id", "form", "text"} and edit.form == setting
+        (asked,) = (probe for probe in case.probes if probe.kind == "efficacy")
+        assert asked.subject and asked.gold[0] in edit.text and asked.edit_ids == (edit.id,)
+    told = [[len(probe.gold) for probe in case.probes] for case in texts]
+    assert told == [[len(probe.gold) for probe in case.probes] for case in triplets]
