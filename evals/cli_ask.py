@@ -7,6 +7,7 @@ import typer
 
 from emend.evals.cli_memory import FOLDER, Where
 from emend.evals.cli_options import Json, Set, overrides_of
+from emend.memory.errors import BadData, BadSettings, ModelReplyError
 from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
@@ -29,18 +30,35 @@ def ask(
     """Ask a model that knows what a memory holds; nothing is added to the memory."""
     from emend.evals.ask import Asking, show_answer, show_step
 
+    if question is not None and not question.strip():
+        raise BadSettings("the question is blank: write one, or leave it out to be asked for it.")
     overrides = overrides_of(settings or [])
     with Asking(model, editor, where, retriever, overrides) as asking:
+        lost = 0
         for text in [question] if question is not None else _lines():
-            answer = asking.ask(text, "cloze" if continued else "question", show_step if trace else None)
+            try:
+                answer = asking.ask(
+                    text, "cloze" if continued else "question", show_step if trace and not as_json else None
+                )
+            except ModelReplyError as error:
+                if question is not None:
+                    raise
+                lost += 1  # the questions after it may fare better
+                typer.echo(f"{text[:60]}: {hide_keys(str(error))}", err=True)
+                continue
             _tell(answer, as_json, trace) if as_json else show_answer(answer, trace)
+    if lost:
+        raise typer.Exit(1)
 
 
 def _lines() -> Any:
     """One question a line, until the input ends."""
-    for line in sys.stdin:
-        if line.strip():
-            yield line.strip()
+    try:
+        for line in sys.stdin:
+            if line.strip():
+                yield line.strip()
+    except UnicodeDecodeError as error:
+        raise BadData(f"the input is not UTF-8 ({error.reason}): write the questions in UTF-8.") from error
 
 
 def _tell(answer: "Answer", as_json: bool, trace: bool) -> None:

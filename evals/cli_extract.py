@@ -82,7 +82,7 @@ def _print(benchmark: str, method: str, language: str, quality: Any, embedding: 
 
 def _say_next(out: Path, rows: Any, skipped: int, benchmark: str, method: str) -> None:
     triplets = sum(len(row.triplets) for row in rows)
-    before = f", {skipped} of them from before" if skipped else ""
+    before = f"; {skipped} of these documents were there before" if skipped else ""
     typer.echo(f"\n{triplets} triplets of {len(rows)} documents are in {out}{before}.")
     if empty := sum(not row.triplets for row in rows):
         typer.echo(f"{empty} documents have none; each line says why.")

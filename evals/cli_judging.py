@@ -37,9 +37,16 @@ class Judges(Group):
         Raises:
             BadSettings: an impossible number.
         """
+        from pydantic import ValidationError
+
         from emend.evals.judging import Panel
 
-        return Panel(judges=tuple(dict.fromkeys(self.judge)), repeats=self.repeats, retries=self.retries, **more)
+        try:
+            return Panel(judges=tuple(dict.fromkeys(self.judge)), repeats=self.repeats, retries=self.retries, **more)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            name = ".".join(map(str, wrong["loc"]))
+            raise BadSettings(f"--{name} {wrong['input']}: {wrong['msg']}.") from error
 
     @property
     def settings(self) -> dict[str, Any]:

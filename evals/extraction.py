@@ -162,7 +162,7 @@ def _mended(out: Path, fingerprint: str) -> list[ExtractedDocument]:
     if others := {row.fingerprint for row in rows} - {fingerprint}:
         raise RunRefused(
             f"'{out}' was made otherwise (fingerprint {', '.join(sorted(others))}, now {fingerprint}): give the same "
-            "method, model and switches, or another --out."
+            "method, model, switches and embedding, or another --out."
         )
     content = out.read_bytes()
     os.truncate(out, len(content.rpartition(b"\n")[0]) + 1 if b"\n" in content else 0)

@@ -73,9 +73,10 @@ class Failures:
     def _check(self, remedy: str = " Mend the cause and resume the run.") -> None:
         allowed = self._limit if self._kind == "count" else self._limit * self._tried
         if self.count > allowed:
+            first = self._first.rstrip(".")
             raise TooManyFailures(
                 f"{self.count} of {self._tried} units failed, --fail-on-error {self.allowed} does not allow that; "
-                f"the first: {self._first}. Finished units are kept, errors.jsonl has every failure.{remedy}"
+                f"the first: {first}. Finished units are kept, errors.jsonl has every failure.{remedy}"
             )
 
 

@@ -100,13 +100,22 @@ class Parts:
         )
 
     def editor(self, name: str, setting: str) -> Editor:
-        """The editor of that name, ready for a setting."""
-        return self.editors[name](
+        """The editor of that name, ready for a setting.
+
+        Raises:
+            BadSettings: what was made is no editor.
+        """
+        made = self.editors[name](
             self._materials(
                 demonstrations=self.benchmark.demonstrations(setting, self.config.seed),
                 settings=self.config.overrides.get(name, {}),
             )
         )
+        if lacking := [part for part in ("needs_weights", "fingerprint", "edit") if not hasattr(made, part)]:
+            raise BadSettings(
+                f"editor '{name}' has no {', no '.join(lacking)}: see docs/extend.md for what an editor is."
+            )
+        return made
 
     def unedited(self) -> Editor:
         """What agreement is measured against: the same model, without any edit."""

@@ -187,7 +187,10 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
     Raises:
         BadData: another line cannot be read; names it.
     """
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadData(f"cannot read '{path}': {error.strerror or error}. Name a file of triplets.") from error
     whole, _, _ = content.rpartition(b"\n")
     for number, line in enumerate(whole.splitlines(), 1):
         try:
@@ -195,6 +198,7 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "the whole line"
-            raise BadData(
-                f"{path}, line {number}, field {where}: {first['msg']}. Delete the line, and extract again to fill it."
-            ) from error
+            remedy = "Delete the line, and extract again to fill it."
+            if first["type"] == "missing" and number == 1:
+                remedy = "This is no file that `emend extract` has written: name another one."
+            raise BadData(f"{path}, line {number}, field {where}: {first['msg']}. {remedy}") from error

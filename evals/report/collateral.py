@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +26,8 @@ class PerplexityRow(Row):
     """
 
     standing: int = 0
+    over: Literal["edits", "texts"] = "texts"
+    """What n counts and the interval is over: sets of edits, or texts under one set; `before` is always over texts."""
     before: Estimate
     reason: str = ""
 
@@ -61,14 +63,16 @@ def _at_checkpoints(keys: Sequence[tuple[Place, int]], checkpoints: Checkpoints)
 
 def _row(place: Place, standing: int, lines: Lines, before: Estimate) -> PerplexityRow:
     scored = [line for line in lines if not line["unscored"]]
-    value = _over_edits(scored) if len(scored) > 1 and not standing else _over_texts(scored)
+    several = len(scored) > 1 and not standing
+    value = _over_edits(scored) if several else _over_texts(scored)
     return PerplexityRow(
         editor=place.editor,
         setting=place.setting,
         mode=place.mode,
         metric="perplexity",
-        **value.model_dump() | {"n": len(scored), "unscored": len(lines) - len(scored)},
+        **value.model_dump() | {"unscored": len(lines) - len(scored)},
         standing=standing,
+        over="edits" if several else "texts",
         before=before,
         reason=next((line["unscored"] for line in lines if line["unscored"]), ""),
     )
@@ -80,11 +84,11 @@ def _over_edits(lines: Lines) -> Estimate:
 
 
 def _over_texts(lines: Lines) -> Estimate:
-    """Texts being the cases, each counting with its tokens."""
+    """Texts being the cases, each counting with its tokens; n is the number of texts."""
     texts = [text for line in lines for text in enumerate(zip(line["nats"], line["tokens"], strict=True))]
     values = [nats / tokens for _, (nats, tokens) in texts for _ in range(tokens)]
     cases = [number for number, (_, tokens) in texts for _ in range(tokens)]
-    return _exponential(estimate(values, cases))
+    return _exponential(estimate(values, cases)).model_copy(update={"n": len(set(cases))})
 
 
 def _exponential(nats: Estimate) -> Estimate:
@@ -99,13 +103,13 @@ def _exponential(nats: Estimate) -> Estimate:
 def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, Table]]:
     """A title and a table per setting and mode."""
     for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
-        table, members = _table(list(found), mode == "sequential")
-        over = "texts" if mode == "sequential" or members < 2 else "edits"
-        yield one_line(f"perplexity of held-out texts, {setting}, mode {mode}, intervals over {over}"), table
+        listed = list(found)
+        over = "sets of edits" if any(row.over == "edits" for row in listed) else "texts"
+        title = f"perplexity of held-out texts, {setting}, mode {mode}, n and intervals over {over}"
+        yield one_line(title + (", before over texts" if over != "texts" else "")), _table(listed, mode == "sequential")
 
 
-def _table(rows: Sequence[PerplexityRow], sequence: bool) -> tuple[Table, int]:
-    """The table, and how many sets of edits its rows are over."""
+def _table(rows: Sequence[PerplexityRow], sequence: bool) -> Table:
     table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
     last = ""
     for row in rows:
@@ -116,7 +120,7 @@ def _table(rows: Sequence[PerplexityRow], sequence: bool) -> tuple[Table, int]:
         last = row.editor
     reasons = dict.fromkeys(row.reason for row in rows if row.reason)
     table.caption = Text("unscored: " + "; ".join(one_line(reason, 160) for reason in reasons)) if reasons else None
-    return table, max(row.n for row in rows)
+    return table
 
 
 def _cell(value: Estimate | Row) -> Text:

@@ -79,3 +79,14 @@ def test_every_graph_is_drawn_in_the_terminal_as_mermaid_and_as_json(name):
 def test_an_unknown_graph_is_named():
     with pytest.raises(BadSettings, match="unknown graph 'melo'"):
         RUN.invoke(app, ["graph", "melo"], catch_exceptions=False)
+
+
+def test_as_json_with_trace_nothing_else_is_printed(memory):
+    told = json.loads(ask(memory, "--json", "--trace", "What is the capital of Vouna?").stdout)
+    assert told["text"] == "Meburg" and told["steps"]
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_a_blank_question_is_refused(memory, question):
+    with pytest.raises(BadSettings, match="the question is blank"):
+        ask(memory, question)

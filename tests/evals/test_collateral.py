@@ -109,7 +109,7 @@ def test_a_perplexity_weighs_tokens_alike(tmp_path: Path) -> None:
     (tmp_path / COSTS).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     (row,) = perplexities_of(tmp_path, ["a"], NO_CHECKPOINTS)
     assert row.before.mean == pytest.approx(math.exp(10 / 4)) and row.mean == pytest.approx(math.exp(20 / 4))
-    assert row.n == 1 and row.low == pytest.approx(math.exp(2)) and row.high == pytest.approx(math.exp(6))
+    assert row.n == 2 and row.low == pytest.approx(math.exp(2)) and row.high == pytest.approx(math.exp(6))
 
 
 def test_a_sequence_is_shown_at_its_checkpoints_and_its_end(tmp_path: Path, texts: str) -> None:
@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_measures_nothing_twice(tmp_path: Path, texts: str) -
     go(tmp_path / "run", fail_on_error="true", **plan)
     assert half < 5
     (row,) = perplexities_of(tmp_path / "run", [STACKING], NO_CHECKPOINTS)
-    assert (row.standing, row.n) == (5, 1)
+    assert (row.standing, row.n) == (5, 2)
 
 
 def test_without_probabilities_it_is_unscored_and_the_reason_is_shown(tmp_path: Path, texts: str) -> None:
