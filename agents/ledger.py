@@ -80,14 +80,16 @@ class Ledger:
             if self.max_calls is not None and total.requests >= self.max_calls:
                 raise BudgetReached(
                     f"{total.requests} calls were made, which --max-calls {self.max_calls} allows: what is finished "
-                    "is kept. Go on with emend resume and another --max-calls, which counts anew."
+                    "is kept. Go on with the same command, or emend resume for a run, and another --max-calls, which "
+                    "counts anew."
                 )
             # What is under way is taken to cost as much as the dearest reply so far.
             cost = (total.cost or 0.0) + self._dearest * (self._under_way + 1)
             if self.max_cost is not None and (cost > self.max_cost or not self.max_cost):
                 raise BudgetReached(
                     f"{total.cost or 0.0:.4f} was spent, and another call may pass --max-cost {self.max_cost:g}: what "
-                    "is finished is kept. Go on with emend resume and another --max-cost, which counts anew."
+                    "is finished is kept. Go on with the same command, or emend resume for a run, and another "
+                    "--max-cost, which counts anew."
                 )
             self._under_way += 1
             self._add(model, Spent(requests=1, retries=int(again)))

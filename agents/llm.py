@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,13 +138,26 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     asked = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | settings
     sent = {setting: value for setting, value in asked.items() if value is not None}
     try:
-        model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)
+        with warnings.catch_warnings(action="ignore"):  # of settings it does not know, which are refused below
+            model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)
     except (TypeError, ValueError) as error:
         said = " ".join(str(error).split())[:300]
         raise BadSettings(
             f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(sent))}): {said}"
         ) from error
+    _refuse_unknown(model, f"{provider}:{name}", sent)
     return model
+
+
+def _refuse_unknown(model: "BaseChatModel", name: str, sent: dict[str, Any]) -> None:
+    """Refuses what a client would hand on unread, so that every call failed."""
+    handed = set(getattr(model, "model_kwargs", None) or {}) - set(sent.get("model_kwargs") or {})
+    for setting in sorted(handed & set(sent)):
+        known = sorted(type(model).model_fields)
+        raise BadSettings(
+            f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)} A parameter of the server's own "
+            f'goes into model.extra_body={{"{setting}": ...}}.'
+        )
 
 
 def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel":

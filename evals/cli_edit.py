@@ -47,7 +47,11 @@ def edit(
     if named != {"--model", "--method", "--edits", "--out"}:
         _refuse_idle(settings or [], wording, seed, models="--apply" in named)
     if named == {"--model", "--method", "--edits", "--out"}:
-        _solve(str(model), str(method), list(edits or ()), Path(str(out)), settings or [], wording, seed, as_json)
+        try:
+            _solve(str(model), str(method), list(edits or ()), Path(str(out)), settings or [], wording, seed, as_json)
+        except KeyboardInterrupt:
+            typer.echo("\ninterrupted: nothing was kept.", err=True)
+            raise typer.Exit(130) from None
     elif named == {"--model", "--apply", "--save-model"}:
         _save(str(model), Path(str(apply)), Path(str(save_model)), settings or [], as_json)
     elif named == {"--revert"}:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from emend.evals.cli_options import Json, pair, print_rows
+from emend.memory.errors import BadSettings
 
 Benchmark = Annotated[str, typer.Option(help="Whose questions and edits are learned from; see: emend list benchmarks.")]
 Data = Annotated[str | None, typer.Option(help="The data folder; looked for under EMEND_DATA first.")]
@@ -100,6 +101,8 @@ def encoder(
         limit=limit,
         seed=seed,
     )
+    if (out / "adapter_config.json").exists():  # memories and runs may be embedded with it
+        raise BadSettings(f"'{out}' holds an adapter already: name another folder, or remove it.")
     rows = train_encoder_on(told, EncoderTraining(epochs=epochs, rank=rank, seed=seed), out)
     if as_json:
         print_rows([row.model_dump() for row in rows])

@@ -239,7 +239,7 @@ def _decisive(manifest: dict[str, Any]) -> dict[str, Any]:
 def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
     out = []
     for name, value in tree.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             out += _flat(value, f"{above}{name}.")
         else:
             out.append((above + name, value))

@@ -16,6 +16,7 @@ from emend.evals.trajectory import trajectory
 from emend.evals.wanted import Wanted
 from emend.memory.edit import Word
 from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
 
 EVERYTHING = Wanted()
 NAMED = 8
@@ -195,6 +196,10 @@ def _nothing(
     editors = [name for name in manifest.config.editors if any(r.editor == name for r in records)]
     kinds = sorted({record.kind for record in records})
     probes = list(dict.fromkeys(record.probe for record in records))
+    _, editor, kind = wanted
+    for name, told, known in (("editor", editor, editors), ("kind", kind, kinds)):
+        if told is not None and told not in known:
+            return f"case {found['case']} has no {name} '{told}': {nearest(told, known)}"
     return (
         f"nothing in case {found['case']} fits {asked}: it has the editors {', '.join(editors)}; "
         f"the kinds {', '.join(kinds)}; the probes {_some(probes)}."

@@ -52,7 +52,7 @@ def _narrowed(cells: list[Text], narrow: bool) -> list[Text]:
     if not narrow:
         return cells
     strategy, n, hit, interval, *rest = cells
-    return [strategy, n, Text("\n").join([hit, interval]), *rest]
+    return [strategy, n, hit if interval.plain == "-" else Text("\n").join([hit, interval]), *rest]
 
 
 def _threshold_table(report: RetrievalReport, narrow: bool) -> Table:

@@ -129,3 +129,10 @@ def test_a_key_in_the_address_is_refused_and_written_nowhere(emend, tmp_path):
     code, told = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
     assert code == 2 and "holds a query, which a run would write down" in told
     assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_setting_that_no_client_knows_is_refused_before_any_call(emend, tmp_path):
+    line = f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}"
+    code, told = emend(line, "--set", "model.temprature=1")
+    assert code == 2 and "unknown setting 'temprature'" in told and "did you mean 'temperature'" in told
+    assert "UserWarning" not in told

@@ -70,7 +70,7 @@ def test_a_beginning_of_several_ids_is_told(folder: Path) -> None:
 
 
 def test_what_fits_nothing_names_what_there_is(folder: Path) -> None:
-    with pytest.raises(BadSettings, match="fits editor 'ike': it has the editors rag, .*the kinds efficacy, neighb"):
+    with pytest.raises(BadSettings, match="case .* has no editor 'ike': known: rag"):
         trace(folder, "1", editor="ike")
 
 
