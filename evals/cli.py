@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -243,6 +244,10 @@ def _run(config: "RunConfig", folder: Path) -> Path:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = signal.signal(signal.SIGTERM, ended)  # what a scheduler sends first
     try:
         yield
     except KeyboardInterrupt:
@@ -250,6 +255,8 @@ def _interruptible(folder: Path) -> Iterator[None]:
         raise typer.Exit(130) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error
+    finally:
+        signal.signal(signal.SIGTERM, kept)
 
 
 def _say_next(folder: Path) -> None:

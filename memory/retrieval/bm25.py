@@ -7,6 +7,7 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from emend.memory.errors import BadSettings
 from emend.memory.exact import best
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.tokens import tokens_by_name, words
@@ -27,7 +28,7 @@ class BM25:
         tokens: what counts as a word: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
 
     Raises:
-        BadSettings: unknown tokens. And what the tokens need is missing.
+        BadSettings: unknown tokens, or an impossible b or k1. And what the tokens need is missing.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class BM25:
         b: float = 0.75,
         tokens: str = "words",
     ) -> None:
+        if not (0 <= b <= 1 and k1 >= 0):
+            raise BadSettings(f"bm25 takes b from 0 to 1 and k1 from 0 on, seen b={b:g}, k1={k1:g}.")
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
         self._tokens = tokens_by_name(tokens)

@@ -34,7 +34,7 @@ class Hybrid:
         depth: hits that each part is asked for.
 
     Raises:
-        BadSettings: an unknown fusion, no parts, or not as many weights as parts.
+        BadSettings: an unknown fusion, no parts, no depth, or not as many weights as parts.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class Hybrid:
             raise BadSettings("hybrid was given no parts: name at least one strategy, for example Dense.")
         if weights and len(weights) != len(parts):
             raise BadSettings(f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one per part.")
+        if depth < 1:
+            raise BadSettings(f"hybrid asks each part for at least one hit, seen depth={depth}.")
         self._corpus = corpus
         self._weights = tuple(weights) or (1.0,) * len(parts)
         self._entries = corpus.entries()

@@ -3,6 +3,7 @@ import math
 import pytest
 
 from emend.memory.embed import LexicalEmbedding
+from emend.memory.errors import BadSettings
 from emend.memory.exact import ExactCorpus
 from emend.memory.retrieval.bm25 import BM25, words
 from emend.memory.retrieval.conformance import entries
@@ -63,3 +64,9 @@ def test_equal_entries_come_in_the_order_of_the_corpus():
     for place in (3, 31, 59):
         texts[place] = "the twin city of Lyon"
     assert [hit.entry.id for hit in BM25(corpus(texts)).search("twin city", 5)] == ["003", "031", "059"]
+
+
+@pytest.mark.parametrize("told", [{"b": 7}, {"b": -0.1}, {"k1": -1.0}])
+def test_impossible_weights_are_refused(told):
+    with pytest.raises(BadSettings, match="b from 0 to 1 and k1 from 0 on, seen"):
+        BM25(ExactCorpus.of(entries(TEXTS), LexicalEmbedding()), **told)
