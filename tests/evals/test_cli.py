@@ -261,7 +261,12 @@ def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
 
 def test_a_run_that_is_told_to_end_says_how_it_goes_on(emend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("emend.evals.run.run", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(5))
+
+    def ending(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr("emend.evals.run.run", ending)
     told = emend(*RUN, "--out", "ended")
     assert told.code == 130 and "Go on with: emend resume ended" in told.err
     assert signal.getsignal(signal.SIGTERM) is before
