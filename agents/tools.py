@@ -93,7 +93,7 @@ class Toolbox:
         return run[name]()
 
     def _search(self, query: str) -> Found:
-        return _told(self.retriever.search(query, self.k))
+        return _told(self.retriever.search(query, self.k)[: self.k])
 
     def _lookup(self, subject: str, relation: str) -> Found:
         """The newest edit of that subject whose relation shares the most telling words, and at least one."""

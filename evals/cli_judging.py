@@ -10,6 +10,7 @@ import typer
 from emend.evals.cli_limits import Limits
 from emend.evals.cli_options import Group, overrides_of
 from emend.memory.errors import BadSettings
+from emend.memory.secrets import refuse_secrets
 
 if TYPE_CHECKING:
     from emend.agents.policy import CallPolicy
@@ -58,6 +59,7 @@ class Judges(Group):
         told = overrides_of(self.set_judge or [])
         if others := sorted(set(told) - {"judge"}):
             raise BadSettings(f"--set {others[0]}: only the judges can be set here: write --set judge.key=value.")
+        refuse_secrets(told.get("judge", {}), "judge")
         return told.get("judge", {})
 
 

@@ -61,7 +61,7 @@ def _collect(
     from emend.editors.architectures import architecture_of, layer_of
     from emend.editors.moments import statistics_folder
     from emend.editors.statistics import collect, read_counts
-    from emend.editors.written import writing_settings, written_layers
+    from emend.editors.statistics_layers import writing_settings, written_layers
     from emend.evals.report.statistics import showing
 
     settings = writing_settings(lm, overrides)

@@ -18,7 +18,7 @@ from emend.evals.checkpoints import Checkpoints
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.registry import nearest
-from emend.memory.secrets import secret_in
+from emend.memory.secrets import refuse_secrets
 
 MANIFEST = "manifest.json"
 PACKAGES = (
@@ -96,11 +96,7 @@ class RunConfig(Word):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise BadSettings(f"{name} is {number}: it must be 1 or more.")
-        if secret := secret_in(self.overrides.get(MODEL, {})):
-            raise BadSettings(
-                f"--set model.{secret} may hold a key, and would be written down: put the key into the environment "
-                "(OPENAI_API_KEY, ANTHROPIC_API_KEY), and a proxy into HTTPS_PROXY."
-            )
+        refuse_secrets(self.overrides.get(MODEL, {}), MODEL)
         for name in self.overrides:
             if name not in (*self.editors, MODEL):
                 raise BadSettings(

@@ -92,7 +92,7 @@ def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     told, hits = results_of(asked, runtime.context.toolbox)
     return {
         "messages": messages_to_dict([*messages, *told]),
-        "hits": [*state.get("hits", ()), *as_hits(hits)],
+        "hits": [*state.get("hits", ()), *as_hits(hits, len(hits))],
         "rounds": state.get("rounds", 0) + 1,
     }
 

@@ -133,7 +133,8 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """
     context = runtime.context
     asked = Probe.model_validate(state["probe"]).asked
-    found = as_hits(context.search.search(asked, context.search_k)) if context.search else []
+    k = context.search_k
+    found = as_hits(context.search.search(asked, k), k) if context.search else []
     strips = [strip for hit in found for strip in decompose(hit["text"], context.strips)]
     scores, usage = _scores(state, context, strips, [too_short(strip) for strip in strips])
     made = recompose(strips, scores, context.top or WEB_TOP, context.floor)

@@ -172,7 +172,8 @@ def after_decompose(state: MelloState) -> Literal["retrieve", "compose"]:
 def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """The fact nearest to the subquestion; a retrieval that finds nothing is shown as such."""
     hops = list(state["hops"])
-    found = as_hits(runtime.context.retriever.search(hops[-1]["subquestion"], runtime.context.k))
+    k = runtime.context.k
+    found = as_hits(runtime.context.retriever.search(hops[-1]["subquestion"], k), k)
     fact = " ".join(hit["text"] for hit in found) or NOTHING
     if not fact.endswith((".", "!", "?")):
         fact += "."

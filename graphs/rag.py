@@ -49,14 +49,15 @@ C = TypeVar("C", bound=RagContext)
 def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
     """The k entries that the retriever finds for the probe, best first; none is no error."""
     probe = Probe.model_validate(state["probe"])
-    return {"hits": as_hits(search_probe(runtime.context.retriever, probe, runtime.context.k))}
+    context = runtime.context
+    return {"hits": as_hits(search_probe(context.retriever, probe, context.k), context.k)}
 
 
-def as_hits(found: Sequence[Hit]) -> list[HitState]:
-    """Hits as the state holds them."""
+def as_hits(found: Sequence[Hit], k: int) -> list[HitState]:
+    """The first k hits as the state holds them: a strategy of a user's may give more than it was asked for."""
     return [
         {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": hit.entry.text, "score": hit.score}
-        for hit in found
+        for hit in found[:k]
     ]
 
 

@@ -5,7 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_SECRET = re.compile(r"api.?key|(^|_|-)key$|headers|query|proxy|secret|password|authorization|(^|_|-)token$", re.I)
+from emend.memory.errors import BadSettings
+
+_SECRET = re.compile(
+    r"api.?key|^(.*(access|auth|private)[-_])?key$|headers|query|proxy|secret|password|authorization|(^|_|-)token$",
+    re.I,
+)
 """Names of settings under which clients take keys."""
 NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST = 8
@@ -39,12 +44,17 @@ def _keys() -> list[tuple[str, str]]:
     return [(name, value) for name, value in held if len(value) >= SHORTEST]
 
 
-def secret_in(settings: Mapping[str, Any]) -> str | None:
-    """The name of the first setting, at any depth, that may hold a key; None if there is none."""
+def refuse_secrets(settings: Mapping[str, Any], above: str) -> None:
+    """Refuses settings, at any depth, that may hold a key: what is set is written down.
+
+    Raises:
+        BadSettings: one of them may; `above` and its name are told, never its value.
+    """
     for name, value in settings.items():
         if _SECRET.search(name):
-            return name
-        inner = secret_in(value) if isinstance(value, Mapping) else None
-        if inner:
-            return f"{name}.{inner}"
-    return None
+            raise BadSettings(
+                f"--set {above}.{name} may hold a key, and would be written down: put the key into the environment "
+                "(OPENAI_API_KEY, ANTHROPIC_API_KEY), and a proxy into HTTPS_PROXY."
+            )
+        if isinstance(value, Mapping):
+            refuse_secrets(value, f"{above}.{name}")

@@ -140,12 +140,11 @@ class StoredMemory:
         """Put `edits` in place of all that is stored of `edit_ids`."""
         before = {row.entry.id: row for row in self._rows(edit_ids)}
         change = settle(edits, before, self._about, self.superseding, self._clock)
-        for name, shelf in self._shelves.items():
-            # What is current comes first: interrupted, the memory lacks history, and never what history leads to.
-            put = [row for row in change.put if collection_of(row.entry) == name]
-            put.sort(key=lambda row: not row.current)
-            for start in range(0, len(put), PAGE):
-                self._put(shelf, put[start : start + PAGE], told)
+        for current in (True, False):  # interrupted, the memory lacks history, and never what history leads to
+            for name, shelf in self._shelves.items():
+                put = [row for row in change.put if row.current == current and collection_of(row.entry) == name]
+                for start in range(0, len(put), PAGE):
+                    self._put(shelf, put[start : start + PAGE], told)
         for name, shelf in self._shelves.items():
             with self._answering():
                 shelf.mark([row for row in change.mark if collection_of(row.entry) == name])

@@ -65,5 +65,5 @@ class ProbeRetriever(Protocol):
 def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
     """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks."""
     if isinstance(retriever, ProbeRetriever):
-        return retriever.search_probe(probe, k)[:k]
-    return retriever.search(probe.asked, k)[:k]  # a strategy of a user's may give more
+        return retriever.search_probe(probe, k)
+    return retriever.search(probe.asked, k)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, get_type_hints
 
-from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -78,12 +78,15 @@ def _of_their_types(name: str, factory: Any, settings: dict[str, Any]) -> dict[s
     Raises:
         BadSettings: a value is of another type, or no finite number.
     """
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    try:
+        hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    except (NameError, TypeError):  # a plug-in's names that only type checkers import, or no function
+        hints = {}
     found = dict(settings)
     for setting, value in settings.items():
         try:
             wanted = TypeAdapter(hints[setting]) if setting in hints else None
-        except PydanticSchemaGenerationError:  # a protocol, or a class that pydantic does not know
+        except (PydanticUserError, NameError):  # a protocol, or a class that pydantic does not know
             wanted = None
         try:
             found[setting] = wanted.validate_python(value) if wanted else value

@@ -192,8 +192,13 @@ def test_an_export_tells_the_rule_that_an_import_needs(emend):
     assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
 
 
-def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monkeypatch):
-    facts = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
+@pytest.mark.parametrize("documents", [range(0), range(30), range(30, 60)])
+def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monkeypatch, documents):
+    told = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
+    facts: list[Any] = [
+        {"document": f"The mayor of City {n % 30} is Person {n}.", "triplets": [fact]} if n in documents else fact
+        for n, fact in enumerate(told)
+    ]
     Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
     monkeypatch.setattr("emend.memory.store.PAGE", 30)
     put, calls = Shelf.put, []
@@ -207,8 +212,8 @@ def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monke
     monkeypatch.setattr(Shelf, "put", interrupted)
     code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
     assert code == 130 and "the same command stores the rest" in err
-    told = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
+    shown = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
     found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
-    assert "Person 33" in json.dumps(told) and "Person 33" in found[0]["text"]
+    assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]
     monkeypatch.setattr(Shelf, "put", put)
     assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]

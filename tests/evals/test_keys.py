@@ -13,6 +13,7 @@ from emend.evals.records import ERRORS, EVENTS, read_lines, read_records
 from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
+from emend.memory.secrets import refuse_secrets
 from tests.evals.toys import BENCHMARK
 from tests.provider.protocols import Asked, Said
 from tests.provider.server import Provider
@@ -136,3 +137,12 @@ def test_a_setting_that_no_client_knows_is_refused_before_any_call(emend, tmp_pa
     code, told = emend(line, "--set", "model.temprature=1")
     assert code == 2 and "unknown setting 'temprature'" in told and "did you mean 'temperature'" in told
     assert "UserWarning" not in told
+
+
+def test_a_key_among_a_judge_s_settings_is_refused(emend, tmp_path):
+    code, told = emend(f"score {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
+    assert code == 2 and "--set judge.openai_api_key may hold a key" in told and "sk-leak" not in told
+
+
+def test_settings_that_only_sound_like_keys_are_taken():
+    refuse_secrets({"max_tokens": 5, "model_kwargs": {"prompt_cache_key": "a"}, "keep_mb": 1}, "model")

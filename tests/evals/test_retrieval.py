@@ -322,3 +322,18 @@ def none() -> None:
 def test_a_strategy_that_cannot_work_is_named(emend, strategy, told):
     code, _, err = emend("--benchmark", BENCHMARK, "--strategy", strategy)
     assert code == 2 and re.search(told, err) and "Traceback" not in err
+
+
+class Named:
+    """A strategy with a setting, and a name that only type checkers know."""
+
+    def __init__(self, corpus: Corpus, wanted: "OnlyForTypeCheckers | None" = None, k1: float = 1.0) -> None:  # type: ignore[name-defined]  # noqa: F821
+        self.inner = Right(corpus)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        return self.inner.search(query, k)
+
+
+def test_a_plug_in_whose_annotations_cannot_be_read_takes_settings_all_the_same(emend):
+    code, out, err = emend("--benchmark", BENCHMARK, "--strategy", f"{HERE}:Named(k1=2.0)")
+    assert code == 0 and "Traceback" not in err and "Named(k1=2.0)" in out

@@ -256,3 +256,8 @@ def test_ike_shows_examples_before_fact_and_probe():
         "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
         f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
     )
+
+
+def test_a_strategy_that_gives_more_than_it_was_asked_for_is_cut():
+    found = [Hit(entry=Entry(id=str(n), edit_id=str(n), text=f"Fact {n}."), score=-n) for n in range(5)]
+    assert [hit["entry_id"] for hit in rag.as_hits(found, 2)] == ["0", "1"]

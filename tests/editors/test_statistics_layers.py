@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.editors.written import writing_settings, written_layers
+from emend.editors.statistics_layers import writing_settings, written_layers
 from emend.memory.errors import BadSettings
 
 
