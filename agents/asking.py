@@ -212,7 +212,7 @@ class AskedModel(BaseChatModel):
         if build is not None:
             payload: dict[str, Any] = build(messages, stop=stop, **more)
             return payload
-        said = [[message.type, message.content] for message in messages]
+        said = [message.model_dump(exclude={"id", "response_metadata", "usage_metadata"}) for message in messages]
         return {"messages": said, "stop": stop, **self.inner._identifying_params, **more}
 
     def _address(self) -> str:

@@ -39,11 +39,15 @@ Answer: Clara Schumann
 
 
 class Thought(NamedTuple):
-    """Thoughts up to where the answer follows, the answer if the model went on to give it, and the cost."""
+    """Thoughts up to where the answer follows, the answer if the model went on to give it, and the cost.
+
+    `cut_tokens` is how much of the prompt did not fit the window when the answer was given.
+    """
 
     text: str
     final: str | None
     usage: Usage
+    cut_tokens: int = 0
 
 
 def think_aloud(model: BaseChatModel, prompt: str) -> Thought:
@@ -57,7 +61,7 @@ def think_aloud(model: BaseChatModel, prompt: str) -> Thought:
     thoughts, found, answer = own.rpartition(ANSWER)
     if not found or not clean_answer(answer):
         raise ModelReplyError(f"the thoughts come to no '{ANSWER}': {said.text!r}.", said.text)
-    return Thought(f"{prompt} {thoughts.strip()}\n{ANSWER}", clean_answer(answer), said.usage)
+    return Thought(f"{prompt} {thoughts.strip()}\n{ANSWER}", clean_answer(answer), said.usage, said.cut_tokens)
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:

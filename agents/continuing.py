@@ -16,10 +16,11 @@ CHARACTERS = 3
 
 
 class Continued(NamedTuple):
-    """The continuation as it came, and its cost."""
+    """The continuation as it came, its cost, and how many tokens of the text were cut off at its front."""
 
     text: str
     usage: Usage
+    cut_tokens: int = 0
 
 
 def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = None, new_tokens: int = 0) -> Continued:
@@ -35,7 +36,8 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     more: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
     ends = [end for end in stop or () if plain or end.strip()]
     message = model.invoke(text, stop=ends or None, **more)
-    return Continued(str(message.text), usage_of(message))
+    cut = int(message.response_metadata.get("cut_tokens", 0))
+    return Continued(str(message.text), usage_of(message), cut)
 
 
 def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
 
 from emend.agents.scoring import ScoringModel
@@ -168,8 +168,20 @@ def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel"
     from emend.agents.causal_lm import CausalLM
     from emend.agents.local import LocalChatModel
 
-    lm = CausalLM(folder, **{key: settings[key] for key in LM_SETTINGS if key in settings})
-    return LocalChatModel(lm=lm, model_name=name, **{key: settings[key] for key in CHAT_SETTINGS if key in settings})
+    kinds: dict[str, Any] = get_type_hints(CausalLM.__init__) | get_type_hints(LocalChatModel)
+    told = {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}
+    lm = CausalLM(folder, **{key: told[key] for key in LM_SETTINGS if key in told})
+    return LocalChatModel(lm=lm, model_name=name, **{key: told[key] for key in CHAT_SETTINGS if key in told})
+
+
+def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        wrong = error.errors()[0]["msg"]
+        raise BadSettings(f"setting '{setting}' of model '{name}': {wrong}, seen: {value!r}.") from error
 
 
 def _download(name: str) -> Path:

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class ReplyCache:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self._lock = threading.Lock()
+        self._warned = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._base = sqlite3.connect(self.path, timeout=30, check_same_thread=False, isolation_level=None)
@@ -55,8 +57,7 @@ class ReplyCache:
 
     def get(self, key: str) -> AIMessage | None:
         """The reply that was kept, marked as cached and without tokens; None where there is none."""
-        with self._lock:
-            row = self._base.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+        row = self._do("SELECT reply FROM replies WHERE key = ?", key)
         if row is None:
             return None
         (message,) = messages_from_dict([json.loads(row[0])])
@@ -67,8 +68,19 @@ class ReplyCache:
     def put(self, key: str, message: AIMessage) -> None:
         """Keep a reply; one that is there already stays."""
         told = hide_keys(json.dumps(message_to_dict(message), ensure_ascii=False, default=str))
-        with self._lock:
-            self._base.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, told))
+        self._do("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, told)
+
+    def _do(self, command: str, *values: str) -> tuple[str] | None:
+        """The first row that the command gives. A full disk or a locked file costs the cache, not a reply paid for."""
+        try:
+            with self._lock:
+                row: tuple[str] | None = self._base.execute(command, values).fetchone()
+        except sqlite3.Error as error:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(f"the reply cache '{self.path}' cannot be used now: {error}.", stacklevel=3)
+            return None
+        return row
 
     def close(self) -> None:
         """Let go of the file."""

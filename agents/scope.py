@@ -197,7 +197,7 @@ def load_scope(folder: str | Path) -> Scope:
     try:
         told = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
         form, threshold = told["form"], float(told["threshold"])
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(
             f"no scope classifier in '{folder}': make one with emend train scope --out {folder}."
         ) from error

@@ -7,6 +7,7 @@ text to read, marked as such.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -99,34 +100,51 @@ class Toolbox:
         """The newest edit of that subject whose relation shares the most telling words, and at least one."""
         wanted = _telling(relation)
         rated = [
-            (len(wanted & _telling(f"{edit.prompt} {' '.join(t.relation for t in edit.triplets)}")), place, edit)
-            for place, edit in enumerate(self.edits)
-            if subject.casefold() in _subjects(edit)
+            (len(wanted & _telling(said.relations)), place, said)
+            for place, said in enumerate(self._said)
+            if subject.casefold() in said.subjects
         ]
         fitting = [one for one in rated if one[0]]
-        return _told([_hit(max(fitting, key=lambda one: one[:2])[2])] if fitting else [])
+        return _told([max(fitting, key=lambda one: one[:2])[2].hit] if fitting else [])
 
     def _list(self, entity: str) -> Found:
-        named = [edit for edit in self.edits if entity.casefold() in edit.text.casefold() or _named(entity, edit)]
-        return _told([_hit(edit) for edit in named[-LISTED:]])
+        name = entity.casefold()
+        named = [said for said in self._said if name in said.hit.entry.text.casefold() or name in said.names]
+        return _told([said.hit for said in named[-LISTED:]])
+
+    @cached_property
+    def _said(self) -> list["_Said"]:
+        return [said for edit in self.edits for said in _said_by(edit)]
 
 
-def _named(entity: str, edit: Edit) -> bool:
-    return entity.casefold() in _subjects(edit) | {triplet.object.casefold() for triplet in edit.triplets}
+class _Said(NamedTuple):
+    """An entry of an edit, and what it is about, in lower case."""
+
+    hit: Hit
+    subjects: frozenset[str]
+    names: frozenset[str]
+    """The subjects and the objects."""
+    relations: str
 
 
-def _subjects(edit: Edit) -> set[str]:
-    return {edit.subject.casefold(), *(triplet.subject.casefold() for triplet in edit.triplets)} - {""}
+def _said_by(edit: Edit) -> list[_Said]:
+    """The entries of an edit, each with the triplets that it says; a blank edit has none."""
+    from emend.memory.stored import entries_of
+
+    entries = entries_of(edit)
+    apart = edit.form == "triplets" and len(entries) == len(edit.triplets)
+    out = []
+    for place, entry in enumerate(entries):
+        told = edit.triplets[place : place + 1] if apart else edit.triplets
+        subjects = {triplet.subject.casefold() for triplet in told} | ({edit.subject.casefold()} - {""})
+        objects = {triplet.object.casefold() for triplet in told}
+        relations = " ".join([edit.prompt, *(triplet.relation for triplet in told)])
+        out.append(_Said(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
+    return out
 
 
 def _telling(text: str) -> set[str]:
     return {word for word in words(text) if word not in FUNCTION_WORDS}
-
-
-def _hit(edit: Edit) -> Hit:
-    from emend.memory.stored import entries_of
-
-    return Hit(entry=entries_of(edit)[0], score=1.0)
 
 
 def _told(hits: Sequence[Hit]) -> Found:

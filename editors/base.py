@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 
+from emend.agents.policy import CallPolicy
 from emend.memory.edit import Edit, Word
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Retriever
@@ -117,6 +118,8 @@ class Materials:
     settings: dict[str, Any] = field(default_factory=dict)
     """Overrides of the editor's own settings, by field name."""
     seed: int = 0
+    policy: CallPolicy | None = None
+    """How a further model of the editor's own is asked: within the limits of the run."""
 
 
 class Editor(Protocol):

@@ -26,7 +26,8 @@ class CragSettings(RagSettings):
     `model` (the model under test is asked). `upper` and `lower` are the thresholds of the actions, None for those that
     suit the evaluator. `strips` is `selection` (passages whole), `fixed_num` (50 words) or `excerption` (sentences);
     `top` how many strips are kept, 0 for the published number; `floor` the least score of a strip, None for none.
-    `search` is the wider search: the folder of a second memory, or `module:attribute`, see `load_search`.
+    `search` is the wider search: the folder of a second memory, or `module:attribute`, see `load_search`; `embedding`
+    is that memory's, where it is none of the usual ones.
     """
 
     k: Annotated[int, Field(ge=1)] = 5
@@ -39,6 +40,7 @@ class CragSettings(RagSettings):
     floor: float | None = -0.5
     search: str = ""
     search_k: Annotated[int, Field(ge=1)] = 5
+    embedding: str = ""
 
 
 class Crag(Remembering):
@@ -60,7 +62,7 @@ class Crag(Remembering):
         self.lower = self.evaluator.lower if told.lower is None else told.lower
         if self.lower > self.upper:
             raise BadSettings(f"crag.lower={self.lower} is above crag.upper={self.upper}: exchange them.")
-        self.search = load_search(told.search, self.retriever) if told.search else None
+        self.search = load_search(told.search, self.retriever, told.embedding) if told.search else None
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -101,19 +103,20 @@ class Searching:
         ]
 
 
-def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None) -> Retriever:
+def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> Retriever:
     """What searches more widely: a second memory, or what a `module:attribute` names.
 
     Args:
         spec: the folder of a memory, or `module:attribute` of a retriever, of a class that makes one, of a LangChain
             tool or retriever, or of a function from a query to texts.
         strategy: how a second memory is searched.
+        embedding: of a second memory; empty for lexical or auto, as it was made.
 
     Raises:
         BadSettings: there is no such thing, or it cannot search.
     """
     if strategy is not None and Path(spec).is_dir():
-        return second_memory(Path(spec), strategy)
+        return second_memory(Path(spec), strategy, embedding)
     module, colon, attribute = spec.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute) if colon else None
@@ -132,7 +135,7 @@ def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None
     )
 
 
-def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever]) -> Retriever:
+def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str = "") -> Retriever:
     """A strategy over all that a memory holds now; what it finds belongs to no edit that stands.
 
     Raises:
@@ -140,11 +143,13 @@ def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever]) -> Retr
     """
     from emend.memory.chroma import ChromaMemory
     from emend.memory.embed import LexicalEmbedding, load_embedding
+    from emend.memory.folders import cache_folder
     from emend.memory.store import EXACT_LIMIT
 
     with ChromaMemory(folder, None, create=False) as stored:
         lexical = stored.identity == LexicalEmbedding().identity
-    with ChromaMemory(folder, load_embedding("lexical" if lexical else "auto"), create=False) as memory:
+    encoder = load_embedding(embedding or ("lexical" if lexical else "auto"), cache_folder("vectors"))
+    with ChromaMemory(folder, encoder, create=False) as memory:
         if memory.count() > EXACT_LIMIT:
             raise BadSettings(
                 f"crag.search={folder} holds {memory.count():,} entries, and at most {EXACT_LIMIT:,} are searched: "

@@ -32,11 +32,8 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
     for key in values:
         if key not in known:
             raise BadSettings(f"unknown setting '{key}' of editor '{editor}': {nearest(key, known)}")
-    for key, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise BadSettings(f"setting '{key}' of editor '{editor}' is no finite number, seen: {value}.")
     try:
-        return TypeAdapter(schema).validate_python(dict(values))
+        built = TypeAdapter(schema).validate_python(dict(values))
     except ValidationError as error:
         wrong = error.errors()[0]
         field = ".".join(str(part) for part in wrong["loc"])
@@ -44,6 +41,11 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
         raise BadSettings(
             f"setting '{field}' of editor '{editor}': {wrong['msg']}{seen}. Known settings: {', '.join(known)}."
         ) from error
+    for key in known:
+        value = getattr(built, key)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadSettings(f"setting '{key}' of editor '{editor}' is no finite number, seen: {value}.")
+    return built
 
 
 def family_values(editor: str, families: Sequence[str]) -> dict[str, Any]:
@@ -74,3 +76,5 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise MissingData(f"no settings file '{path}': name a TOML file with one 'key = value' a line.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"settings file '{path}' is not TOML: {error}.") from error
+    except OSError as error:
+        raise BadSettings(f"settings file '{path}' cannot be read: {error.strerror or error}.") from error

@@ -41,6 +41,11 @@ class Memit(SubjectLast):
                 f"editor '{self.name}' writes from the lowest layer upwards, to each once, seen layers: "
                 f"{list(self.settings.layers)} of a model in which they are {list(self.layers)}: sort them."
             )
+        if len(self.layers) > 1 and not self.paths.adds:  # what a lower layer lacks cannot be told before the norm
+            raise BadSettings(
+                f"editor '{self.name}' spreads values over layers {list(self.layers)}, which a norm between MLP and "
+                f"residual stream keeps it from here: name one, --set {self.name}.layers=[{self.layers[-1]}]."
+            )
 
     def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
         """One product per layer; keys and what is left are measured anew after each layer."""

@@ -48,8 +48,9 @@ class Serac(Remembering):
 
     @cached_property
     def counterfactual(self) -> BaseChatModel | None:
-        """The second model, loaded when it is first needed."""
-        return load_model(self.settings.counterfactual) if self.settings.counterfactual else None
+        """The second model, loaded when it is first needed; it shares the limits of the first."""
+        name = self.settings.counterfactual
+        return load_model(name, self.materials.policy) if name else None
 
     @property
     def speaker(self) -> BaseChatModel:

@@ -99,6 +99,8 @@ class SubjectLast(Solving):
         """Searches for the values of all these edits together, since a value is of the unedited model alone."""
         self._foreseen = {}
         every = [edit for edits in sets for edit in edits]
+        if not every:
+            return EditCost()
         with counted(self.lm) as counter, self.lm.lock, suppress(EmendError):
             found, at = halving(self.lm, lambda: self.search(every)), 0
             for edits in sets:

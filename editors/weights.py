@@ -62,9 +62,10 @@ class Stack:
             if delta.shape != now[name].shape:
                 raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(now[name].shape)}.")
         with self._writing, torch.no_grad():
+            sums = {name: _sum(now[name], delta) for name, delta in deltas.items()}  # memory may run out here
             self._kept |= {name: tensor.clone() for name, tensor in now.items() if name not in self._kept}
-            for name, delta in deltas.items():
-                now[name].copy_(now[name].to(delta.dtype) + delta.to(now[name].device))
+            for name, total in sums.items():
+                now[name].copy_(total)
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -73,6 +74,10 @@ class Stack:
                     self._parameters[name].copy_(original)
         finally:
             _release(self._model)
+
+
+def _sum(weight: Tensor, delta: Tensor) -> Tensor:
+    return (weight.to(delta.dtype) + delta.to(weight.device)).to(weight.dtype)
 
 
 def _claim(model: nn.Module) -> None:

@@ -39,7 +39,7 @@ class Lent:
 
 
 class Asking:
-    """A model under an editor, over all edits of a memory; a context manager.
+    """A model under an editor, over the current edits of a memory; a context manager.
 
     Args:
         model: by name.
@@ -47,29 +47,36 @@ class Asking:
         where: the memory's folder, or its server.
         retriever: a strategy, or a chain of them.
         overrides: settings, by editor; those of the model are under `model`.
+        embedding: the memory's, by name; None where it is one of the usual ones.
 
     Raises:
         BadSettings: an unknown name. And whatever loading a model or a memory raises.
     """
 
     def __init__(
-        self, model: str, editor: str, where: str, retriever: str, overrides: dict[str, dict[str, Any]]
+        self,
+        model: str,
+        editor: str,
+        where: str,
+        retriever: str,
+        overrides: dict[str, dict[str, Any]],
+        embedding: str | None = None,
     ) -> None:
         self._factory, self._strategy = EDITORS.load(editor), load_retriever(retriever)
         self._model, self._where, self._name, self._overrides = model, where, editor, overrides
-        self._open = ExitStack()
+        self._embedding, self._open = embedding, ExitStack()
         self._answerer: Answerer | None = None
 
     def __enter__(self) -> Self:
         from emend.evals.cli_memory import opened_memory
 
         with ExitStack() as opening:
-            memory = opening.enter_context(opened_memory(self._where, search=True))
+            memory = opening.enter_context(opened_memory(self._where, self._embedding, search=True))
             model = load_model(self._model, **self._overrides.get(MODEL, {}))
             if hasattr(model, "close"):
                 opening.callback(model.close)
             materials = Materials(model, Lent(memory), self._strategy, settings=self._overrides.get(self._name, {}))
-            self._answerer = opening.enter_context(self._factory(materials).edit(memory.edits()))
+            self._answerer = opening.enter_context(self._factory(materials).edit(memory.edits(current=True)))
             self._open = opening.pop_all()
         return self
 

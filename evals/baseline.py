@@ -133,19 +133,23 @@ class Baseline:
 
 
 def spent_until(error: Exception) -> Usage:
-    """What was spent before an answer ended in an error: all calls of its steps, and the one that failed."""
+    """What was spent before an answer ended in an error: all calls of its steps, those among them that failed too.
+
+    The error's own cost may be that of several calls, which the steps hold as well: it counts where there are none.
+    """
     own = error.usage if isinstance(error, ModelReplyError) else Usage()
     calls = [call for step in steps_of(error) for call in step.calls]
-    done = [call for call in calls if call.error is None]
-    total = Usage(
-        input_tokens=sum(call.input_tokens for call in done),
-        output_tokens=sum(call.output_tokens for call in done),
-        calls=sum(not call.cached for call in done),
-        cached=sum(call.cached for call in done),
-        retries=sum(len(call.retries) for call in done),
+    if not calls:
+        return own
+    told = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
+    silent = bool(own.calls) and calls[-1] not in told  # refused, and the provider counted no tokens
+    return Usage(
+        input_tokens=sum(call.input_tokens for call in told),
+        output_tokens=sum(call.output_tokens for call in told),
+        calls=sum(not call.cached for call in told) + silent,
+        cached=sum(call.cached for call in told),
+        retries=sum(len(call.retries) for call in told),
     )
-    # A reply that could not be read is the last of the calls that are done; one that was refused is none of them.
-    return total if done and len(done) == len(calls) else total.plus(own)
 
 
 def needs_baseline(probe: Probe) -> bool:

@@ -21,7 +21,7 @@ from emend.evals.cli_edit import edit
 from emend.evals.cli_extract import extract
 from emend.evals.cli_graph import graph
 from emend.evals.cli_judge import judge
-from emend.evals.cli_limits import Limits, MaxCalls, MaxCost
+from emend.evals.cli_limits import Limits
 from emend.evals.cli_memory import memory
 from emend.evals.cli_options import Checkpoints, HeldOut, Json, Set, grouped, overrides_of, pair, print_rows
 from emend.evals.cli_papers import Against, papers, print_against
@@ -132,19 +132,20 @@ def run(
 
 
 @app.command()
+@grouped
 def resume(
     folder: RunFolder,
     concurrency: Annotated[int | None, typer.Option(help="Units asked at the same time; default as before.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the data is now; default as before.")] = None,
     fail_on_error: Annotated[str | None, typer.Option("--fail-on-error", help="Default as before.")] = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
+    *,
+    limits: Limits,
 ) -> None:
-    """Finish a run that was interrupted, and try its failed units again."""
+    """Finish a run that was interrupted, and try its failed units again; what is not told stays as it was."""
     from emend.evals.manifest import Manifest
 
     changed: dict[str, Any] = {"concurrency": concurrency, "data": data, "fail_on_error": fail_on_error}
-    changed |= {"max_cost": max_cost, "max_calls": max_calls}
+    changed |= asdict(limits)
     given = {name: value for name, value in changed.items() if value is not None}
     config = Manifest.read(folder).config
     _say_next(_run(type(config).model_validate(config.model_dump() | given), folder))

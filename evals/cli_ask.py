@@ -20,6 +20,7 @@ def ask(
     editor: Annotated[str, typer.Option(help="An editor over a memory; see: emend list editors.")] = "rag",
     where: Where = FOLDER,
     retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "dense",
+    embedding: Annotated[str | None, typer.Option(help="The memory's, where it is none of the usual ones.")] = None,
     continued: Annotated[
         bool, typer.Option("--continue", help="The text is no question, but to be continued.")
     ] = False,
@@ -33,7 +34,7 @@ def ask(
     if question is not None and not question.strip():
         raise BadSettings("the question is blank: write one, or leave it out to be asked for it.")
     overrides = overrides_of(settings or [])
-    with Asking(model, editor, where, retriever, overrides) as asking:
+    with Asking(model, editor, where, retriever, overrides, embedding) as asking:
         lost = 0
         for text in [question] if question is not None else _lines():
             try:

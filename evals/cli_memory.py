@@ -85,13 +85,14 @@ def import_(
 def export(
     file: Annotated[str, typer.Argument(help="JSON lines; - is the output.")],
     where: Where = FOLDER,
+    current: Annotated[bool, typer.Option("--current", help="Leave out what later edits supersede.")] = False,
 ) -> None:
     """Write all edits, superseded ones too, in the order in which they came."""
     from emend.evals.edit_files import write_whole
     from emend.memory.jsonl import lines_of
 
     with opened_memory(where) as opened:
-        edits, rule = opened.edits(), opened.superseding
+        edits, rule = opened.edits(current=current), opened.superseding
     if file == "-":
         sys.stdout.writelines(lines_of(edits))
         return

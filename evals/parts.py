@@ -128,6 +128,7 @@ class Parts:
             retriever=self.retriever,
             wording=self.config.wording or self.benchmark.wording,
             seed=self.config.seed,
+            policy=self.policy,
             **more,
         )
 

@@ -61,14 +61,14 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
         thought = think_aloud(context.model, head + told + LEAD.format(question=probe.prompt))
     update: CotState = {"prompt": thought.text, "reading": "line", "usage": spent(state, thought.usage)}
     if thought.final is not None:
-        update["final"] = thought.final
+        update |= {"final": thought.final, "cut_tokens": thought.cut_tokens}
     return update
 
 
 def conclude(state: CotState, runtime: Runtime[CotContext]) -> RespondState:
     """The answer at the end of the thoughts; else a reply, or scores, under the prompt."""
     if "final" in state and state.get("targets") is None:
-        return {"reply": state["final"], "cut_tokens": 0}
+        return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     return respond(state, runtime)
 
 

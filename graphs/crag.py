@@ -5,7 +5,7 @@ the lower one, else `incorrect`. Correct uses the refined passages, incorrect wh
 search is whatever retriever one plugs in; without one an incorrect retrieval leaves the probe as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,17 +106,22 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     """
     context, hits = runtime.context, state["hits"]
     cut = [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
-    made, usage = _refined(state, context, [strip for strip, _ in cut], context.top or TOP[context.strips])
+    passages = frozenset(hit["text"] for hit in hits)
+    made, usage = _refined(state, context, [strip for strip, _ in cut], passages, context.top or TOP[context.strips])
     used = {cut[place][1]["entry_id"]: cut[place][1] for place in made.kept}
     return {"internal": made.text, "hits": list(used.values()), "usage": spent(state, usage)}
 
 
-def _refined(state: CragState, context: CragContext, strips: Sequence[str], top: int) -> tuple[Recomposed, Usage]:
+def _refined(
+    state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
+) -> tuple[Recomposed, Usage]:
+    """What is left of the strips; a short fact that is a passage of its own is scored as any other."""
     if context.strips == "selection" and "judged" in state and len(strips) == len(state["judged"]):
         known = {str(told["text"]): float(told["relevance"]) for told in state["judged"]}
         if all(strip in known for strip in strips):  # the passages whole, which have been scored
             return recompose(strips, [known[strip] for strip in strips], top, context.floor), Usage()
-    scores, usage = _scores(state, context, strips, [too_short(strip) for strip in strips])
+    worst = [too_short(strip) and strip not in passages for strip in strips]
+    scores, usage = _scores(state, context, strips, worst)
     return recompose(strips, scores, top, context.floor), usage
 
 

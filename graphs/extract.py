@@ -20,7 +20,7 @@ from emend.graphs.extraction.load import load_extractor
 from emend.graphs.running import run_graph
 from emend.memory.edit import Edit, Triplet, Word, content_id
 from emend.memory.embed import Embedding, load_embedding
-from emend.memory.errors import BadSettings, ModelReplyError
+from emend.memory.errors import BadSettings, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.registry import nearest
 
@@ -36,7 +36,10 @@ PAST_ALL = "no triplet was left: all that were found tell what held before"
 
 
 class ExtractState(TypedDict, total=False):
-    """JSON values: `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`."""
+    """JSON values: `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`.
+
+    `final` says of a failure that asking again is of no use.
+    """
 
     document: str
     language: str
@@ -48,6 +51,7 @@ class ExtractState(TypedDict, total=False):
     attempts: int
     failure: str
     reply: str
+    final: bool
     reason: str
     usage: dict[str, int]
 
@@ -107,7 +111,8 @@ def extract(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
         found = runtime.context.extractor.extract(state["sentences"], language, state.get("failure", ""))
     except ModelReplyError as error:
         spent = usage.plus(error.usage).model_dump()
-        return {"attempts": tried, "failure": str(error), "reply": error.reply, "usage": spent}
+        final = isinstance(error, (ReplyRefused, ReplyCutOff))  # asked again, it would say the same
+        return {"attempts": tried, "failure": str(error), "reply": error.reply, "usage": spent, "final": final}
     triplets = [triplet.model_dump() for triplet in found.triplets]
     told: ExtractState = {"attempts": tried, "failure": "", "reply": "", "triplets": triplets}
     return {**told, "reason": "" if triplets else NOTHING, "usage": usage.plus(found.usage).model_dump()}
@@ -117,13 +122,15 @@ def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract"
     """Again after a failure, while attempts are left."""
     if not state["failure"]:
         return "normalise"
-    return "extract" if state["attempts"] < runtime.context.attempts else "give_up"
+    again = state["attempts"] < runtime.context.attempts and not state.get("final", False)
+    return "extract" if again else "give_up"
 
 
 def give_up(state: ExtractState) -> ExtractState:
     """No triplets, and why; the last reply stays in the state."""
     count = state["attempts"]
-    return {"triplets": [], "reason": f"unreadable reply, asked {count} times: {state['failure']}"}
+    why = "no usable reply" if state.get("final", False) else f"unreadable reply, asked {count} times"
+    return {"triplets": [], "reason": f"{why}: {state['failure']}"}
 
 
 def normalise(state: ExtractState, runtime: Runtime[C]) -> ExtractState:

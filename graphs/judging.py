@@ -189,6 +189,7 @@ def one_question(role: Role) -> CompiledStateGraph[JudgeState, JudgeContext, Jud
         return {"found": [one.model_dump() for one in best], "problem": problem}
 
     def ask(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
+        """One question to the judge about all items; what cannot be read is asked again, saying what was wrong."""
         stage = Stage(
             prompt=prompt,
             schema=role.schema_of(len(state["items"])),

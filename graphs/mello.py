@@ -123,7 +123,8 @@ def _next_round(
     if told.final is not None:
         before = told.text.rpartition("\n")[0]
         walked = transcript + (f"{before}\n" if before else "")
-        return {"transcript": walked, "hops": hops, "final": told.final, "usage": usage}
+        ended: MelloState = {"final": told.final, "cut_tokens": said.cut_tokens}
+        return {**ended, "transcript": walked, "hops": hops, "usage": usage}
     _check_limit(probe, context, hops, said.text)
     hops.append({"subquestion": told.subquestion, "tentative": told.tentative})
     return {"transcript": f"{transcript}{told.text}\n", "hops": hops, "usage": usage}
@@ -230,7 +231,7 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 def conclude(state: MelloState, runtime: Runtime[MelloContext]) -> RespondState:
     """The final answer as the model gave it at the end of the walk; else a reply, or scores, under the prompt."""
     if "final" in state and state.get("targets") is None:
-        return {"reply": state["final"], "cut_tokens": 0}
+        return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     return respond(state, runtime)
 
 

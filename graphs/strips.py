@@ -70,11 +70,11 @@ def recompose(strips: Sequence[str], scores: Sequence[float], top: int, floor: f
 
     Args:
         strips: of all passages.
-        scores: of the evaluator, one each; those of too short strips are overruled.
+        scores: of the evaluator, one each; too short strips come last whatever theirs.
         top: how many are kept.
-        floor: the least score; the paper names -0.5, the code has none.
+        floor: the least score that a strip was given itself; the paper names -0.5, the code has none.
     """
     told = [WORST if too_short(strip) else score for strip, score in zip(strips, scores, strict=True)]
     order = sorted(range(len(strips)), key=lambda place: -told[place])
-    kept = tuple(place for place in order[:top] if told[place] >= floor)
+    kept = tuple(place for place in order[:top] if scores[place] >= floor)
     return Recomposed(BETWEEN.join(strips[place] for place in kept), tuple(order), kept)

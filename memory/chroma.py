@@ -69,7 +69,8 @@ class ChromaMemory(StoredMemory):
         except BaseException:
             self._let_go()
             raise
-        super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering)
+        shared = where.startswith(("http://", "https://"))
+        super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering, shared)
 
     def close(self) -> None:
         """Let go of folder or connection; an in-process memory is gone. Exact views go on working."""

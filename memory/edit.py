@@ -62,7 +62,9 @@ class Edit(Word):
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
             told = {k: v for k, v in values.items() if k != "id"}
-            triplets = [t.model_dump() if isinstance(t, Triplet) else t for t in told.get("triplets", ())]
+            given = told.get("triplets", ())
+            given = given if isinstance(given, (list, tuple)) else [given]  # which the field itself refuses
+            triplets = [t.model_dump() if isinstance(t, Triplet) else t for t in given]
             return values | {"id": content_id("edit", told | {"triplets": triplets})}
         return values
 

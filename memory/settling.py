@@ -55,6 +55,18 @@ def settle(edits: Sequence[Edit], before: Mapping[str, Stored], about: About, ru
     return Change(put, mark, sorted(before.keys() - standing.keys()))
 
 
+def unsettled(change: Change, about: About, rule: Superseding) -> list[Stored]:
+    """What stands otherwise than it should after the change was written: another process wrote about the same facts.
+
+    Of two processes that write at once, the one that looks last sees what both have written.
+    """
+    touched = _decided([*change.put, *change.mark], rule)
+    stored = {row.entry.id: row for row in about(touched)}
+    beyond = {row.entry.id: row for row in about(_decided(stored.values(), rule) - touched)}
+    old = superseded([row.claim for row in (beyond | stored).values()], rule)
+    return [row._replace(current=id_ not in old) for id_, row in stored.items() if row.current == (id_ in old)]
+
+
 def _decided(rows: Iterable[Stored], rule: Superseding) -> set[str]:
     """The facts on which the rule may have a say."""
     if rule == "never":

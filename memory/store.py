@@ -14,7 +14,7 @@ from emend.memory.errors import BadData, BadSettings
 from emend.memory.exact import ExactCorpus, QueryVectors
 from emend.memory.history import Fact, MemoryStats, fact_of, stats_of
 from emend.memory.retrieval.base import Corpus, Entry, Hit
-from emend.memory.settling import Change, settle
+from emend.memory.settling import Change, settle, unsettled
 from emend.memory.shelf import PAGE, Shelf
 from emend.memory.stored import Stored, collection_of
 from emend.memory.superseding import Superseding, fact_id, superseded
@@ -35,6 +35,7 @@ class StoredMemory:
         identity: of the embedding that the shelves were filled with.
         superseding: which of several edits of a fact is current.
         answering: surrounds each use of a shelf, and turns the database's errors into ours.
+        shared: other processes may write to the shelves too.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class StoredMemory:
         identity: str,
         superseding: Superseding,
         answering: Callable[[], AbstractContextManager[None]],
+        shared: bool = False,
     ) -> None:
         self.where = where
         self.identity = identity
@@ -53,6 +55,7 @@ class StoredMemory:
         self._embedding = embedding
         self._queries = QueryVectors(embedding) if embedding else None
         self._answering = answering
+        self._shared = shared
         self._lock = threading.Lock()
         self._clock = 0
 
@@ -92,7 +95,8 @@ class StoredMemory:
 
         Among chosen edits the rule of superseding sees nothing but them, and takes their place in `edit_ids` for the
         order in which they arrived. A view of chosen edits is always searched exactly; one of everything up to
-        `EXACT_LIMIT` entries, and above that it lives: it shows what is added later.
+        `EXACT_LIMIT` entries. Above that its search by meaning lives and finds what is added later; strategies that
+        index its entries know those of when they began.
         """
         if self._queries is None:
             raise BadSettings(f"{self.where} was opened without an embedding: open it with one to search it.")
@@ -110,10 +114,11 @@ class StoredMemory:
         vectors = np.stack([vector for _, vector in found]) if found else np.zeros((0, 0), np.float32)
         return ExactCorpus([row.entry for row, _ in found], vectors, self._queries)
 
-    def edits(self, edit_ids: Sequence[str] | None = None) -> list[Edit]:
-        """These edits, or all, superseded ones too, in the order in which they arrived."""
-        rows = sorted((row for row in self._rows(edit_ids) if row.told), key=lambda row: (row.order, row.entry.id))
-        return [row.edit for row in rows]
+    def edits(self, edit_ids: Sequence[str] | None = None, current: bool = False) -> list[Edit]:
+        """These edits, or all, in the order in which they arrived; superseded ones too, unless `current`."""
+        rows = sorted(self._rows(edit_ids), key=lambda row: (row.order, row.entry.id))
+        standing = {row.entry.edit_id for row in rows if row.current or not current}
+        return [row.edit for row in rows if row.told and row.entry.edit_id in standing]
 
     def history(self, subject: str, relation: str) -> Fact:
         """All edits of one fact, oldest first; no versions if there are none."""
@@ -145,10 +150,17 @@ class StoredMemory:
                 put = [row for row in change.put if row.current == current and collection_of(row.entry) == name]
                 for start in range(0, len(put), PAGE):
                     self._put(shelf, put[start : start + PAGE], told)
+        self._mark(change.mark)
         for name, shelf in self._shelves.items():
             with self._answering():
-                shelf.mark([row for row in change.mark if collection_of(row.entry) == name])
                 shelf.drop(_to_drop(change, before, name))
+        if self._shared:
+            self._mark(unsettled(change, self._about, self.superseding))
+
+    def _mark(self, rows: Sequence[Stored]) -> None:
+        for name, shelf in self._shelves.items():
+            with self._answering():
+                shelf.mark([row for row in rows if collection_of(row.entry) == name])
 
     def _put(self, shelf: Shelf, rows: Sequence[Stored], told: Told) -> None:
         if self._embedding is None:

@@ -12,7 +12,7 @@ Superseding = Literal["arrival", "time", "never"]
 """`arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: only among edits that
 have a time. `never`: all edits of a fact stand side by side."""
 
-_QUOTES = str.maketrans("’‘“”_", "''\"\" ")
+_QUOTES = str.maketrans("’‘‚‛‹›“”„‟«»_", "'" * 6 + '"' * 6 + " ")
 
 
 class Claim(NamedTuple):

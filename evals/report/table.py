@@ -147,9 +147,14 @@ def _stacked(block: Block, plain: bool) -> RenderableType:
     return Group(*parts)
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def notes(report: Report, plain: bool = False) -> list[str]:
     """What must be known to read the numbers rightly."""
-    told = [f"{report.cases} cases, {report.records} records; [95 % intervals, bootstrap over cases]"]
+    size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
+    told = [f"{size}; [95 % intervals, bootstrap over cases]"]
     if report.spent:
         told.append(costs.told_of(report.spent))
     if plain and report.rows:

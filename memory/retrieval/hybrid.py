@@ -82,7 +82,8 @@ class Hybrid:
         if type(part) is Dense and isinstance(self._corpus, ExactCorpus):
             return self._corpus.cosines(query), np.ones(len(self._entries), bool)
         scores, seen = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
-        hits = part.search(query, max(self._depth, k))
+        found = part.search(query, max(self._depth, k))
+        hits = [hit for hit in found if hit.entry.id in self._places]  # a view that lives may know more by now
         places = np.array([self._places[hit.entry.id] for hit in hits], np.intp)
         if len(hits) >= self._depth:  # not found for want of room, and so no better than the last one
             scores[:] = hits[-1].score

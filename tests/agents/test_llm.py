@@ -50,6 +50,22 @@ def test_unknown_setting_names_the_nearest(folders):
         load_model(f"hf:{folders()}", max_tokens=3)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("max_new_tokens", "1k"),
+        ("batch_tokens", "1k"),
+        ("keep_mb", 1.5),
+        ("dtype", 16),
+        ("stop_at", ";"),
+        ("gather", "x"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_is_refused_by_name(folders, setting, value):
+    with pytest.raises(BadSettings, match=f"setting '{setting}' of model '.*seen: {value!r}"):
+        load_model(f"hf:{folders()}", **{setting: value})
+
+
 @pytest.mark.parametrize("spec", ["hf:", "openai:", "anthropic:", "tiny:large"])
 def test_spec_without_a_usable_name(spec):
     with pytest.raises(BadSettings, match=f"model '{spec}"):

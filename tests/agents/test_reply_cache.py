@@ -3,13 +3,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 
+from emend.agents.asking import AskedModel
 from emend.agents.policy import repetition
 from emend.agents.reading import usage_of
-from emend.agents.reply_cache import FILE, ReplyCache
+from emend.agents.reply_cache import FILE, ReplyCache, reply_key
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Usage
+from tests.fakes import ScriptedChatModel
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
@@ -111,3 +113,30 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         ReplyCache(tmp_path)
     with pytest.raises(BadSettings, match="cannot be used"):
         ReplyCache(tmp_path / FILE)
+
+
+def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
+    with Provider(lambda asked: "Ostrim") as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy)
+        assert policy.cache is not None
+        policy.cache._base.execute("PRAGMA max_page_count = 1")
+        policy.cache._base.execute("DROP TABLE replies")
+        with pytest.warns(UserWarning, match=f"the reply cache '.*{FILE}' cannot be used now"):
+            assert str(model.invoke("Which town is it?").text) == "Ostrim"
+        assert str(model.invoke("Which town is it?").text) == "Ostrim" and provider.count == 2
+    policy.close()
+
+
+def test_tool_calls_are_in_the_key_of_a_plug_ins_model():
+    policy = quick_policy()
+    model = AskedModel.around(ScriptedChatModel(reply=lambda prompt: "x"), "plug:x", policy)
+
+    def key(tool, **arguments):
+        calls = [{"name": tool, "args": arguments, "id": "1"}]
+        said = [AIMessage("", tool_calls=calls), ToolMessage("Nothing was found.", tool_call_id="1")]
+        return reply_key("plug:x", "", model._payload(said, None, {}), 0)
+
+    assert key("lookup", subject="A", relation="b") == key("lookup", subject="A", relation="b")
+    assert key("lookup", subject="A", relation="b") != key("search_memory", query="A b")
+    policy.close()

@@ -20,6 +20,11 @@ class Some:
     steps: int = 3
 
 
+@dataclass(frozen=True)
+class Bounded:
+    bound: float | None = None
+
+
 def test_lists_become_tuples_and_whole_numbers_fractions():
     made = build_settings(Some, {"layers": [1, 2], "rate": 1}, "toy")
     assert made == Some((1, 2), 1.0) and isinstance(made.rate, float)
@@ -27,6 +32,19 @@ def test_lists_become_tuples_and_whole_numbers_fractions():
 
 def test_text_from_a_command_line_is_read_as_the_field_says():
     assert build_settings(Some, {"layers": (0,), "rate": "1e-3", "steps": "7"}, "toy") == Some((0,), 1e-3, 7)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", float("inf")])
+def test_what_is_no_finite_number_is_refused_however_it_is_written(value):
+    with pytest.raises(BadSettings, match=r"'(rate|bound)' of editor 'toy'"):
+        build_settings(Some, {"layers": [1], "rate": value}, "toy")
+    with pytest.raises(BadSettings, match="'bound' of editor 'toy' is no finite number"):
+        build_settings(Bounded, {"bound": value}, "toy")
+
+
+def test_a_folder_is_no_settings_file(tmp_path):
+    with pytest.raises(BadSettings, match=f"settings file '{tmp_path}' cannot be read"):
+        read_settings(tmp_path)
 
 
 def test_an_unknown_key_is_refused_with_the_nearest():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
+from emend.agents.policy import CallPolicy
 from emend.agents.scope import EmbeddingScope
 from emend.editors.base import Demonstration, Materials, Scorable
 from emend.editors.chain_of_thought import Everything
@@ -246,7 +247,7 @@ def test_a_trained_classifier_is_taken_from_its_folder(tmp_path):
 
 
 def test_a_counterfactual_model_is_loaded_by_name_and_limits_what_can_be_scored(monkeypatch):
-    second: Callable[..., Any] = lambda name, **settings: ScriptedChatModel(reply=lambda prompt: "second")  # noqa: E731
+    second: Callable[..., Any] = lambda name, policy: ScriptedChatModel(reply=lambda prompt: "second")  # noqa: E731
     monkeypatch.setattr("emend.editors.serac.load_model", second)
     editor = build("serac", settings={"counterfactual": "other:model"})
     with editor.edit([CAPITAL]) as answerer:
@@ -254,6 +255,26 @@ def test_a_counterfactual_model_is_loaded_by_name_and_limits_what_can_be_scored(
         assert answerer.answer(Probe(kind="x", prompt="Mira plays the", gold=("x",))).text != "second"
         assert not isinstance(answerer, Scorable)
     assert editor.fingerprint["counterfactual"] == "other:model" and load_model is not second
+
+
+def test_a_counterfactual_model_shares_the_limits_of_the_run(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    policy = CallPolicy.of(max_calls=3)
+    second = build("serac", settings={"counterfactual": "openai:other"}, policy=policy).counterfactual
+    assert second.policy is policy
+    policy.close()
+
+
+def test_an_agents_tools_know_what_is_current_alone():
+    def mayor(name: str, time: str) -> Edit:
+        triplet = Triplet(subject="Veld", relation="mayor", object=name)
+        return Edit.from_triplet(triplet, "The mayor of {} is", time=time)
+
+    new, old = mayor("Ann", "2026"), mayor("Bo", "2020")
+    with ChromaMemory(None, LexicalEmbedding(), "time") as memory:
+        model = ToolModel(tool="lookup", arguments={"subject": "Veld", "relation": "mayor"})
+        with build("agent", model=model, memory=memory).edit([new, old]) as answerer:
+            assert answerer.answer(probe_of(new)).retrieved == (new.id,)
 
 
 def elsewhere(query: str) -> list[str]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from emend.editors.weights import applied
+from emend.editors.weights import Stack, applied
 from emend.memory.errors import BadSettings
 
 
@@ -93,3 +93,20 @@ def test_the_lock_is_held_while_weights_are_written_and_not_while_the_edit_stand
     with applied(model, delta(model), Watched()):
         assert held == ["taken", "left"]
     assert held == ["taken", "left"] * 2
+
+
+def test_when_memory_runs_out_between_two_deltas_neither_is_added(model, monkeypatch):
+    before = weights(model)
+    deltas = delta(model) | {"1.weight": torch.ones_like(model[1].weight, dtype=torch.float32)}
+    adding = torch.Tensor.__add__
+
+    def short(one, other):
+        if one.shape == model[1].weight.shape:
+            raise torch.OutOfMemoryError("none left")
+        return adding(one, other)
+
+    with Stack(model) as stack:
+        monkeypatch.setattr(torch.Tensor, "__add__", short)
+        with pytest.raises(torch.OutOfMemoryError):
+            stack.add(deltas)
+        assert same(before, weights(model))

@@ -183,6 +183,19 @@ def test_two_edits_of_one_subject_are_solved_and_the_model_stays_as_it_was(metho
     assert all(delta.isfinite().all() and delta.any() for delta in deltas.values())
 
 
+@pytest.mark.parametrize("method", [Memit, AlphaEdit])
+def test_values_are_not_spread_over_layers_with_a_norm_behind_the_mlp(method, random_model):
+    with pytest.raises(BadSettings, match=rf"a norm between MLP.*--set {method.name}.layers=\[1\]"):
+        editor(method, random_model("gemma2"), layers=[0, 1])
+
+
+@pytest.mark.parametrize("method", [Rome, Memit])
+def test_nothing_is_foreseen_of_no_edits(method, random_model):
+    made = editor(method, random_model())
+    assert made.foresee([(), ()]).tokens == 0
+    assert made.solve([]) == {}
+
+
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_each_solved_in_company_is_what_it_is_alone(method, random_model):
     made = editor(method, random_model())

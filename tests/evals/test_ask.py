@@ -11,7 +11,7 @@ from emend.graphs.registry import GRAPHS
 from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, MemoryMismatch
 
 RUN = CliRunner()
 TOLD = Triplet(subject="Vouna", relation="capital", object="Meburg")
@@ -30,6 +30,21 @@ def ask(memory, *more: str, lines: str | None = None):
 
 def test_the_model_answers_from_the_memory(memory):
     assert ask(memory, "What is the capital of Vouna?").stdout.strip() == "Meburg"
+
+
+@pytest.mark.parametrize("editor", ["in_context", "rag"])
+def test_what_was_superseded_is_not_shown(memory, editor):
+    newer = TOLD.model_copy(update={"object": "Oldport"})
+    with ChromaMemory(memory, LexicalEmbedding()) as opened:
+        opened.add([Edit.from_triplet(newer, "The capital of {} is")])
+    told = json.loads(ask(memory, "--editor", editor, "--json", "What is the capital of Vouna?").stdout)
+    assert "Oldport" in told["prompt"] and "Meburg" not in told["prompt"]
+
+
+def test_an_embedding_of_its_own_can_be_named(memory):
+    assert ask(memory, "--embedding", "lexical", "What is the capital of Vouna?").stdout.strip() == "Meburg"
+    with pytest.raises(MemoryMismatch, match="--embedding lexical"):
+        ask(memory, "--embedding", "minilm", "What is the capital of Vouna?")
 
 
 def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(memory):

@@ -159,6 +159,21 @@ def test_an_answer_of_no_use_keeps_what_was_found_and_all_that_it_cost(tmp_path:
     assert record.usage.input_tokens == sum(call.get("input_tokens", 0) for call in calls) > 7
 
 
+def test_a_reply_that_could_not_be_read_is_not_counted_again_with_the_one_after_it():
+    unread = ModelCall(input_tokens=100, output_tokens=10)
+    refused = ModelCall(input_tokens=120, output_tokens=0, error="ReplyRefused: no")
+    error = ModelReplyError("no", "", Usage(input_tokens=220, output_tokens=10, calls=2))
+    keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(unread, refused)),))
+    told = spent_until(error)
+    assert (told.input_tokens, told.output_tokens, told.calls) == (220, 10, 2)
+
+
+def test_a_refusal_whose_tokens_nobody_counted_is_a_call():
+    error = ModelReplyError("no", "", Usage(calls=1))
+    keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(ModelCall(error="ReplyRefused: no"),)),))
+    assert spent_until(error) == Usage(calls=1)
+
+
 def test_calls_that_an_error_ended_are_counted_once():
     read = ModelCall(input_tokens=10, output_tokens=2)
     refused = ModelCall(input_tokens=3, output_tokens=1, error="ReplyRefused: no")

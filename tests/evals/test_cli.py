@@ -138,6 +138,19 @@ def test_a_run_shows_its_table_and_what_to_type_next(emend: Any, tmp_path: Path)
     assert again.code == 0 and "Nothing was left to do" in again.out
 
 
+def test_limits_and_prices_may_change_when_a_run_goes_on(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "1")
+    told = emend("resume", "out", "--prices", "nowhere.toml")
+    assert told.code == 2 and "nowhere.toml" in told.err
+    for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
+        told = emend("resume", "out", option, "5")
+        assert "No such option" not in told.err, option
+
+
+def test_one_case_is_said_to_be_one(emend: Any, tmp_path: Path) -> None:
+    assert "1 case, " in emend(*RUN, "--out", "out", "--limit", "1").out
+
+
 def test_the_default_folder_is_named_after_benchmark_and_time(emend: Any, tmp_path: Path) -> None:
     emend(*RUN, "--limit", "1")
     (folder,) = (tmp_path / "runs").iterdir()

@@ -175,6 +175,12 @@ def test_a_file_in_another_encoding_is_named_with_the_line(emend):
     assert code == 2 and "'latin.jsonl', line 2: byte 0xe9 is not UTF-8" in err
 
 
+def test_an_export_of_what_is_current_leaves_history_out(filled):
+    everything, current = (filled("export", "-", *more)[1].splitlines() for more in ((), ("--current",)))
+    old = [json.loads(line) for line in everything if line not in current]
+    assert len(everything) == 4 and [edit["target_new"] for edit in old] == ["Mira Tolvane"]
+
+
 def test_an_export_writes_through_a_link_and_leaves_no_draft(filled):
     Path("real.jsonl").write_text("old")
     Path("link.jsonl").symlink_to("real.jsonl")

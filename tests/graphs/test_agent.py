@@ -153,3 +153,18 @@ def test_a_change_cannot_end_its_own_mark():
 def test_only_a_model_with_tools_of_its_own_can_call_them():
     assert can_call_tools(Caller(script=[])) and not can_call_tools(ScriptedChatModel(reply=str))
     assert {tool.__name__ for tool in TOOLS} == {"search_memory", "lookup", "list_updates"}
+
+
+def test_the_tools_give_the_triplet_that_was_asked_for_and_pass_over_blank_edits():
+    triplets = tuple(
+        Triplet(subject=subject, relation=relation, object=target)
+        for subject, relation, target in (("Veld", "population", "5000"), ("Ann Li", "spouse", "Bo Ek"))
+    )
+    blank = Edit(form="document", text=" ", triplets=triplets[1:])
+    tools = toolbox((Edit(form="triplets", text="news", triplets=triplets), blank))
+    for name, arguments in (
+        ("lookup", {"subject": "ann li", "relation": "spouse"}),
+        ("list_updates", {"entity": "Bo Ek"}),
+    ):
+        found = tools.use(name, arguments)
+        assert [hit.entry.text for hit in found.hits] == ["Ann Li spouse Bo Ek"]

@@ -6,13 +6,15 @@ import pytest
 
 from emend.agents.chain import DEMONSTRATIONS
 from emend.graphs.cot import CotContext, build
+from emend.graphs.mello import MelloContext
+from emend.graphs.mello import build as build_mello
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Hit
 from tests.fakes import ScriptedScoringModel
 
-APP = build()
+APP, MELLO = build(), build_mello()
 FACT = "The capital of Veldania is Ostrim."
 
 
@@ -41,6 +43,28 @@ def test_thoughts_and_answer_are_one_reply():
     lead = f"{DEMONSTRATIONS.strip()}\n\nNew Fact: {FACT}\nQuestion: The capital of Veldania is\nThoughts:"
     assert model.calls == [lead] and final["prompt"] == f"{lead} It is a fact.\nAnswer:"
     assert final["usage"]["calls"] == 1
+
+
+@pytest.mark.parametrize("form", ["thoughts", "published"])
+def test_facts_that_did_not_fit_the_window_are_counted(form):
+    """Under the thoughts, whose reply has the answer in it, as under a prompt of its own."""
+
+    class Small(ScriptedScoringModel):
+        def _generate(self, *asked, **more):
+            result = super()._generate(*asked, **more)
+            result.generations[0].message.response_metadata["cut_tokens"] = 7
+            return result
+
+    probe = Probe(kind="x", prompt="The capital of Veldania is", gold=("Ostrim",)).model_dump(mode="json")
+    if form == "thoughts":
+        model = Small(reply=lambda prompt: "It is.\nAnswer: Ostrim.", log_prob=lambda prompt, target: -1.0)
+        final, _ = run_graph(APP, {"probe": probe}, CotContext(model, Fixed(FACT)))
+    else:
+        verdict = "Retrieved fact does not contradict to generated answer, so the intermediate answer is: Old."
+        said = ["Subquestion: What is it?\nGenerated answer: Old.", f"{verdict}\nFinal answer: Ostrim"]
+        model = Small(reply=lambda prompt: said.pop(0), log_prob=lambda prompt, target: -1.0)
+        final, _ = run_graph(MELLO, {"probe": probe}, MelloContext(model, Fixed(), form="text"))
+    assert (final["reply"], final["cut_tokens"]) == ("Ostrim", 7)
 
 
 def test_targets_are_scored_behind_the_thoughts():

@@ -21,7 +21,8 @@ DECISIONS = SHARED / "parity/crag_decisions.json"
 APP = build()
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
 GOOD, FAIR, BAD = "Veldania's capital is Ostrim now.", "Veldania lies on the sea.", "Soor is a river in Orland."
-SCORES = {GOOD: 0.9, FAIR: 0.1, BAD: -0.99}
+SHORT = "Veldania capital Ostrim"
+SCORES = {GOOD: 0.9, SHORT: 0.8, FAIR: 0.1, BAD: -0.99}
 
 
 def published(kind: str) -> list[Any]:
@@ -61,6 +62,12 @@ def test_no_passage_at_all_is_incorrect():
 def test_a_floor_leaves_out_what_is_worse():
     made = recompose(["one two three four", "five six seven eight"], [0.5, -0.6], 6, -0.5)
     assert made.text == "one two three four" and made.order == (0, 1) and made.kept == (0,)
+
+
+@pytest.mark.parametrize("strips", MODES)
+def test_a_fact_of_few_words_is_judged_as_any_other(strips):
+    final, _ = run(SHORT, strips=strips)
+    assert final["action"] == "correct" and final["prompt"].startswith(f"New Fact: {SHORT}\n")
 
 
 def test_chinese_strips_are_not_too_short_to_be_judged():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from langgraph.errors import GraphRecursionError
 
+from emend.agents.asking import AskedModel
+from emend.agents.policy import CallPolicy
 from emend.graphs.extract import (
     RECURSION_LIMIT,
     ExtractContext,
@@ -217,3 +219,22 @@ def test_edits_can_be_read_by_a_model_object():
 def test_a_method_that_cannot_be_used_says_why(arguments, error, says):
     with pytest.raises(error, match=says):
         load_extractor(*arguments)
+
+
+@pytest.mark.parametrize("ending", ["content_filter", "length"])
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_a_refusal_and_a_reply_cut_off_are_paid_for_once(form, ending):
+    asked = []
+
+    class Ending(ScriptedChatModel):
+        def _generate(self, messages, *more, **told):
+            asked.append(messages)
+            result = super()._generate(messages, *more, **told)
+            result.generations[0].message.response_metadata["finish_reason"] = ending
+            return result
+
+    policy = CallPolicy.of()
+    model = AskedModel.around(Ending(reply=lambda prompt: ""), "scripted:x", policy)
+    told = extract_document(TEXT, context(LlmExtractor(model, form), attempts=3))
+    assert told.failed and told.reason.startswith("no usable reply: ") and len(asked) == 1
+    policy.close()

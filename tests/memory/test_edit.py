@@ -91,3 +91,9 @@ def test_usage_adds_up():
     assert Usage(input_tokens=1, output_tokens=2, calls=1).plus(Usage(input_tokens=4, calls=1)) == Usage(
         input_tokens=5, output_tokens=2, calls=2
     )
+
+
+@pytest.mark.parametrize("given", [None, 5, "x"])
+def test_triplets_that_are_no_list_are_refused_by_name(given):
+    with pytest.raises(ValidationError, match="triplets"):
+        Edit.model_validate({"form": "document", "text": "x", "triplets": given})

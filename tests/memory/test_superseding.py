@@ -9,6 +9,9 @@ from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MemoryMismatch
+from emend.memory.retrieval.default import Default
+from emend.memory.settling import Change, unsettled
+from emend.memory.stored import Stored, rows_of
 from emend.memory.superseding import Claim, fact_id, in_order, moment, superseded
 
 SMALL = LexicalEmbedding(256)
@@ -45,6 +48,26 @@ def near():
 @pytest.mark.parametrize("subject", ["veld", " VELD ", "Ｖｅｌｄ", "veld\u00a0"])
 def test_spelling_does_not_make_another_fact(subject):
     assert fact_id(subject, "Head_of  state’s") == fact_id("Veld", "head of state's")
+
+
+@pytest.mark.parametrize("name", ["„Faust“", "«Faust»", "“Faust”", "Faust".join('""')])
+def test_quotes_of_any_language_are_quotes(name):
+    assert fact_id(name, "author") == fact_id('"Faust"', "author")
+
+
+def test_two_writers_at_once_leave_one_value_current():
+    """Each has looked before the other wrote; whoever looks last puts right what both have written."""
+    one, other = fact("Ann"), fact("Bo")
+    rows = [rows_of(edit, order)[0] for order, edit in enumerate((one, other))]
+    about: dict[str, list[Stored]] = {fact: rows for fact in rows[0].facts}
+
+    def stored(facts):
+        return [row for fact in facts for row in about.get(fact, [])]
+
+    (late,) = unsettled(Change([rows[1]], [], []), stored, "arrival")
+    assert late == rows[0]._replace(current=False)
+    about = {fact: [late, rows[1]] for fact in rows[0].facts}
+    assert unsettled(Change([rows[1]], [], []), stored, "arrival") == []
 
 
 def test_other_names_are_other_facts():
@@ -178,6 +201,15 @@ def test_the_index_passes_over_what_is_superseded(near, monkeypatch):
     view = near.view()
     assert [hit.entry.text for hit in view.nearest("Veld mayor Mira", 2)] == ["Veld mayor Mira 59", "Veld baker bread"]
     assert [entry.text for entry in view.entries()] != [] and len(view.entries()) == 2
+
+
+def test_a_strategy_over_a_view_that_lives_passes_over_what_came_later(near, monkeypatch):
+    near.add([fact(f"Mira {i}", subject=f"Town {i}") for i in range(20)])
+    monkeypatch.setattr(store, "EXACT_LIMIT", 10)
+    strategy = Default(near.view())
+    near.add([fact("Newcomer", subject="Town 3")])
+    assert all(hit.entry.text != "Town 3 mayor Newcomer" for hit in strategy.search("mayor of Town 3", 3))
+    assert Default(near.view()).search("mayor of Town 3", 1)[0].entry.text == "Town 3 mayor Newcomer"
 
 
 def test_many_facts_are_looked_up_in_one_reading_or_one_by_one_alike(near, monkeypatch):
