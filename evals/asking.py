@@ -8,9 +8,10 @@ from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.unedited import Unedited
 from emend.evals.baseline import Baseline, ask, needs_baseline, spent_until
+from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.metrics.elken import NO_BASELINE
-from emend.evals.metrics.scorers import Scores, ask_of, score
+from emend.evals.metrics.scorers import OF_BEFORE, Scores, ask_of, score
 from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
 from emend.graphs.running import steps_of
@@ -73,12 +74,16 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
         answer, no_use = _of_no_use(error), hide_keys(str(error))
     seconds = kept.seconds if kept else time.perf_counter() - began
     if no_use is not None:
-        scores = _all_unscored(probe, no_use)
+        known = not OF_BEFORE.isdisjoint(probe.scorers)
+        told = _compared(probe, Answer(), baseline, run.repeat) if known else score(probe, Answer())
+        scores = Scores(told.values, dict.fromkeys(told.unscored, no_use))
     else:
         scores = _compared(probe, answer, baseline, run.repeat) if compared else score(probe, answer)
     found = hit_at_1(probe, answer)
     if found is not None:
         scores.values["hit@1"] = found
+    elif _searched(answer) and UNTOLD in probe.tags:
+        scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
     return Said(answer, scores, seconds, bool(kept))
 
 
@@ -102,18 +107,15 @@ def _compared(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> 
         return Scores(scores.values, told)
 
 
-def _all_unscored(probe: Probe, reason: str) -> Scores:
-    """The outputs that the scorers would have given, each with the reason why it is missing."""
-    outputs = score(probe, Answer()).unscored
-    return Scores({}, dict.fromkeys(outputs, reason))
-
-
 def hit_at_1(probe: Probe, answer: Answer) -> float | None:
     """1.0 when the first retrieved entry is of an edit that bears on the probe; None where nothing was to be found."""
-    searched = answer.retrieved or any("hits" in step.update for step in answer.steps)
-    if not probe.edit_ids or not searched:
+    if not probe.edit_ids or not _searched(answer):
         return None
     return float(bool(answer.retrieved) and answer.retrieved[0] in probe.edit_ids)
+
+
+def _searched(answer: Answer) -> bool:
+    return bool(answer.retrieved) or any("hits" in step.update for step in answer.steps)
 
 
 def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:

@@ -43,6 +43,14 @@ class Kept(Word):
         error, steps = hide_keys(str(answer)), getattr(answer, "steps", ())
         return cls(error=error, kind=type(answer).__name__, reply=reply, steps=steps, **told)
 
+    @property
+    def usage(self) -> Usage:
+        """What it cost, whatever came of it."""
+        try:
+            return self.said().usage
+        except (ModelReplyError, ContextOverflow) as error:
+            return spent_until(error)
+
     def said(self) -> Answer:
         """The answer.
 

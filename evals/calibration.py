@@ -90,7 +90,7 @@ def read_labels(path: Path, kinds: Mapping[str, JudgeKind]) -> list[Labelled]:
         BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
     rows = [_labelled(line, f"{path}, line {n}", kinds) for n, line in enumerate(lines, 1) if line.strip()]
@@ -130,7 +130,8 @@ def _number(label: bool | int | float | str | None, scale: Scale, where: str) ->
     if isinstance(label, str) and value is None:
         value = _parsed(label)
     possible = {"yes or no": (0.0, 1.0), "1 to 5": (1.0, 2.0, 3.0, 4.0, 5.0)}.get(scale)
-    words = isinstance(label, bool | str) and value in (0.0, 1.0) and scale != "yes or no"
+    said = isinstance(label, bool) or (isinstance(label, str) and label.strip().casefold() in YES)
+    words = said and scale != "yes or no"
     right = value is not None and (value in possible if possible else 0 <= value <= 1) and not words
     if not right:
         raise BadData(f"{where}, field 'label': {json.dumps(label)} is not {EXPECTED[scale]}. Correct it.")

@@ -165,6 +165,8 @@ def report(
     from emend.evals.report.table import console_for, show
 
     if references is not None:
+        if svg is not None or against is not None or scoring is not None:
+            raise BadSettings("--references prints RS alone: leave out --svg, --against and --scoring.")
         print_consistency(folder, references, as_json)
         return
     found = report_of(folder, scoring)
@@ -238,7 +240,7 @@ def _run(config: "RunConfig", folder: Path) -> Path:
     show(report_of(folder), console_for())
     for line in spent_lines(folder, summary.spent):
         typer.echo(line)
-    if summary.skipped and not summary.finished:
+    if summary.skipped and not summary.finished and not summary.failed:
         typer.echo("Nothing was left to do: every unit is from before.")
     return folder
 

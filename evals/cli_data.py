@@ -10,7 +10,7 @@ from emend.evals.cli_options import Json, print_rows
 data = typer.Typer(name="data", help="Fetch the benchmarks' real files, check them, count them.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="See: emend data list.")]
-Folder = Annotated[Path | None, typer.Option("--data", help="The data folder; looked for under EMEND_DATA first.")]
+Folder = Annotated[Path | None, typer.Option("--data", help="The data folder.")]
 
 
 @data.command("list")

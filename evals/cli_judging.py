@@ -27,7 +27,7 @@ class Judges(Group):
     ]
     repeats: Annotated[int, typer.Option(help="Ask each judge so many times.")] = 1
     retries: Annotated[int, typer.Option(help="How often an unreadable reply is asked for again.")] = 1
-    concurrency: Annotated[int, typer.Option(help="Calls at the same time.")] = 4
+    concurrency: Annotated[int, typer.Option(min=1, help="Calls at the same time.")] = 4
     set_judge: Annotated[
         list[str] | None, typer.Option("--set", help="judge.key=value, how the judges are loaded and asked.")
     ] = None

@@ -41,10 +41,12 @@ def trace(
     _check_case(case, as_md, {"--probe": probe, "--scoring": scoring})
     if otlp is not None and (probe or kind):
         raise BadSettings("--otlp sends whole cases: leave out --probe and --kind.")
+    if mermaid and scoring is not None:
+        raise BadSettings("--mermaid draws no judges: leave out --scoring.")
     if otlp is not None:
         from emend.evals.otlp import export
 
-        sent = export(folder, otlp, case, editor, content)
+        sent = export(folder, otlp, case, editor, content, scoring)
         typer.echo(f"{sent.spans} spans of {sent.cases} cases were sent to {sent.address}.")
         return
     if mermaid:

@@ -16,7 +16,7 @@ Check = Annotated[
     list[str] | None, typer.Option("--check", help="key=value: also try the questions under these options.")
 ]
 Limit = Annotated[int | None, typer.Option(help="So many cases.")]
-Seed = Annotated[int, typer.Option(help="Of every draw.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of every draw.")]
 
 train = typer.Typer(name="train", help="Train what editors decide with.", no_args_is_help=True)
 

@@ -53,7 +53,11 @@ def held_out_texts(named: str | None, benchmark: Any, seed: int) -> tuple[str, .
     file = Path(named).expanduser()
     if not file.is_file():
         raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NONE}.")
-    texts = tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    try:
+        told = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(f"'{file}' cannot be read: {error}. Write held-out texts in UTF-8, one a line.") from error
+    texts = tuple(line.strip() for line in told.splitlines() if line.strip())
     if not texts:
         raise BadData(f"'{file}' has no text: write one a line, or name {NONE}.")
     return texts

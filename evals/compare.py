@@ -265,10 +265,12 @@ def _pairs(left: dict[Key, Seen], right: dict[Key, Seen], metric: Metric) -> Ite
         a, b = one.values.get(metric.value), other.values.get(metric.value)
         known = (a is not None or metric.value in one.unscored) and (b is not None or metric.value in other.unscored)
         if known:
-            yield Pair(key.case, one.kind, a, b)
+            yield Pair(key.case, one.kind, a, b, key.repeat)
 
 
 def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage], checkpoint: int) -> str:
+    if checkpoint and not any(told.only_a + told.only_b for told in coverage):
+        return f"nothing was asked again at checkpoint {checkpoint}: emend report names the checkpoints that there are."
     where = f" at checkpoint {checkpoint}" if checkpoint else ""
     counts = " and ".join(str(sum(getattr(told, side) for told in coverage)) for side in ("only_a", "only_b"))
     other = folder_b or folder_a

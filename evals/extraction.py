@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from emend.evals.benchmarks.triples import TEXTS, ExtractedDocument, read_extracted
-from emend.evals.case import Benchmark
+from emend.evals.case import Benchmark, Case
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.progress import Progress, Quiet
 from emend.graphs.extract import ExtractContext, build, extract_document
@@ -41,15 +41,19 @@ class Extracted(Word):
     skipped: int
 
 
+OWN_NUMBERS = ("docter_id", "akew_id", "case_id")
+"""Tags that hold the number that a case has in the benchmark's own files."""
 Extract = Callable[[Edit], ExtractedDocument]
 
 
 def documents_of(benchmark: Benchmark, setting: str, limit: int | None = None, seed: int = 0) -> list[Document]:
     """The texts of a setting, each once, with the gold fact of the same case and place where there is one."""
-    golds = _golds(benchmark, limit, seed)
+    cases = list(benchmark.cases(setting, limit, seed))
+    golds = _golds(benchmark, limit, seed, len(cases))
     found: dict[str, Document] = {}
-    for number, case in enumerate(benchmark.cases(setting, limit, seed)):
-        told = golds[number] if number < len(golds) and len(golds[number]) == len(case.edits) else []
+    for number, case in enumerate(cases):
+        told = golds.get(_own(case, number), ())
+        told = told if len(told) == len(case.edits) else ()
         for place, edit in enumerate(case.edits):
             if edit.form not in TEXTS or edit.id in found:
                 continue
@@ -59,17 +63,27 @@ def documents_of(benchmark: Benchmark, setting: str, limit: int | None = None, s
     return list(found.values())
 
 
-def _golds(benchmark: Benchmark, limit: int | None, seed: int) -> list[tuple[Edit, ...]]:
-    """The edits of the setting that gives one triplet by hand, case by case; empty if there is no such setting."""
+def _golds(benchmark: Benchmark, limit: int | None, seed: int, count: int) -> dict[Hashable, tuple[Edit, ...]]:
+    """The edits of the setting that gives one triplet by hand, by case; empty if there is no such setting.
+
+    By the data's own numbers, of all cases. Where it has none, by the place, if both settings have as many cases.
+    """
     for setting in benchmark.settings:
         try:
             cases = list(benchmark.cases(setting, limit, seed))
+            everything = list(benchmark.cases(setting, None, seed)) if limit else []
         except (BadSettings, MissingData):  # DocTER has no gold triplets in Chinese
             continue
         edits = [edit for case in cases for edit in case.edits]
         if edits and all(edit.form == "triplet" and len(edit.triplets) == 1 and edit.target_true for edit in edits):
-            return [case.edits for case in cases]
-    return []
+            told = {_own(case, place): case.edits for found in (everything, cases) for place, case in enumerate(found)}
+            return {own: found for own, found in told.items() if isinstance(own, str) or len(cases) == count}
+    return {}
+
+
+def _own(case: Case, place: int) -> Hashable:
+    """The number that the case has in the data's own files, as text; else its place."""
+    return next((str(case.tags[name]) for name in OWN_NUMBERS if name in case.tags), place)
 
 
 def extract_to(

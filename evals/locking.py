@@ -1,7 +1,7 @@
 """Before the first model call: the run folder is ours alone, can be written to, and has room."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +14,11 @@ LOCK = "run.lock"
 
 
 @contextmanager
-def owned_folder(folder: Path, needed_mb: int = NEEDED_MB) -> Iterator[Path]:
+def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[str] = ()) -> Iterator[Path]:
     """The run folder, made if need be and locked against a second process while the `with` stands.
 
     A killed process leaves no lock behind: the operating system holds it, not the file's existence. A folder that was
-    made for this and stayed empty is taken away again.
+    made for this and holds nothing in the end, or nothing but `drafts`, is taken away again.
 
     Raises:
         RunRefused: it cannot be made or written, another process works in it, or `needed_mb` megabytes are not free.
@@ -41,9 +41,8 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB) -> Iterator[Path]:
         yield folder
     finally:
         lock.release()
-        if fresh and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing came of it: a name was wrong
-            (folder / LOCK).unlink()
-            folder.rmdir()
+        if fresh and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_writable(folder: Path) -> None:

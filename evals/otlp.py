@@ -27,7 +27,12 @@ class Sent(NamedTuple):
 
 
 def export(
-    folder: Path, address: str, case: str | None = None, editor: str | None = None, content: bool = False
+    folder: Path,
+    address: str,
+    case: str | None = None,
+    editor: str | None = None,
+    content: bool = False,
+    scoring: str | None = None,
 ) -> Sent:
     """Send the spans of a run, or of one case.
 
@@ -40,6 +45,7 @@ def export(
         case: its id, the beginning of it, or its number; all by default.
         editor: only this editor.
         content: send texts too: prompts, replies, retrieved entries, messages of errors.
+        scoring: whose judgements: an id, or none; the newest by default.
 
     Raises:
         MissingExtra: the package that sends is not installed.
@@ -59,7 +65,7 @@ def export(
     with sending(address, manifest.versions.get("emend", "")) as send:
         run = _run_span(folder, manifest)
         send.put([run])
-        for spans in _all_spans(folder, manifest, wanted, editor, content):
+        for spans in _all_spans(folder, manifest, wanted, editor, content, scoring):
             send.put(spans, about=run)
             cases += 1
     return Sent(send.sent, cases, send.url)
@@ -73,12 +79,12 @@ def _installed(module: str) -> bool:
 
 
 def _all_spans(
-    folder: Path, manifest: Manifest, case: str | None, editor: str | None, content: bool
+    folder: Path, manifest: Manifest, case: str | None, editor: str | None, content: bool, scoring: str | None
 ) -> Iterator[list[Span]]:
     """The spans of one unit after the other; at the end those of units that failed."""
     run = run_id(manifest.model_dump(mode="json"))
     numbers = {(line["setting"], line["case"]): int(line["number"]) for line in read_lines(folder, CASES)}
-    judged, finished = judged_steps(folder, case), set[str]()
+    judged, finished = judged_steps(folder, case, scoring), set[str]()
     with EventIndex(folder) as index:
         for unit, group in groupby(read_records(folder), key=lambda record: record.unit):
             records = list(group)

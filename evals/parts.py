@@ -83,7 +83,7 @@ class Parts:
     def passes(self) -> tuple[Pass, ...]:
         """One per setting, repeat and editor, in that order."""
         fingerprint = model_fingerprint(self.config.model, self.model)
-        editors = {(s, name): self.editor(name, s) for s in self.settings for name in self.config.editors}
+        editors = {(s, name): self.editor(name, s) for s in self.settings for name in self.editors}
         return tuple(
             Pass(
                 editor=editors[setting, name],
@@ -96,7 +96,7 @@ class Parts:
             )
             for setting in self.settings
             for repeat in range(self.config.repeat)
-            for name in self.config.editors
+            for name in self.editors
         )
 
     def editor(self, name: str, setting: str) -> Editor:
@@ -187,7 +187,7 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
     benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
     if triples is not None:
         benchmark = with_triples(benchmark, triples)
-    settings = config.settings or benchmark.settings[:1]
+    settings = tuple(dict.fromkeys(config.settings)) or benchmark.settings[:1]
     for setting in settings:
         next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
         if setting not in benchmark.settings:

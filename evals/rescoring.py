@@ -92,7 +92,7 @@ def score_run(
     judges = {name: judge for name, judge in judges.items() if name in items}
     given = dict(models or {})
     loaded = {spec: given.get(spec) or load_model(spec, policy, **(settings or {})) for spec in panel.judges}
-    scoring = _scoring(panel, judges, loaded, manifest, force)
+    scoring = _scoring(panel, judges, loaded, manifest, force, bool(same))
     with owned_folder(folder / FOLDER):
         if not any(one.id == scoring.id for one in scorings_of(folder)):
             scoring.write(folder)
@@ -118,7 +118,12 @@ def _items(folder: Path, judges: "Mapping[str, Judge]", named: bool) -> dict[str
 
 
 def _scoring(
-    panel: Panel, judges: "Mapping[str, Judge]", loaded: "Mapping[str, BaseChatModel]", run: Manifest, force: bool
+    panel: Panel,
+    judges: "Mapping[str, Judge]",
+    loaded: "Mapping[str, BaseChatModel]",
+    run: Manifest,
+    force: bool,
+    of_that_name: bool,
 ) -> Scoring:
     fingerprints = {spec: model_fingerprint(spec, model) for spec, model in loaded.items()}
     tested = run.model.get("fingerprint")
@@ -132,7 +137,7 @@ def _scoring(
         kinds=tuple(judges),
         prompts=prompts,
         fingerprints=fingerprints,
-        forced=bool(same),
+        forced=bool(same) or of_that_name,
         calibration={name: told for name, told in known.items() if told},
         versions=versions(),
         started=now(),

@@ -17,7 +17,7 @@ from emend.editors.costing import Meter, Resident
 from emend.evals.asking import Stopped, ask_unit
 from emend.evals.baseline import Baseline
 from emend.evals.checkpoints import Checkpoints
-from emend.evals.collateral import Collateral
+from emend.evals.collateral import Collateral, held_out_texts
 from emend.evals.failures import Failures, error_line
 from emend.evals.foreseeing import Ahead
 from emend.evals.locking import owned_folder
@@ -28,7 +28,7 @@ from emend.evals.queues import Inline, Queue
 from emend.evals.records import RunFiles, mend
 from emend.evals.sequence import Stood
 from emend.evals.spending import keep_spent
-from emend.evals.starting import begin, check_folder
+from emend.evals.starting import DRAFTS, begin, check_folder
 from emend.evals.units import Group, Pass, Unit, groups
 from emend.memory.edit import Word
 from emend.memory.errors import (
@@ -88,12 +88,14 @@ def run(
         TooManyFailures: more units failed than allowed; what is finished is kept.
         EmendError: a name, setting or file is wrong.
     """
-    with owned_folder(out), ExitStack() as stack:
+    with owned_folder(out, drafts=DRAFTS), ExitStack() as stack:
         check_folder(config, out)
         parts = load_parts(config, out, model)
         stack.callback(parts.memory.close)
         if model is None:
             stack.callback(parts.policy.close)
+        if config.held_out is not None:
+            held_out_texts(config.held_out, parts.benchmark, config.seed)  # before a wrong one stands in a manifest
         begun = begin(parts, out)
         finished, cuts = mend(out)
         files = stack.enter_context(RunFiles(out))

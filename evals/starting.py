@@ -24,7 +24,9 @@ from emend.evals.units import groups
 from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadData, RunRefused
 
-OURS = {LOCK, MEMORY, CASES, MANIFEST, f"{CASES}.new", f"{MANIFEST}.new"}
+DRAFTS = frozenset({MEMORY, CASES, f"{CASES}.new", f"{MANIFEST}.new"})
+"""What a run that is refused while starting has written by then."""
+OURS = DRAFTS | {LOCK, MANIFEST}
 """What a run that was killed while starting may have left behind."""
 KEPT = {"id", "form", "text", "subject", "target_new", "target_true"}
 """What `cases.jsonl` has of an edit."""

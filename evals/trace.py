@@ -153,10 +153,12 @@ def find_case(folder: Path, wanted: str) -> dict[str, Any]:
     ids: list[str] = []
     fits: dict[str, dict[str, Any]] = {}
     numbered: dict[str, Any] | None = None
+    highest = 0
     for line in read_lines(folder, CASES):
         if line["case"] == wanted:
             return line
         ids.append(line["case"])
+        highest = max(highest, int(line["number"]))
         if line["case"].startswith(wanted):
             fits.setdefault(line["case"], line)
         if numbered is None and str(line["number"]) == wanted:
@@ -169,7 +171,7 @@ def find_case(folder: Path, wanted: str) -> dict[str, Any]:
         raise BadSettings(f"'{wanted}' begins {len(fits)} cases: {_some(list(fits))}. Give more of the id.")
     near = difflib.get_close_matches(wanted, ids, n=3, cutoff=0.6) or ids
     raise BadSettings(
-        f"no case '{wanted}' in '{folder}': give a number from 1 to {len(set(ids))}, or an id such as {_some(near)}."
+        f"no case '{wanted}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."
     )
 
 

@@ -18,7 +18,7 @@ from emend.evals.analyses.base import (
     row_of,
 )
 from emend.evals.case import Record
-from emend.evals.metrics.paired import relative_drop
+from emend.evals.metrics.paired import Pair, relative_drop
 from emend.evals.metrics.text import fold, parse_choice
 from emend.memory.retrieval.tokens import stems
 
@@ -78,7 +78,7 @@ def _drops(found: dict[tuple[str, str, str, str], dict[Asking, float | None]]) -
             continue
         both = [asking for asking in base if asking in answers]
         value = relative_drop(
-            [(asking.case, base[asking], answers[asking]) for asking in both], per=TASKS[task][1]
+            [Pair(asking.case, "", base[asking], answers[asking], asking.repeat) for asking in both], per=TASKS[task][1]
         ).scaled(100)
         yield row_of((f"{data}, {task}", setting, series), value)
 

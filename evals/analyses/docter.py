@@ -105,9 +105,10 @@ def crosslingual(runs: Sequence[Run], asked: Asked) -> Analysis:
             if record.kind != "cross_lingual":
                 continue
             direction = str(run.case(record).tags.get("direction", DIRECTIONS.get(record.setting, record.setting)))
-            for panel, outputs in (("CES", SUCCESS), ("CEM", ("magnitude",)), ("hit@1", ("hit@1",))):
-                for output in outputs:
-                    bins.take(panel_name(run, runs, panel), direction, record.editor, record, output)
+            if any(output in record.values or output in record.unscored for output in SUCCESS):
+                bins.add(panel_name(run, runs, "CES"), direction, record.editor, _success(record), record.case)
+            for panel, output in (("CEM", "magnitude"), ("hit@1", "hit@1")):
+                bins.take(panel_name(run, runs, panel), direction, record.editor, record, output)
     rows = [row for row in bins.rows() if row.n]
     if not rows:
         raise Lacking(_no_cross())

@@ -102,7 +102,7 @@ def scheme(runs: Sequence[Run], asked: Asked) -> Analysis:
     bins = Bins()
     for run in runs:
         for record in run.records():
-            if "pre_edit" in record.values:
+            if "pre_edit" in record.values or "pre_edit" in record.unscored:
                 for name in ("correct_flip", "pre_edit"):
                     bins.take(panel_name(run, runs, name), record.kind, record.editor, _flippable(record), name)
     rows = bins.rows()

@@ -15,6 +15,8 @@ from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
 
 OPTION = "triples"
+UNTOLD = "no_triplet"
+"""Tag of a probe none of whose documents gave a triplet."""
 EXTRACTED = ("extract", "llm", "tool")
 """The settings in which an editor is given these triplets: AKEW's name for them, and DocTER's two."""
 TEXTS = ("document", "event")
@@ -178,7 +180,8 @@ def _renamed(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
     if not set(probe.edit_ids) & ids.keys():
         return probe
     new = tuple(dict.fromkeys(name for old in probe.edit_ids for name in ids.get(old, (old,))))
-    return Probe.model_validate(probe.model_dump() | {"id": "", "edit_ids": new})
+    tags = probe.tags if new else probe.tags | {UNTOLD: True}
+    return Probe.model_validate(probe.model_dump() | {"id": "", "edit_ids": new, "tags": tags})
 
 
 def read_extracted(path: Path) -> Iterator[ExtractedDocument]:

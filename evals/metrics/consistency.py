@@ -51,7 +51,7 @@ class References(NamedTuple):
             idf = np.load(folder / IDF, allow_pickle=False)
             places: dict[str, int] = json.loads((folder / VOCABULARY).read_text("utf-8"))
             weights = {word: float(idf[place]) for word, place in places.items()}
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, EOFError, AttributeError) as error:
             raise BadData(
                 f"'{folder}': the reference texts cannot be read ({error!r}); fetch the files again."
             ) from error

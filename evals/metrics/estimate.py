@@ -1,7 +1,8 @@
 """A mean with its uncertainty: 95 % intervals by bootstrap over cases, as probes of one case are not independent."""
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from emend.memory.edit import Word
 
 LEVEL = 0.95
 RESAMPLES = 2000
+Group = TypeVar("Group", bound=Hashable)
 EXTREMES: dict[str, Callable[[float, float], float]] = {"any": max, "all": min}
 _Z = 1.959963984540054
 _CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not grow with the resamples
@@ -83,6 +85,23 @@ def estimate(
     low, high = _interval(numbers, sums, counts, seed, resamples)
     mean = float(sums.sum() / counts.sum())
     return Estimate(mean=mean, n=len(numbers), unscored=unscored, low=low, high=high)
+
+
+def decided(told: Iterable[tuple[Group, float | None]], per: str) -> dict[Group, float | None]:
+    """The best (`any`) or the worst (`all`) value of each group; None where a missing one could still turn it.
+
+    A group that has failed by `all`, or has succeeded by `any`, is decided whatever is missing.
+    """
+    extreme, sure = EXTREMES[per], EXTREMES[per](0.0, 1.0)
+    kept: dict[Group, float | None] = {}
+    lacking: set[Group] = set()
+    for group, value in told:
+        before = kept.setdefault(group, value)
+        if value is None:
+            lacking.add(group)
+        else:
+            kept[group] = value if before is None else extreme(before, value)
+    return {group: None if group in lacking and value != sure else value for group, value in kept.items()}
 
 
 def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats, list[Hashable]]:

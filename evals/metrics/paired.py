@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, wilson
+from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, decided, wilson
 from emend.memory.edit import Word
 
 FLIPS = 9999
@@ -26,7 +26,8 @@ class Paired(Word):
     """The means of both systems over the pairs, second less first, with the 95 % interval and the test's p value.
 
     `difference` is None when nothing was paired; `low`, `high` and `p` are None when fewer than two cases were. `n`
-    counts pairs, `unscored` those in which one side or both have no value.
+    counts pairs, `unscored` those in which one side or both have no value; where a case counts by the best or the worst
+    of its probes, pairs of cases (in one repeat), without a value where a missing one could still turn it.
     """
 
     mean_a: float | None = None
@@ -42,12 +43,13 @@ class Paired(Word):
 
 
 class Pair(NamedTuple):
-    """One probe as both systems scored it; None is unscored."""
+    """One probe as both systems scored it, in one of its repeats; None is unscored."""
 
     case: Hashable
     kind: str
     a: float | None
     b: float | None
+    repeat: int = 0
 
 
 def compare_pairs(
@@ -66,6 +68,8 @@ def compare_pairs(
         resamples: bootstrap samples.
         flips: patterns of signs that are tried where there are too many to try all.
     """
+    if per in EXTREMES:
+        pairs, per = _by_attempt(pairs, per), "record"
     scored = [(pair, pair.a, pair.b) for pair in pairs if pair.a is not None and pair.b is not None]
     unscored = len(pairs) - len(scored)
     if not scored:
@@ -78,6 +82,16 @@ def compare_pairs(
     low, high = _interval(table, per, seed, resamples)
     p, test = _test(table, per, seed, flips)
     return told.model_copy(update={"low": low, "high": high, "p": p, "test": test})
+
+
+def _by_attempt(pairs: Sequence[Pair], per: str) -> list[Pair]:
+    """One pair for each case in each repeat: the best, or the worst, of its probes on either side."""
+    a, b = (
+        decided((((pair.case, pair.repeat), value) for pair, value in zip(pairs, side, strict=True)), per)
+        for side in ([pair.a for pair in pairs], [pair.b for pair in pairs])
+    )
+    attempts = dict.fromkeys((pair.case, pair.repeat) for pair in pairs)
+    return [Pair(case, "", a[case, repeat], b[case, repeat], repeat) for case, repeat in attempts]
 
 
 class Table:
@@ -93,12 +107,8 @@ def _table(scored: Sequence[tuple[Pair, float, float]], per: str) -> Table:
     kinds = {kind: at for at, kind in enumerate(dict.fromkeys(pair.kind if apart else "" for pair, _, _ in scored))}
     places = {case: at for at, case in enumerate(dict.fromkeys(pair.case for pair, _, _ in scored))}
     table = Table(len(kinds), len(places))
-    extreme = EXTREMES.get(per)
     for pair, a, b in scored:
         at = kinds[pair.kind if apart else ""], places[pair.case]
-        if extreme is not None and table.counts[at]:
-            table.a[at], table.b[at] = extreme(table.a[at], a), extreme(table.b[at], b)
-            continue
         table.a[at] += a
         table.b[at] += b
         table.counts[at] += 1
@@ -127,17 +137,20 @@ def _wholes(sums: Floats, counts: Floats, per: str) -> Floats:
 
 def _interval(table: Table, per: str, seed: int, resamples: int) -> tuple[float | None, float | None]:
     """Percentile interval of the difference, by bootstrap over cases."""
-    seen = table.counts.sum(axis=0)
-    gaps = (table.b - table.a).sum(axis=0) / seen
-    if np.ptp(gaps) == 0:
-        return _unvaried(table, float(gaps[0]))
+    if len(table.counts) == 1:
+        gaps = ((table.b - table.a) / table.counts)[0]
+        if np.ptp(gaps) == 0:
+            return _unvaried(table, float(gaps[0]))
     rng, size = np.random.default_rng(seed), table.counts.shape[1]
     found = []
     for rows in _chunks(resamples, size):
         weights = rng.multinomial(size, np.full(size, 1 / size), size=rows).T.astype(np.float64)
         counts = table.counts @ weights
         found.append(_wholes(table.b @ weights, counts, per) - _wholes(table.a @ weights, counts, per))
-    low, high = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    draws = np.concatenate(found)
+    if len(table.counts) > 1 and np.ptp(draws) < 1e-12:
+        return _unvaried(table, float(draws[0]))
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -200,7 +213,7 @@ def _chunks(total: int, size: int) -> list[int]:
 
 
 def relative_drop(
-    answers: Sequence[tuple[Hashable, float | None, float | None]],
+    pairs: Sequence[Pair],
     per: str = "record",
     seed: int = 0,
     resamples: int = RESAMPLES,
@@ -211,13 +224,15 @@ def relative_drop(
     interval is left out where nothing varies, and where a draw may have a first mean of 0.
 
     Args:
-        answers: case, value under the first condition, value under the second.
+        pairs: `a` is the value under the first condition, `b` that under the second.
         per: as in `compare_pairs`.
         seed: of the resampling.
         resamples: bootstrap samples.
     """
-    scored = [(Pair(case, "", a, b), a, b) for case, a, b in answers if a is not None and b is not None]
-    unscored = len(answers) - len(scored)
+    if per in EXTREMES:
+        pairs, per = _by_attempt(pairs, per), "record"
+    scored = [(pair, pair.a, pair.b) for pair in pairs if pair.a is not None and pair.b is not None]
+    unscored = len(pairs) - len(scored)
     if not scored:
         return Estimate(mean=None, n=0, unscored=unscored)
     table = _table(scored, per)

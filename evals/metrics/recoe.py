@@ -155,7 +155,7 @@ def _perplexities(said: Answer | None, golds: int, others: int, who: str) -> tup
     if not len(said.log_probs) == len(said.target_tokens) == golds + others:
         return none, f"{who} does not tell how many tokens each fact has"
     surprise = [-min(p, 0.0) / n for p, n in zip(said.log_probs, said.target_tokens, strict=True)]
-    if not max(surprise) < _LARGEST:
+    if not all(s < _LARGEST for s in surprise):  # nor is one that is no number
         return none, f"{who} holds a fact to be impossible, its perplexity is no number"
     found = [math.exp(s) for s in surprise]
     return (math.fsum(found[:golds]) / golds, math.fsum(found[golds:]) / others), ""

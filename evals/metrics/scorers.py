@@ -201,6 +201,8 @@ COMPARED = frozenset(
     {"agreement", "correct_flip", "effectiveness", "elken_fact_same", "elken_option_same", "judged_same"}
 )
 """Scorers that look at what the unedited model says to the same probe."""
+OF_BEFORE = frozenset({"correct_flip", "effectiveness"})
+"""Those among them that tell something of the unedited model alone, whatever the edited one says."""
 _WEIGHED = {"likelihood", "likelihood_code", "difference", "per_token"}
 """Scorers that compare the probabilities of gold and rival, and are unscored without."""
 _PROBABILITIES = {*_WEIGHED, "reasoning"}

@@ -102,7 +102,9 @@ def plot_calibrations(found: Sequence[Calibration], file: Path) -> None:
     """
     with drawing(file, 4.2 * len(found), 4.0) as figure:
         for panel, one in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
-            if len(one.labels) > MOST_LABELS or one.scale == "share":
+            if not one.n:
+                panel.set_axis_off()
+            elif len(one.labels) > MOST_LABELS or one.scale == "share":
                 _dots(panel, one)
             else:
                 _squares(panel, one)

@@ -79,8 +79,10 @@ def _row(place: Place, standing: int, lines: Lines, before: Estimate) -> Perplex
 
 
 def _over_edits(lines: Lines) -> Estimate:
-    """Sets of edits being the cases: the mean is that of nats per token."""
-    return _exponential(estimate([sum(line["nats"]) / sum(line["tokens"]) for line in lines], list(range(len(lines)))))
+    """Sets of edits being the cases, in however many repeats: the mean is that of nats per token; n counts the sets."""
+    values = [sum(line["nats"]) / sum(line["tokens"]) for line in lines]
+    cases = [line["edits"] for line in lines]
+    return _exponential(estimate(values, cases)).model_copy(update={"n": len(set(cases))})
 
 
 def _over_texts(lines: Lines) -> Estimate:

@@ -25,7 +25,6 @@ from emend.evals.report.gathered import (
 )
 from emend.evals.report.safe import one_line
 from emend.memory.edit import Word
-from emend.memory.probe import Answer
 
 MIB = 2**20
 PER_PROBE = (
@@ -107,10 +106,12 @@ def _edits(folder: Path) -> dict[Place, Columns]:
 
 def spent_of(gathered: Gathered, folder: Path) -> Spent:
     """What the whole run took, as its files tell."""
+    from emend.evals.baseline import Kept  # brings the graphs' libraries, which other tables do without
+
     told = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls")}
     tokens = calls = 0
     for line in read_lines(folder, BASELINE):
-        usage = Answer.model_validate(line["answer"] or {}).usage
+        usage = Kept.model_validate(line).usage
         told["input_tokens"] += usage.input_tokens
         told["output_tokens"] += usage.output_tokens
         told["calls"] += usage.calls

@@ -2,11 +2,11 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
-from emend.evals.metrics.estimate import EXTREMES, Estimate, estimate, harmonic
+from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic
 from emend.evals.metrics.macro import macro
 from emend.memory.edit import Word
 
@@ -31,15 +31,25 @@ class Row(Word):
 
 
 class Column:
-    """The numbers of one output over the records of one kind, the case of each, and the cases of what has none."""
+    """The numbers of one output over the records of one kind, the case of each, and the cases of what has none.
+
+    An attempt is a case in one of its repeats: the best of several wordings is that of one attempt, not of all repeats.
+    """
 
     def __init__(self) -> None:
-        self.values, self.cases, self.missing = array("d"), array("l"), array("l")
+        self.values, self.cases, self.attempts = array("d"), array("l"), array("l")
+        self.missing, self.missing_attempts = array("l"), array("l")
 
-    def put(self, value: float, case: int) -> None:
+    def put(self, value: float, case: int, attempt: int = 0) -> None:
         """Add a number."""
         self.values.append(value)
         self.cases.append(case)
+        self.attempts.append(attempt)
+
+    def miss(self, case: int, attempt: int) -> None:
+        """Add what could not be scored."""
+        self.missing.append(case)
+        self.missing_attempts.append(attempt)
 
 
 Columns = dict[tuple[str, str], Column]
@@ -67,6 +77,7 @@ class Gathered:
         self.spent: Counter[str] = Counter()
         """Tokens and calls, without those of kept answers."""
         self.cases: dict[str, int] = {}
+        self.attempts: dict[tuple[str, int], int] = {}
         self.units: set[str] = set()
         self.reasons: Counter[str] = Counter()
         self.records = self.cut = 0
@@ -77,10 +88,11 @@ class Gathered:
         first = self.places.setdefault(place, {})
         columns = self.again.setdefault((place, record.checkpoint), {}) if record.checkpoint else first
         case = self.cases.setdefault(record.case, len(self.cases))
+        attempt = self.attempts.setdefault((record.case, record.repeat), len(self.attempts))
         for name, value in record.values.items():
-            columns.setdefault((name, record.kind), Column()).put(value, case)
+            columns.setdefault((name, record.kind), Column()).put(value, case, attempt)
         for name in record.unscored:
-            columns.setdefault((name, record.kind), Column()).missing.append(case)
+            columns.setdefault((name, record.kind), Column()).miss(case, attempt)
         usage = record.usage
         costs = {SECONDS: record.seconds, TOKENS_IN: usage.input_tokens, TOKENS_OUT: usage.output_tokens}
         costs[RETRIES] = usage.retries
@@ -119,24 +131,27 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
         for (name, kind), column in columns.items()
         if name == metric.value and (kind in metric.kinds or not metric.kinds)
     ]
-    values = [value for column in chosen for value in column.values]
-    cases = [case for column in chosen for case in column.cases]
     unscored = sum(len(column.missing) for column in chosen)
-    if metric.per in EXTREMES and unscored:
-        values, cases = _settled(values, cases, {case for column in chosen for case in column.missing}, metric.per)
-    return estimate(values, cases, per=metric.per).scaled(metric.scale).model_copy(update={"unscored": unscored})
+    if metric.per in EXTREMES:
+        whole = _by_attempt(chosen, metric.per)
+    else:
+        whole = estimate(
+            [value for column in chosen for value in column.values],
+            [case for column in chosen for case in column.cases],
+            per=metric.per,
+        )
+    return whole.scaled(metric.scale).model_copy(update={"unscored": unscored})
 
 
-def _settled(
-    values: list[float], cases: list[int], open_cases: Collection[int], per: str
-) -> tuple[list[float], list[int]]:
-    """Without the cases that what is missing could still turn: it cannot better a case that has failed by `all`."""
-    best = 1.0 if per == "any" else 0.0
-    decided = {case for value, case in zip(values, cases, strict=True) if value == best}
-    kept = [
-        (value, case) for value, case in zip(values, cases, strict=True) if case not in open_cases or case in decided
+def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
+    """The mean of each attempt's best or worst; what is missing could still turn some, and those are left out."""
+    told: list[tuple[int, float | None]] = [
+        pair for column in chosen for pair in zip(column.attempts, column.values, strict=True)
     ]
-    return [value for value, _ in kept], [case for _, case in kept]
+    told += [(attempt, None) for column in chosen for attempt in column.missing_attempts]
+    case_of = {attempt: case for column in chosen for attempt, case in zip(column.attempts, column.cases, strict=True)}
+    kept = [(value, case_of[attempt]) for attempt, value in decided(told, per).items() if value is not None]
+    return estimate([value for value, _ in kept], [case for _, case in kept])
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:
@@ -144,8 +159,10 @@ def only(columns: Columns, cases: Collection[int]) -> Columns:
     kept: Columns = {}
     for name, column in columns.items():
         chosen = kept.setdefault(name, Column())
-        for value, case in zip(column.values, column.cases, strict=True):
+        for value, case, attempt in zip(column.values, column.cases, column.attempts, strict=True):
             if case in cases:
-                chosen.put(value, case)
-        chosen.missing.extend(case for case in column.missing if case in cases)
+                chosen.put(value, case, attempt)
+        for case, attempt in zip(column.missing, column.missing_attempts, strict=True):
+            if case in cases:
+                chosen.miss(case, attempt)
     return kept

@@ -34,7 +34,9 @@ def show_overview(found: Overview, folder: Path, wanted: Wanted, console: Consol
     if len(found.cases) > MOST:
         console.print(Text(f"and {len(found.cases) - MOST} more: --json lists all", style="dim"))
     first = found.cases[0]
-    command = ["emend", "trace", str(folder), str(first.number), "--editor", first.editor, *_options(wanted)]
+    alone = len({row.setting for row in found.cases}) == 1  # a number means a case of the first setting
+    case = str(first.number) if alone else first.case
+    command = ["emend", "trace", str(folder), case, "--editor", first.editor, *_options(wanted)]
     console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
 
 

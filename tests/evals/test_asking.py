@@ -9,6 +9,7 @@ import pytest
 from emend.editors.base import Materials
 from emend.editors.unedited import Unedited
 from emend.evals.baseline import Baseline, needs_baseline, spent_until
+from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Case, Record
 from emend.evals.manifest import RunConfig
 from emend.evals.metrics.scorers import SCORERS, score
@@ -183,3 +184,38 @@ def test_calls_that_an_error_ended_are_counted_once():
         keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
         told = spent_until(error)
         assert (told.input_tokens, told.output_tokens, told.calls) == whole
+
+
+class Known(ToyBenchmark):
+    """Asks what the model knew before, and for an edit of which no triplet was read."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for case in super().cases(setting, limit, seed):
+            first = case.probes[0].model_dump() | {"id": ""}
+            flip = first | {
+                "scorers": ("correct_flip",),
+                "rival": first["gold"][0],
+                "tags": {UNTOLD: True},
+                "edit_ids": (),
+            }
+            yield case.model_copy(update={"probes": (Probe.model_validate(flip),)})
+
+
+def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_path: Path):
+    def cut(prompt: str) -> str:
+        if "New Fact" in prompt:
+            raise ModelReplyError("the reply was cut off", "", Usage(calls=1))
+        return "Old-0"
+
+    config = RunConfig(
+        benchmark="tests.evals.test_asking:Known",
+        editors=("rag",),
+        model="scripted",
+        embedding="lexical",
+        options={"cases": "1"},
+    )
+    run(config, tmp_path, model=ScriptedChatModel(reply=cut))
+    (record,) = read_records(tmp_path)
+    assert set(record.values) == {"pre_edit"}
+    assert record.unscored["correct_flip"] == "the reply was cut off"
+    assert record.unscored["hit@1"].startswith("no triplet was read out of the document")

@@ -80,6 +80,13 @@ def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, bad: Any, message:
     assert message in str(refused.value)
 
 
+def test_numbers_may_be_written_as_strings_and_texts_may_hold_any_end_of_line(tmp_path: Path) -> None:
+    odd = json.dumps(line("2", text="a\u2028b"), ensure_ascii=False)
+    share = line("0", "recall", item={"thoughts": "t", "reference": ["a"]})
+    rows = read_labels(written(tmp_path, line("1"), share, odd), KINDS)
+    assert [row.label for row in rows] == [1.0, 0.0, 2.0] and rows[2].item.parts["answer"] == ("a\u2028b",)
+
+
 def test_no_file_and_no_line_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="cannot read the labels"):
         read_labels(tmp_path / "none.jsonl", KINDS)

@@ -17,7 +17,7 @@ from emend.evals.checkpoints import NO_CHECKPOINTS, Checkpoints
 from emend.evals.collateral import held_out_texts, surprise
 from emend.evals.manifest import RunConfig
 from emend.evals.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
-from emend.evals.report.collateral import perplexities_of, tables
+from emend.evals.report.collateral import _over_edits, perplexities_of, tables
 from emend.evals.report.rows import report
 from emend.evals.run import run
 from emend.memory.edit import Edit
@@ -165,6 +165,21 @@ def test_where_the_texts_come_from(tmp_path: Path, texts: str) -> None:
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(BadData, match="has no text: write one a line"):
         held_out_texts(str(tmp_path / "empty"), world, 0)
+    (tmp_path / "latin").write_bytes("Müll".encode("latin-1"))
+    with pytest.raises(BadData, match="cannot be read.*UTF-8"):
+        held_out_texts(str(tmp_path / "latin"), world, 0)
+
+
+def test_a_wrong_file_of_texts_leaves_no_run_behind(tmp_path: Path) -> None:
+    with pytest.raises(MissingData, match="held-out texts"):
+        go(tmp_path / "run", held_out=str(tmp_path / "none.txt"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_repeats_of_one_set_of_edits_are_one_case(tmp_path: Path) -> None:
+    once = [{"nats": [n + 1.0], "tokens": [2], "edits": str(n)} for n in range(8)]
+    one, four = _over_edits(once), _over_edits(once * 4)
+    assert (one.n, one.low, one.high) == (four.n, four.low, four.high) == (8, one.low, one.high)
 
 
 def test_none_measures_nothing_and_other_texts_are_refused(tmp_path: Path, texts: str) -> None:

@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from emend.evals import extraction
 from emend.evals.benchmarks.akew import Akew
+from emend.evals.benchmarks.docter import DocTER
 from emend.evals.benchmarks.tinyworld import TinyWorld
 from emend.evals.benchmarks.triples import (
     EXTRACTED,
@@ -33,6 +34,7 @@ from emend.memory.errors import BadData, BadSettings, MissingData, RunRefused, T
 from tests.fakes import ScriptedChatModel
 
 AKEW = Path(__file__).resolve().parents[1] / "data" / "akew"
+DOCTER = AKEW.parent / "docter"
 DOCUMENTS = [
     Document(edit=Edit(form="document", text=f"Text {n}."), gold=f"Ana is {n}", subject="Ana") for n in range(5)
 ]
@@ -155,6 +157,12 @@ def test_every_document_comes_with_the_gold_fact_of_its_own_case(benchmark, sett
     for one in documents_of(benchmark, setting, limit=3):
         assert one.subject and one.subject in one.gold and not one.gold.endswith(".") and gold in one.gold
         assert one.subject.split()[-1] in one.edit.text
+
+
+def test_gold_facts_are_those_of_the_data_s_own_number_whatever_else_a_setting_holds():
+    both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in ("edit_success,cross_en_zh", "cross_en_zh"))
+    told = [[one.gold for one in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
+    assert told[0] == told[1] and all(told[0])
 
 
 @pytest.mark.parametrize(("told", "says"), [("triplet", "no documents"), ("documnt", "did you mean 'document'")])

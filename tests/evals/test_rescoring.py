@@ -315,8 +315,9 @@ def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
     for spec in ("openai:tested", "openai:tested@http://127.0.0.1:1/v1"):
         with pytest.raises(BadSettings, match="is the model under test"):
             scored(elken, panel=Panel(judges=(spec,)))
-    told = scored(elken, panel=Panel(judges=("openai:tested",)), force=True)
-    assert told.scoring.forced
+    for spec in ("openai:tested@http://127.0.0.1:1/v1", "openai:tested"):  # known by its name alone, and by all of it
+        told = scored(elken, panel=Panel(judges=(spec,)), force=True)
+        assert told.scoring.forced
     assert any("no independent judgement" in note for note in report(elken).choices)
 
 

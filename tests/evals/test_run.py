@@ -329,7 +329,12 @@ def test_bad_input_is_told_before_the_first_call(tmp_path: Path, changed: dict[s
     model = ScriptedModel()
     with pytest.raises((BadSettings, BadData), match=re.escape(message)):
         go(tmp_path / "run", model, **changed)
-    assert model.calls == []
+    assert model.calls == [] and not (tmp_path / "run").exists()
+
+
+def test_a_setting_named_twice_is_run_once(tmp_path: Path) -> None:
+    one, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
+    assert one.records == two.records and one.units == two.units
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:

@@ -116,9 +116,35 @@ def test_means_are_made_up_as_the_report_makes_them(per: str, a: float, b: float
 
 
 def test_a_drop_is_relative_to_what_there_was() -> None:
-    told = relative_drop([(n, 1.0, float(n % 4 == 0)) for n in range(40)])
+    told = relative_drop([Pair(n, "k", 1.0, float(n % 4 == 0)) for n in range(40)])
     assert told.mean == pytest.approx(0.75) and told.n == 40
     assert told.low is not None and told.high is not None and told.low < 0.75 < told.high
-    nothing = relative_drop([(1, 0.0, 1.0), (2, 0.0, 0.0)])
+    nothing = relative_drop([Pair(1, "k", 0.0, 1.0), Pair(2, "k", 0.0, 0.0)])
     assert (nothing.mean, nothing.n, nothing.unscored) == (None, 0, 2)
-    assert relative_drop([(1, 1.0, 0.0), (2, 1.0, None)]).low is None
+    assert relative_drop([Pair(1, "k", 1.0, 0.0), Pair(2, "k", 1.0, None)]).low is None
+
+
+@pytest.mark.parametrize("per", ["any", "all"])
+def test_a_case_that_counts_once_counts_once_in_every_repeat(per: str) -> None:
+    once = [Pair(n, "k", float((n + w) % 3 == 0), float((n + w) % 2)) for n in range(30) for w in range(3)]
+    again = [pair._replace(repeat=repeat) for pair in once for repeat in range(4)]
+    one, four = compare_pairs(once, per), compare_pairs(again, per)
+    assert (one.mean_a, one.mean_b, one.cases) == (four.mean_a, four.mean_b, four.cases)
+    assert (one.n, four.n) == (30, 120)
+
+
+def test_what_is_unscored_decides_no_case_that_it_could_still_turn() -> None:
+    half = [Pair(1, "k", 0.0, 1.0), Pair(1, "k", None, 0.0), Pair(2, "k", 1.0, 0.0), Pair(2, "k", None, 1.0)]
+    told = compare_pairs(half, "any")
+    assert (told.n, told.unscored, told.mean_a, told.mean_b) == (1, 1, 1.0, 1.0)
+    told = compare_pairs(half, "all")
+    assert (told.n, told.unscored, told.mean_a, told.mean_b) == (1, 1, 0.0, 0.0)
+    assert relative_drop(half, "any").unscored == 1
+
+
+@pytest.mark.parametrize("kinds", [((0.0, 1.0), (0.0, 1.0), (1.0, 0.0)), ((0.5, 1.0), (1.0, 0.5), (0.2, 0.9))])
+def test_the_interval_of_a_harmonic_difference_is_around_it(kinds: tuple[tuple[float, float], ...]) -> None:
+    pairs = [Pair(n, kind, a, b) for n in range(20) for kind, (a, b) in zip("xyz", kinds, strict=True)]
+    told = compare_pairs(pairs, "harmonic")
+    assert told.low is not None and told.high is not None and told.difference is not None
+    assert told.low <= told.difference <= told.high and told.low < told.high

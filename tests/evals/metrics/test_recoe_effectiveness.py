@@ -77,6 +77,12 @@ def test_an_edit_that_makes_nothing_likelier_is_no_success():
             {"ppl_fact", "ppl_counter", EFFECTIVE},
             "impossible",
         ),
+        (
+            answer(2.0, 2.0, 2.0).but(log_probs=(-1.0, math.nan, -1.0)),
+            answer(2.0, 2.0, 2.0),
+            {"ppl_fact", "ppl_counter", EFFECTIVE},
+            "its perplexity is no number",
+        ),
     ],
 )
 def test_what_cannot_be_measured_says_why_and_is_not_zero(now, before, missing, why):
