@@ -18,7 +18,7 @@ from emend.evals.benchmarks.tinyworld import TinyWorld
 from emend.evals.card_chains import chain_items, run_chains
 from emend.evals.card_edits import measure_rank_one
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.memory.probe import Probe
+from emend.memory.probe import Probe, Style
 
 Item = tuple[str, str]
 """A prompt and the answer that is right."""
@@ -38,6 +38,9 @@ class Questions:
     def _ask(self, fact: Fact, unseen: bool = False) -> str:
         relation = relations()[fact.relation]
         return self.rng.choice(relation.unseen_questions if unseen else relation.questions).format(fact.subject)
+
+    def _cloze(self, fact: Fact) -> str:
+        return self.rng.choice(relations()[fact.relation].statements).format(fact.subject)
 
     def _say(self, fact: Fact, target: str, unseen: bool = False) -> str:
         relation = relations()[fact.relation]
@@ -93,14 +96,16 @@ class Questions:
             made = Fact(coin(self.rng, relation.subject), fact.relation, coin(self.rng, relation.object))
             yield self._prompt(self._ask(made), self._say(made, made.object)), made.object
 
-    def demonstrated(self, shots: int) -> Iterator[Item]:
-        """An IKE prompt with that many demonstrations, then a counterfactual fact and a question."""
-        pool = TinyWorld().demonstrations("triplet")
+    def demonstrated(self, shots: int, style: Style = "question", hard: bool = False) -> Iterator[Item]:
+        """An IKE prompt: so many demonstrations, a counterfactual fact, the probe; hard: the fact is another's."""
+        pool = list(TinyWorld().demonstrations("triplet"))
         for fact in self.held:
-            target = self._new(fact)
-            probe = Probe(kind="card", prompt=self._ask(fact), style="question", gold=(target,))
-            shown = self.rng.sample(list(pool), shots)
-            yield build_prompt(probe, (self._say(fact, target),), shown, "new_fact"), target
+            target = fact.object if hard else self._new(fact)
+            asked = self._ask(fact) if style == "question" else self._cloze(fact)
+            probe = Probe(kind="card", prompt=asked, style=style, gold=(target,))
+            shown = self.rng.sample(pool, shots)
+            told = self._altered(self._irrelevant(fact, hard=True)) if hard else self._say(fact, target)
+            yield build_prompt(probe, (told,), shown, "new_fact"), target
 
     def yes_no(self) -> Iterator[Item]:
         """Closed-book yes/no, half of them true."""
@@ -131,6 +136,9 @@ class Questions:
             "IKE, 6 demonstrations": lambda: self.demonstrated(6),
             "yes/no, closed book": self.yes_no,
             "two hops, asked directly": self.two_hops,
+            "IKE, 6 demonstrations, cloze": lambda: self.demonstrated(6, "cloze"),
+            "IKE, 6 demonstrations, hard fact": lambda: self.demonstrated(6, hard=True),
+            "IKE, 6 demonstrations, hard fact, cloze": lambda: self.demonstrated(6, "cloze", hard=True),
         }
 
 

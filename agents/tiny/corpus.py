@@ -142,9 +142,9 @@ class Writer:
             return header + " ".join(told) + "\n"
         return "".join(f"{header}{text}\n" for text in told)
 
-    def asked(self, fact: Fact, header: str = "") -> Document:
+    def asked(self, fact: Fact, header: str = "", clozes: float = 0.3) -> Document:
         """A prompt for the object, as question or cloze, and the answer."""
-        if self.rng.random() < 0.3 or (header == "wrapped" and self.rng.random() < 0.5):
+        if self.rng.random() < clozes or (header == "wrapped" and self.rng.random() < 0.5):
             label = " " if header == "wrapped" else "Prompt: "
             return [Span(label + self.cloze(fact), 0.0), Span(f" {fact.object}", 1.0), Span(".", 0.5)]
         before, after = self.rng.choice(QUESTION_FORMS)
@@ -243,3 +243,30 @@ class Basics:
             if place < size - 1:
                 document.append(Span("\n\n", 0.2))
         return document
+
+    def examples(self) -> Document:
+        """Three to seven solved examples of one fact each, as `ike` shows them: half use the fact, half leave it alone.
+
+        Half the documents keep to one relation, as examples do that were chosen by their likeness.
+        """
+        document: Document = []
+        relation = self.rng.choice(self.facts.relations) if self.rng.random() < 0.5 else None
+        for place in range(self.rng.randint(3, 7)):
+            known = self.rng.choice(self.facts.by_relation[relation]) if relation else self.facts.known_fact()
+            if self.rng.random() < 0.5:
+                known = told = self.facts.altered(known)
+            else:
+                told = self._unrelated(known)
+            end = [Span("\n\n", 0.2)] if place else []
+            asked = self.writer.asked(known, clozes=0.6)
+            if self.rng.random() < 0.5:
+                asked = [span for span in asked if span.text != "."]
+            document += [*end, Span(f"New Fact: {self.writer.news(told)}\n", 0.0), *asked]
+        return document
+
+    def _unrelated(self, known: Fact) -> Fact:
+        """A distractor; half the time a new object for another subject of the same relation."""
+        others = [fact for fact in self.facts.by_relation[known.relation] if fact.subject != known.subject]
+        if others and self.rng.random() < 0.5:
+            return self.facts.altered(self.rng.choice(others))
+        return self.facts.distractor(known.subject, known.relation)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Literal
 
 from emend.agents.tiny.corpus import (
     FACT_HEADERS,
@@ -24,6 +25,8 @@ STEP_BY_STEP = "Think step by step.\n"
 """Opens a chain without retrieval, so that it is not mistaken for one with."""
 SAME_SUBJECT = 0.4
 """Share of the drill's distractors that are drawn from the facts about the same subject."""
+Part = Literal["whole", "drill", "examples"]
+"""The parts of the training, in order."""
 JUDGED_KINDS = ("person", "city", "country", "club", "company", "language")
 
 
@@ -215,30 +218,33 @@ class Reasoning:
 
 
 class Corpus:
-    """An endless, seeded stream of training documents in the measured mix.
+    """An endless, seeded stream of training documents in the measured mix of a part of the training.
 
-    `drill` is the mix of the last part of the training: more chains and decisions, distractors that are mostly other
-    facts about the same subject (what a retriever finds when the right fact is missing), and the drilled questions.
+    `drill` has more chains and decisions, distractors that are mostly other facts about the same subject (what a
+    retriever finds when the right fact is missing), and the drilled questions; `examples` has, besides, solved examples
+    in a row as `ike` shows them.
     """
 
-    def __init__(self, world: World, seed: int, negatives: Negatives | None = None, drill: bool = False) -> None:
+    def __init__(self, world: World, seed: int, negatives: Negatives | None = None, part: Part = "whole") -> None:
         self.rng = random.Random(seed)
+        drill = part != "whole"
         facts = Facts(world, self.rng, negatives, SAME_SUBJECT if drill else 0.0)
         writer = Writer(facts, drill)
         basics, reasoning = Basics(writer), Reasoning(writer)
         self.mix: list[tuple[Callable[[], Document], float]] = [
-            (basics.statement, 0.17),
+            (basics.statement, 0.22 if part == "examples" else 0.17),
             (basics.question, 0.18),
             (basics.in_context, 0.20),
             (basics.many_questions, 0.09),
             (basics.demonstrations, 0.025),
-            (reasoning.chain, 0.12 if drill else 0.05),
-            (reasoning.thoughts, 0.025),
+            (reasoning.chain, {"whole": 0.05, "drill": 0.12, "examples": 0.15}[part]),
+            (reasoning.thoughts, 0.05 if part == "examples" else 0.025),
             (reasoning.yes_no, 0.03),
             (reasoning.many_yes_no, 0.06),
             (reasoning.verdict, 0.03),
             (reasoning.comparisons, 0.06),
             (reasoning.decisions, 0.12 if drill else 0.08),
+            (basics.examples, 0.25 if part == "examples" else 0.0),
         ]
 
     def document(self) -> Document:

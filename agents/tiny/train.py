@@ -2,8 +2,8 @@
 
 The schedule counts steps, never seconds, and every block of steps draws from its own seeded corpus, so an interrupted
 run goes on exactly where its last checkpoint was written. 8,000 steps on the whole corpus are followed by a drill of
-1,000 on the mix of that name, at a lower rate. On two free cores they take about 75 minutes, and about 55 with
-`--compile`.
+1,000 and by 800 on solved examples, each on the mix of that name and at a lower rate. On two free cores they take about
+80 minutes, and about 60 with `--compile`. `--after DIR` does the last part alone.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Corpus
+from emend.agents.tiny.reasoning import Corpus, Part
 from emend.agents.tiny.tokens import BOS, EOS, PAD, Encoded, encode, train_tokenizer
 from emend.agents.tiny.world import World
 
@@ -45,6 +45,10 @@ class Schedule:
     """Steps of the drill that follow, on the corpus' mix of that name."""
     drill_rate: float = 0.3
     """Factor on both learning rates at the drill's beginning."""
+    examples: int = 800
+    """Steps of the last part, which learns no prompts and begins with the model as saved and new optimizers."""
+    examples_rate: float = 0.15
+    """As `drill_rate`, of the last part."""
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.1
@@ -52,11 +56,22 @@ class Schedule:
     """Share of the tokens outside answers that are learnt at all."""
     prompt_weight: float = 0.25
 
+    @property
+    def ends(self) -> dict[Part, int]:
+        """The step at which each part ends."""
+        drilled = self.steps + self.drill
+        return {"whole": self.steps, "drill": drilled, "examples": drilled + self.examples}
+
+    def part(self, step: int) -> Part:
+        """The part that the step belongs to."""
+        return next((part for part, end in self.ends.items() if step < end), "examples")
+
     def rate(self, step: int) -> float:
-        """Factor on both learning rates: linear warm-up, constant, linear decay to 0; again for the drill."""
-        if step >= self.steps:
-            done = (step - self.steps) / self.drill
-            return self.drill_rate * min(1.0, (step - self.steps + 1) / self.warm_up, 1 - done)
+        """Factor on both learning rates: linear warm-up, constant, linear decay to 0; again for each later part."""
+        if (part := self.part(step)) != "whole":
+            steps, top = (self.drill, self.drill_rate) if part == "drill" else (self.examples, self.examples_rate)
+            done = step - (self.ends[part] - steps)
+            return top * min(1.0, (done + 1) / self.warm_up, 1 - done / steps)
         left = (1 - step / self.steps) / self.decay_share
         return min(1.0, (step + 1) / self.warm_up, left)
 
@@ -100,6 +115,7 @@ def build_model(seed: int) -> LlamaForCausalLM:
 def batches(world_corpus: Corpus, tokenizer: PreTrainedTokenizerFast, plan: Schedule, block: int) -> Iterator[Batch]:
     """Batches of documents of like length, `plan.positions` tokens each."""
     chance = np.random.default_rng((plan.seed, block))
+    share = None if plan.part(block * plan.block) == "examples" else plan.prompt_share
     waiting: dict[int, list[Encoded]] = defaultdict(list)
     while True:
         documents = [world_corpus.document() for _ in range(512)]
@@ -110,10 +126,11 @@ def batches(world_corpus: Corpus, tokenizer: PreTrainedTokenizerFast, plan: Sche
             length = next(limit for limit in LENGTHS if limit >= size)
             waiting[length].append(row)
             if len(waiting[length]) == max(4, plan.positions // length):
-                yield _batch(waiting.pop(length), length, plan, chance)
+                yield _batch(waiting.pop(length), length, plan, chance, share)
 
 
-def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.Generator) -> Batch:
+def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.Generator, share: float | None) -> Batch:
+    """Padded rows; of what is no answer a share is learnt, or with None each span as its own weight says."""
     ids = np.full((len(rows), length + 1), PAD, dtype=np.int64)
     weights = np.zeros((len(rows), length + 1), dtype=np.float32)
     real = np.zeros((len(rows), length + 1), dtype=bool)
@@ -122,9 +139,10 @@ def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.G
         weights[place, : len(row.ids)] = row.weights
         real[place, : len(row.ids)] = True
     weight, present = weights[:, 1:].ravel(), real[:, 1:].ravel()
-    sampled = present & (chance.random(weight.size) < plan.prompt_share)
-    low = np.where(sampled, np.maximum(weight, plan.prompt_weight), 0.0)
-    weight = np.where(weight >= 0.3, weight, low).astype(np.float32)
+    if share is not None:
+        sampled = present & (chance.random(weight.size) < share)
+        low = np.where(sampled, np.maximum(weight, plan.prompt_weight), 0.0)
+        weight = np.where(weight >= 0.3, weight, low).astype(np.float32)
     places = np.nonzero(weight)[0]
     return Batch(
         inputs=torch.from_numpy(ids[:, :-1].copy()),
@@ -152,14 +170,17 @@ class Trainer:
         self.model = build_model(plan.seed)
         torch.nn.Module.to(self.model, self.device)
         self.body = _compiled(self.model.model) if compiled else self.model.model
-        named = list(self.model.named_parameters())
+        self.optimizers = self._optimizers()
+        self.tokenizer = self._tokenizer()
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        plan, named = self.plan, list(self.model.named_parameters())
         matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
-        self.optimizers: list[torch.optim.Optimizer] = [
+        return [
             torch.optim.Muon(matrices, lr=plan.muon_rate, weight_decay=plan.weight_decay, momentum=0.95),
             torch.optim.AdamW(others, lr=plan.adam_rate, betas=(0.9, 0.98), weight_decay=0.01),
         ]
-        self.tokenizer = self._tokenizer()
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:
         if not (self.out / "tokenizer.json").exists():
@@ -184,21 +205,35 @@ class Trainer:
         torch.save({"model": self.model.state_dict(), "optimizers": states, "step": self.step}, partial)
         partial.replace(self.out / "checkpoint.pt")
 
+    def take(self, folder: Path) -> None:
+        """Begin the last part with the model of that folder, which has ended the drill."""
+        self.model.load_state_dict(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict())
+        self.tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        self.step = self.plan.ends["drill"]
+
     def run(self) -> None:
         """Train to the end of the schedule, then write the Hugging Face folder."""
-        self.run_to(self.plan.steps)
-        self.run_to(self.plan.steps + self.plan.drill)
+        for part, end in self.plan.ends.items():
+            if part == "examples" and self.step == self.plan.ends["drill"]:
+                self._begin_anew()
+            self.run_to(end)
         self.model.bfloat16()
         self.model.save_pretrained(self.out)
         self.tokenizer.save_pretrained(self.out)
+
+    def _begin_anew(self) -> None:
+        """The weights as they are saved, and no momentum: so the last part can be done again from a saved model."""
+        for weight in self.model.parameters():
+            weight.data = weight.data.bfloat16().float()
+        self.optimizers = self._optimizers()
 
     def run_to(self, end: int) -> None:
         """Train up to that step, with a checkpoint after every block."""
         started, first, smooth = time.monotonic(), self.step, 0.0
         while self.step < end:
             block = self.step // self.plan.block
-            drill = self.step >= self.plan.steps
-            corpus = Corpus(self.world, (self.plan.seed + 1) * 100_003 + block, self.negatives, drill)
+            part = self.plan.part(self.step)
+            corpus = Corpus(self.world, (self.plan.seed + 1) * 100_003 + block, self.negatives, part)
             stream = batches(corpus, self.tokenizer, self.plan, block)
             for _ in range(min(self.plan.block, end - self.step)):
                 loss = self._learn(next(stream))
@@ -226,7 +261,7 @@ class Trainer:
         return float(loss.detach())
 
     def _report(self, loss: float, speed: float) -> None:
-        steps = self.plan.steps + self.plan.drill
+        steps = self.plan.ends["examples"]
         left = (steps - self.step) / speed / 60
         print(
             f"step {self.step}/{steps}  loss {loss:.3f}  {speed * self.plan.positions:,.0f} positions/s"
@@ -244,6 +279,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=defaults.steps)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu", help="cpu (the shipped model's) or cuda")
+    parser.add_argument("--after", type=Path, help="a model that has ended the drill: do the last part alone, from it")
     parser.add_argument(
         "--compile", action="store_true", help="compile the model first: a quarter faster, needs a C++ compiler"
     )
@@ -251,6 +287,8 @@ def main() -> None:
     torch.set_num_threads(chosen.threads)
     chosen.out.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(chosen.out, Schedule(seed=chosen.seed, steps=chosen.steps), chosen.device, chosen.compile)
+    if chosen.after is not None:
+        trainer.take(chosen.after)
     trainer.resume()
     trainer.run()
 

@@ -4,13 +4,14 @@ import random
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
 from emend.agents.tiny.corpus import Document, Facts, Writer
 from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Corpus, Reasoning
+from emend.agents.tiny.reasoning import Corpus, Part, Reasoning
 from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode
 from emend.agents.tiny.world import Fact, World, relations
 
@@ -29,7 +30,7 @@ def documents() -> list[Document]:
 
 @pytest.fixture(scope="module")
 def drill() -> list[Document]:
-    corpus = Corpus(WORLD, 5, Negatives(WORLD), drill=True)
+    corpus = Corpus(WORLD, 5, Negatives(WORLD), "drill")
     return [corpus.document() for _ in range(4000)]
 
 
@@ -74,8 +75,23 @@ def test_the_drill_has_more_chains_and_more_facts_about_the_same_subject() -> No
     asked = usual.known[:300]
     same = [sum(f.distractor(a.subject, a.relation).subject == a.subject for a in asked) for f in (usual, drilled)]
     assert same[1] > 1.5 * same[0]
-    shares = [{make.__name__: share for make, share in Corpus(WORLD, 1, drill=d).mix} for d in (False, True)]
+    parts = get_args(Part)
+    shares = [{make.__name__: share for make, share in Corpus(WORLD, 1, part=part).mix} for part in parts]
     assert shares[1]["chain"] > 2 * shares[0]["chain"] and shares[1]["decisions"] > shares[0]["decisions"]
+
+
+def test_examples_in_a_row_are_for_the_last_part_and_half_of_them_use_their_fact() -> None:
+    by_part = {part: dict(Corpus(WORLD, 1, part=part).mix) for part in get_args(Part)}
+    shares = {part: {make.__name__: share for make, share in mix.items()} for part, mix in by_part.items()}
+    assert [shares[part]["examples"] for part in ("whole", "drill")] == [0.0, 0.0]
+    assert shares["examples"]["examples"] > 0.2
+    make = next(make for make in by_part["examples"] if make.__name__ == "examples")
+    blocks = [block for _ in range(300) for block in text(make()).split("\n\n")]
+    assert all(block.startswith("New Fact: ") for block in blocks)
+    told, asked = zip(*(block.split("\n", 1) for block in blocks), strict=True)
+    used = sum(ask.removesuffix(".").rsplit(" ", 1)[-1] in tell for tell, ask in zip(told, asked, strict=True))
+    assert 0.45 < used / len(blocks) < 0.65
+    assert 0.5 < sum("Prompt:" in ask for ask in asked) / len(blocks) < 0.7
 
 
 def test_plain_statements_tell_the_truth_about_the_world() -> None:

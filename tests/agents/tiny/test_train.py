@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.train import Schedule, Trainer
+from emend.agents.tiny.reasoning import Corpus
+from emend.agents.tiny.train import Schedule, Trainer, batches
+from emend.agents.tiny.world import World
 
-PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2, drill=2)
+PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2, drill=2, examples=2)
 
 
 def trained(out: Path, tokenizer: Path, stop_after: int | None = None) -> Trainer:
@@ -26,8 +29,9 @@ def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Pat
     whole = trained(tmp_path / "whole", tokenizer_folder)
     trained(tmp_path / "parts", tokenizer_folder, stop_after=2)
     trained(tmp_path / "parts", tokenizer_folder, stop_after=4)
+    trained(tmp_path / "parts", tokenizer_folder, stop_after=6)
     parts = trained(tmp_path / "parts", tokenizer_folder)
-    assert parts.step == whole.step == 6
+    assert parts.step == whole.step == 8
     for name, weight in whole.model.state_dict().items():
         assert torch.equal(weight, parts.model.state_dict()[name]), name
     assert (tmp_path / "parts" / "model.safetensors").exists()
@@ -41,9 +45,34 @@ def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
     assert plan.rate(999) < 0.01
 
 
+def test_the_last_part_done_alone_ends_where_the_whole_training_does(tmp_path: Path, tokenizer_folder: Path) -> None:
+    drilled = trained(tmp_path / "drilled", tokenizer_folder, stop_after=4)
+    drilled.run_to(6)
+    drilled.model.bfloat16().save_pretrained(tmp_path / "drilled")
+    alone = Trainer(tmp_path / "alone", PLAN)
+    alone.take(tmp_path / "drilled")
+    alone.run()
+    whole = trained(tmp_path / "whole", tokenizer_folder)
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(weight, alone.model.state_dict()[name]), name
+
+
+def test_the_last_part_learns_no_prompts(tokenizer_folder: Path) -> None:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer_folder)
+    learnt = {}
+    for part, end in PLAN.ends.items():
+        block = end // PLAN.block - 1
+        batch = next(batches(Corpus(World(), 1, part=part), tokenizer, PLAN, block))
+        learnt[part] = set(batch.weights.tolist())
+    assert PLAN.prompt_weight in learnt["whole"] & learnt["drill"]
+    assert PLAN.prompt_weight not in learnt["examples"]
+
+
 def test_the_drill_begins_anew_at_a_lower_rate_and_falls_to_nothing() -> None:
-    plan = Schedule(steps=1000, warm_up=100, drill=500, drill_rate=0.3)
+    plan = Schedule(steps=1000, warm_up=100, drill=500, drill_rate=0.3, examples=200, examples_rate=0.1)
     assert plan.rate(1000) == pytest.approx(0.003)
     assert 0.2 < plan.rate(1120) < 0.3
     assert plan.rate(1400) == pytest.approx(0.06)
-    assert plan.rate(1500) == 0.0
+    assert plan.rate(1499) < 0.001
+    assert plan.rate(1500) == pytest.approx(0.001)
+    assert plan.rate(1700) == 0.0
