@@ -62,10 +62,15 @@ class Stack:
             if delta.shape != now[name].shape:
                 raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(now[name].shape)}.")
         with self._writing, torch.no_grad():
-            sums = {name: _sum(now[name], delta) for name, delta in deltas.items()}  # memory may run out here
+            again = {name: tensor.clone() for name, tensor in now.items() if name in self._kept}
             self._kept |= {name: tensor.clone() for name, tensor in now.items() if name not in self._kept}
-            for name, total in sums.items():
-                now[name].copy_(total)
+            try:
+                for name, delta in deltas.items():
+                    now[name].copy_(now[name].to(delta.dtype) + delta.to(now[name].device))
+            except BaseException:  # memory ran out between two of them
+                for name, tensor in now.items():
+                    tensor.copy_(again.get(name, self._kept[name]))
+                raise
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -74,10 +79,6 @@ class Stack:
                     self._parameters[name].copy_(original)
         finally:
             _release(self._model)
-
-
-def _sum(weight: Tensor, delta: Tensor) -> Tensor:
-    return (weight.to(delta.dtype) + delta.to(weight.device)).to(weight.dtype)
 
 
 def _claim(model: nn.Module) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import LOCAL, fingerprint, load_model
+from emend.agents.llm import LOCAL, MODELS, fingerprint, load_model
 from emend.agents.policy import CallPolicy
 from emend.editors.base import Editor, Materials, MemoryLike
 from emend.editors.registry import EDITORS
@@ -167,13 +167,21 @@ def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> 
     given |= {name: Path(path) for name in ("prices", "cache") if (path := getattr(config, name)) is not None}
     told = " and ".join("--" + name.replace("_", "-") for name, value in given.items() if value is not None)
     local = BadSettings(f"{told} with model '{config.model}': a model on this machine has no provider to ask or pay.")
-    if told and config.model.partition(":")[0] in LOCAL:
+    limited = told and not _asks_elsewhere(config)
+    if limited and config.model.partition(":")[0] in LOCAL:
         raise local
     policy = CallPolicy.of(**given)
     model = load_model(config.model, policy, **config.overrides.get(MODEL, {}))
-    if told and not hasattr(model, "policy"):  # of a plug-in
+    if limited and not hasattr(model, "policy"):  # of a plug-in
         raise local
     return model, policy
+
+
+def _asks_elsewhere(config: RunConfig) -> bool:
+    """Whether an editor is set to ask a model of a provider besides the model under test."""
+    values = [value for name, told in config.overrides.items() if name != MODEL for value in told.values()]
+    spoken = {str(value).partition(":")[0] for value in values if ":" in str(value)}
+    return bool(spoken & (set(MODELS.names()) - set(LOCAL)))
 
 
 def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:

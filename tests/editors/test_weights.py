@@ -95,8 +95,8 @@ def test_the_lock_is_held_while_weights_are_written_and_not_while_the_edit_stand
     assert held == ["taken", "left"] * 2
 
 
-def test_when_memory_runs_out_between_two_deltas_neither_is_added(model, monkeypatch):
-    before = weights(model)
+@pytest.mark.parametrize("earlier", [False, True])
+def test_when_memory_runs_out_between_two_deltas_neither_is_added(model, monkeypatch, earlier):
     deltas = delta(model) | {"1.weight": torch.ones_like(model[1].weight, dtype=torch.float32)}
     adding = torch.Tensor.__add__
 
@@ -106,6 +106,9 @@ def test_when_memory_runs_out_between_two_deltas_neither_is_added(model, monkeyp
         return adding(one, other)
 
     with Stack(model) as stack:
+        if earlier:
+            stack.add(delta(model))
+        before = weights(model)
         monkeypatch.setattr(torch.Tensor, "__add__", short)
         with pytest.raises(torch.OutOfMemoryError):
             stack.add(deltas)

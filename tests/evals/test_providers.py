@@ -7,6 +7,7 @@ import pytest
 
 from emend.evals.failures import IN_A_ROW
 from emend.evals.manifest import Manifest, RunConfig
+from emend.evals.parts import load_parts
 from emend.evals.records import read_records
 from emend.evals.run import Summary, run
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
@@ -110,6 +111,21 @@ def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
             BadSettings, match="--rpm and --max-cost and --max-calls and --prices and --cache with model"
         ):
             run(told, tmp_path / "run")
+
+
+def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    config = RunConfig(
+        benchmark="tinyworld",
+        editors=("serac",),
+        overrides={"serac": {"counterfactual": "openai:other"}},
+        max_calls=3,
+        embedding="lexical",
+    )
+    parts = load_parts(config, tmp_path)
+    second = parts.editor("serac", "triplet").counterfactual  # type: ignore[attr-defined]
+    assert second.policy is parts.policy
+    parts.policy.close()
 
 
 def test_a_key_given_as_a_setting_is_refused_before_it_is_written(tmp_path):
