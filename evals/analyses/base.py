@@ -181,11 +181,11 @@ class Bins:
         if output in record.values or output in record.unscored:
             self.add(panel, label, series, record.values.get(output), record.case if case is None else case)
 
-    def rows(self, scale: float = 100.0, per: str = "record") -> list[Row]:
+    def rows(self, scale: float = 100.0) -> list[Row]:
         """One row each, panel by panel."""
         return list(
             ordered(
-                row_of(key, estimate(values, cases, per=per).scaled(scale), self._x.get(key))
+                row_of(key, estimate(values, cases).scaled(scale), self._x.get(key))
                 for key, (values, cases) in self._found.items()
             )
         )
