@@ -85,7 +85,7 @@ class Hybrid:
         found = part.search(query, max(self._depth, k))
         hits = [hit for hit in found if hit.entry.id in self._places]  # a view that lives may know more by now
         places = np.array([self._places[hit.entry.id] for hit in hits], np.intp)
-        if len(hits) >= self._depth:  # not found for want of room, and so no better than the last one
+        if hits and len(found) >= self._depth:  # not found for want of room, and so no better than the last one
             scores[:] = hits[-1].score
         scores[places] = [hit.score for hit in hits]
         seen[places] = True
