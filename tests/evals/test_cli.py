@@ -14,7 +14,7 @@ import pytest
 
 from emend.evals import cli
 from emend.evals.manifest import Manifest
-from emend.evals.records import RECORDS, read_records
+from emend.evals.records import RECORDS, read_lines, read_records
 from tests.evals.toys import BENCHMARK, EDITOR, enlist
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +145,24 @@ def test_limits_and_prices_may_change_when_a_run_goes_on(emend: Any, tmp_path: P
     for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
         told = emend("resume", "out", option, "5")
         assert "No such option" not in told.err, option
+
+
+def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: Path) -> None:
+    failing = ("--set", "model.fail_on=Land0", "--fail-on-error", "false")
+    first = emend(*RUN, "--out", "out", *failing)
+    again = emend("resume", "out")
+    assert "units failed" in first.out and "units failed" in again.out
+    assert "Nothing was left to do" not in again.out
+
+
+def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--out", "out", "--limit", "2", "--setting", "plain", "--setting", "loud")
+    (hint,) = [line for line in emend("trace", "out").out.splitlines() if line.startswith("One of them")]
+    case = hint.split("emend trace out ")[1].split()[0]
+    shown = next(line for line in read_lines(Path("out"), "cases.jsonl") if line["case"].startswith(case))
+    assert len(case) > 2 and shown["setting"] == "loud"
+    wrong = emend("trace", "out", "zz")
+    assert wrong.code == 2 and "a number from 1 to 2" in wrong.err
 
 
 def test_one_case_is_said_to_be_one(emend: Any, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_was_asked_again_is_left_out_unless_asked_for(tmp_path: Path) -> No
     b = write_run(tmp_path / "b", scored([1, 1], mode="sequential") + scored([1, 1], checkpoint=2))
     assert compare(a, b).rows[0].paired.difference == 0
     assert compare(a, b, checkpoint=2).rows[0].paired.difference == 1
-    with pytest.raises(BadSettings, match="at checkpoint 3"):
+    with pytest.raises(BadSettings, match="nothing was asked again at checkpoint 3"):
         compare(a, b, checkpoint=3)
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from emend.evals.baseline import Kept
 from emend.evals.case import Metric, Record
 from emend.evals.manifest import RunConfig
-from emend.evals.records import COSTS
+from emend.evals.records import BASELINE, COSTS
 from emend.evals.report.costs import costs_of, spent_of, told_of
 from emend.evals.report.forgetting import forgetting_of
 from emend.evals.report.rows import Report, gather, report, rows_of
 from emend.evals.report.table import render
 from emend.evals.run import run
-from emend.memory.probe import Usage
+from emend.memory.probe import ModelCall, Step, Usage
 from tests.evals.toys import BENCHMARK, FLEETING_EDITOR, ScriptedModel
 
 ES = Metric(name="ES", value="success", kinds=("efficacy",), scale=100, summary="new beats old")
@@ -116,3 +117,12 @@ def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, w
     for part in ("at own edit", "50.0", "s/edit", "s/probe", "of them before any edit"):
         assert part in text.replace("\n", " "), part
     assert "…" not in text
+
+
+def test_calls_of_the_unedited_model_whose_replies_were_no_use_are_spent_too(tmp_path: Path) -> None:
+    calls = (ModelCall(input_tokens=100, output_tokens=20, error="ReplyRefused: no"),)
+    steps = (Step(node="n", update={}, ms=0.0, calls=calls),)
+    kept = Kept(key="k", probe="p", error="no", kind="ModelReplyError", steps=steps)
+    (tmp_path / BASELINE).write_text(kept.model_dump_json() + "\n", encoding="utf-8")
+    spent = spent_of(gather(()), tmp_path)
+    assert (spent.input_tokens, spent.output_tokens, spent.calls, spent.baseline_tokens) == (100, 20, 1, 120)

@@ -177,6 +177,29 @@ def test_transfer_by_direction(tmp_path: Path) -> None:
     assert found == {("en->zh", "rag"): (50.0, 2), ("zh->en", "rag"): (100.0, 2)}
 
 
+def test_transfer_without_probabilities_counts_each_question_once(tmp_path: Path) -> None:
+    none = {"success": "the model gives no probabilities"}
+    told = [
+        record(str(n), kind="cross_lingual", setting="doc_en_zh", values={"generated": float(n % 2)}, unscored=none)
+        for n in range(10)
+    ]
+    (row,) = analysed("crosslingual", write_run(tmp_path / "a", told)).rows
+    assert (row.mean, row.n, row.unscored) == (50.0, 10, 0)
+
+
+def test_a_repeat_is_a_try_of_its_own_in_the_drop(tmp_path: Path) -> None:
+    """Each repeat has one wording of two right, so that every case counts in both; pooled, nothing else could show."""
+    answers = (("struct", 0, (1, 0)), ("struct", 1, (0, 1)), ("unstruct", 0, (1, 0)), ("unstruct", 1, (0, 0)))
+    told = [
+        record(f"{setting}0", setting=setting, prompt=f"{n}?", kind="multihop", repeat=repeat, values={"em": value})
+        for setting, repeat, values in answers
+        for n, value in enumerate(values)
+    ]
+    cases = akew_cases(("struct", "unstruct"), 1)
+    run = write_run(tmp_path / "a", told, "akew", cases=cases, options={"dataset": "mquake_cf"})
+    assert numbers(analysed("drop", run), "multi") == {("unstruct", "rag"): (50.0, 2)}
+
+
 def test_reasoning_by_label_has_the_constant_answers_drawn_in(tmp_path: Path) -> None:
     told = [
         record(str(n), kind="reasoning", gold=(label,), values={"acc": acc})
