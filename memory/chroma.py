@@ -2,16 +2,18 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from filelock import FileLock, Timeout
 
 from emend.memory.embed import Embedding
 from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.index_files import IndexFiles
 from emend.memory.shelf import Shelf, space_of
 from emend.memory.store import StoredMemory
 from emend.memory.superseding import Superseding
@@ -23,6 +25,8 @@ COLLECTIONS = ("documents", "triplets")
 INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
 """Of the HNSW index: twice Chroma's own width and neighbours, for recall (measured in tests/benchmarks)."""
 LOCK = "emend.lock"
+_files: WeakKeyDictionary[FileLock, IndexFiles] = WeakKeyDictionary()
+"""Of each folder that this process holds: its memories share them, as they do the lock."""
 
 
 class ChromaMemory(StoredMemory):
@@ -57,7 +61,8 @@ class ChromaMemory(StoredMemory):
         self._client: Client | None = None
         # In-process clients share their collections: a name of its own keeps this memory apart.
         self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
-        answering = partial(_answering, where)
+        files = _files.setdefault(self._lock_file, IndexFiles(Path(where))) if self._lock_file else None
+        answering = partial(_answering, where, files)
         try:
             self._client = _client(path)
             with answering():
@@ -173,13 +178,14 @@ def _unusable(path: Path | str, error: Exception) -> BadSettings:
 
 
 @contextmanager
-def _answering(where: str) -> Iterator[None]:
+def _answering(where: str, files: IndexFiles | None) -> Iterator[None]:
     """Around each use of the database: says what can be done when it fails."""
     import httpx
     from chromadb.errors import ChromaError, InternalError
 
     try:
-        yield
+        with files.used() if files else nullcontext():
+            yield
     except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
         again = "start it again (`chroma run`)" if _is_url(where) else "see that its disk is not full"
         raise MemoryUnavailable(
