@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from emend.graphs.extraction import words as w
 from emend.graphs.extraction.tagging import names, tag
@@ -54,44 +55,60 @@ def resolve(sentences: Sequence[str]) -> list[str]:
 
 
 def cast_of(sentences: Iterable[str]) -> Cast:
-    """The main subject: the name that most sentences have, the more so where it stands before a verb or in front."""
+    """The main subject: the name that most sentences have, the more so where it stands before a verb or in front.
+
+    A name that only ever follows a preposition ('Born in Oslo, ...') is none.
+    """
     sentences = list(sentences)
     found = [list(_names(sentence)) for sentence in sentences]
     text = " ".join(sentences)
     people = len(PERSONAL.findall(text)) > len(NEUTER.findall(text))
-    full = _full_names(found, people)
+    full = _full_names([[one.name for one in present] for present in found], people)
     counts: Counter[str] = Counter()
     for place, present in enumerate(found):
         best: dict[str, int] = {}
-        for order, (name, acts) in enumerate(present):
-            whole = full.get(name, name)
-            points = 1 + 2 * acts + (3 if place == 0 and order == 0 else 1 if place == 0 else 0)
+        front = next((one for one in present if one.free), None) if place == 0 else None
+        for one in present:
+            whole = full.get(one.name, one.name)
+            points = 1 + 2 * one.acts + (3 if one is front else 1 if place == 0 else 0)
             best[whole] = max(points, best.get(whole, 0))
         counts.update(best)
+    free = {full.get(one.name, one.name) for present in found for one in present if one.free}
+    counts = Counter({name: count for name, count in counts.items() if name in free})
     if not counts:
-        return Cast()
+        return Cast(full=full)
     main = max(counts, key=lambda name: counts[name])  # the earlier one in a tie
     return Cast(main, people, full, frozenset(_kinds(main, sentences)))
 
 
-def _names(sentence: str) -> Iterable[tuple[str, bool]]:
-    """Each name, and whether something is said of it: a verb, a possessive mark or an apposition follows."""
+class _Named(NamedTuple):
+    """A name, whether something is said of it, and whether it is free.
+
+    Of what is said a verb, a possessive mark or an apposition follows; before a free name stands no preposition.
+    """
+
+    name: str
+    acts: bool
+    free: bool
+
+
+def _names(sentence: str) -> Iterable[_Named]:
     tagged = tag(sentence)
     for start, end in names(tagged):
         name = tagged.text(start, end)
         if name not in _NOT_NAMES:
             after = tagged.tags[end:].lstrip("A")
-            free = not start or tagged.tags[start - 1] not in "Pto"
-            yield name, after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W"))
+            free = not tagged.tags[:start].rstrip("DA").endswith(("P", "t", "o"))
+            yield _Named(name, after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W")), free)
 
 
-def _full_names(found: Sequence[Sequence[tuple[str, bool]]], people: bool) -> dict[str, str]:
+def _full_names(found: Sequence[Sequence[str]], people: bool) -> dict[str, str]:
     """'Buza' is George Buza, once George Buza was named; a word that two names end with is nobody's.
 
     Where the document is about a person, so is 'George', if he was named at its beginning.
     """
-    every = {name for present in found for name, _ in present}
-    early = {name for present in found[:2] for name, _ in present}
+    every = {name for present in found for name in present}
+    early = {name for present in found[:2] for name in present}
     owners: dict[str, set[str]] = {}
     for name in every:
         parts = name.split()

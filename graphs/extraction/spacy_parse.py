@@ -5,13 +5,17 @@ and finds entities in one pass; Stanza is slower and needs torch models from a h
 that DocTER used (neuralcoref, GEN2OIE) are no longer maintained. spaCy resolves no coreference: the rules do.
 """
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from emend.graphs.extraction import coreference
+from emend.graphs.extraction import coreference, sentences, words
 from emend.graphs.extraction.base import Found
+from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.words import REPORTING
 from emend.memory.edit import Triplet
 from emend.memory.errors import BadSettings, MissingExtra
@@ -45,14 +49,12 @@ class SpacyExtractor:
                 f"choose one that has, such as {DEFAULT_PIPELINE}."
             )
         meta = self._nlp.meta
-        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}"
+        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}/{_rules()}"
         self._lock = threading.Lock()
         self._docs: OrderedDict[str, Any] = OrderedDict()  # each sentence is needed three times
 
     def segment(self, document: str) -> list[str]:
         """The sentences, as the pipeline parts them."""
-        from emend.graphs.extraction.sentences import split_sentences
-
         lines = split_sentences(document)  # first: documents may have lost the space after a full stop
         return [
             sentence.text.strip() for line in lines for sentence in self._parsed(line).sents if sentence.text.strip()
@@ -77,10 +79,14 @@ class SpacyExtractor:
         return Found(triplets=tuple(dict.fromkeys(found)))
 
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
-        """Whether a named entity of the sentences lies in the phrase, or the phrase in it."""
-        plain = phrase.lower()
-        found = (entity.text.lower() for sentence in sentences for entity in self._parsed(sentence).ents)
-        return any(name in plain or plain in name for name in found)
+        """Whether it holds a word that is a name, or a named entity of the sentences, or lies in one.
+
+        Small pipelines miss many entities whose words they do know to be names.
+        """
+        plain, docs = phrase.lower(), [self._parsed(sentence) for sentence in sentences]
+        found = (entity.text.lower() for doc in docs for entity in doc.ents)
+        names = {token.text.lower() for doc in docs for token in doc if token.pos_ == "PROPN"}
+        return not names.isdisjoint(plain.split()) or any(name in plain or plain in name for name in found)
 
     def _parsed(self, text: str) -> Any:
         with self._lock:
@@ -90,6 +96,13 @@ class SpacyExtractor:
             while len(self._docs) > KEPT:
                 self._docs.popitem(last=False)
             return self._docs[text]
+
+
+@cache
+def _rules() -> str:
+    """Eight hex digits that change with what reads the parse."""
+    files = (__file__, coreference.__file__, sentences.__file__, words.__file__)
+    return hashlib.sha256(b"".join(Path(str(name)).read_bytes() for name in files)).hexdigest()[:8]
 
 
 def load_pipeline(name: str) -> Any:
@@ -119,17 +132,39 @@ def triplets_of(doc: Any) -> Iterator[Triplet]:
         doc: a spaCy `Doc` with dependencies as in spaCy's English pipelines (ClearNLP labels).
     """
     for token in doc:
-        if (
-            token.pos_ in ("VERB", "AUX")
-            and token.lemma_.lower() not in REPORTING
-            and token.text.lower() not in REPORTING
-        ):
+        if token.pos_ in ("VERB", "AUX") and not _reports(token):
             yield from _of_verb(token)
         elif token.dep_ == "appos":
-            yield from _complements(_phrase(token.head, inner=True), "is", token, [token])
-        elif token.dep_ == "acl" and token.tag_ == "VBN":
-            for relation, thing in _objects(token):
-                yield _triplet(_phrase(token.head, inner=True), f"was {relation}", thing)
+            yield from _apposed(token)
+        subject = _of_participle(token)
+        if subject is not None:
+            was = "was " if token.tag_ == "VBN" else ""
+            yield from (
+                _triplet(_phrase(subject, inner=True), f"{was}{told}", thing) for told, thing in _objects(token)
+            )
+
+
+def _apposed(token: Any) -> Iterator[Triplet]:
+    """'Ana Rojo, a painter of Chile' and 'the painter, Ana Rojo': what the name's owner is."""
+    noun, of = (token.head, token) if _name_of(token.head) == token else (token, token.head)
+    for relation, thing in _through("is", noun):
+        told = _words(thing) if thing == noun else _phrase(thing)
+        yield Triplet(subject=_phrase(of, inner=True), relation=relation, object=told)
+
+
+def _reports(verb: Any) -> bool:
+    """Whether it tells who said or thought something; 'is known for' tells of what is known."""
+    passive = any(child.dep_ == "auxpass" for child in verb.children)
+    return not passive and not {verb.lemma_.lower(), verb.text.lower()}.isdisjoint(REPORTING)
+
+
+def _of_participle(token: Any) -> Any:
+    """What 'born in Oslo' is said of: its noun, or the subject of the sentence that it begins."""
+    if token.dep_ == "acl" and token.tag_ == "VBN":
+        return token.head
+    if token.dep_ == "advcl" and token.tag_ in ("VBN", "VBG") and token.i < token.head.i:
+        return None if any(child.dep_ in SUBJECTS for child in token.children) else _subject(token.head)
+    return None
 
 
 def _of_verb(verb: Any) -> Iterator[Triplet]:
@@ -170,12 +205,16 @@ def _subject(verb: Any) -> Any:
 def _objects(verb: Any) -> Iterator[tuple[str, Any]]:
     """Relation and object: what the verb has directly, then what its prepositions have."""
     told = _verb_text(verb)
+    direct = next((child for child in verb.children if child.dep_ == "dobj" and child.pos_ == "NOUN"), None)
+    what = told if direct is None else f"{told} {_phrase(direct, inner=True)}"  # 'holds citizenship with'
     for child in verb.children:
         if child.dep_ in DIRECT:
             yield from _through(told, child)
         elif child.dep_ in ("prep", "agent"):
-            for thing in (inner for inner in child.children if inner.dep_ == "pobj"):
-                yield f"{told} {child.text.lower()}", thing
+            relation = f"{what if child.i > verb.i else told} {child.text.lower()}"
+            yield from ((relation, inner) for inner in child.children if inner.dep_ == "pobj")
+            for done in (inner for inner in child.children if inner.dep_ == "pcomp"):  # 'known for painting X'
+                yield from ((f"{relation} {of}", thing) for of, thing in _objects(done))
         elif child.dep_ in ("acomp", "xcomp"):
             yield from ((f"{told} {relation}", thing) for relation, thing in _objects(child))
 
@@ -192,11 +231,6 @@ def _through(told: str, thing: Any) -> Iterator[tuple[str, Any]]:
     yield from ((told, other) for other in thing.children if other.dep_ == "conj")
 
 
-def _complements(subject: str, verb: str, thing: Any, seen: list[Any]) -> Iterator[Triplet]:
-    for relation, of in _through(verb, thing):
-        yield _triplet(subject, relation, of)
-
-
 def _verb_text(verb: Any) -> str:
     aside = ("aux", "auxpass", "neg", "prt")
     parts = [token for token in verb.children if token.dep_ in aside] + [verb]
@@ -204,6 +238,11 @@ def _verb_text(verb: Any) -> str:
 
 
 def _phrase(token: Any, inner: bool = False) -> str:
+    """The name beside a noun, else its words; `inner` without what follows it."""
+    return _words(_name_of(token) or token, inner)
+
+
+def _words(token: Any, inner: bool = False) -> str:
     """The noun phrase of a token without its determiner; `inner` also without what follows it."""
     words = [t for t in token.subtree if t.i <= token.i or not inner]
     cut = next(
@@ -213,6 +252,13 @@ def _phrase(token: Any, inner: bool = False) -> str:
     while kept and (kept[0].pos_ == "DET" or kept[0].is_punct):
         kept = kept[1:]
     return "".join(t.text_with_ws for t in kept).strip().removesuffix("'s").strip()
+
+
+def _name_of(noun: Any) -> Any:
+    """Ana Rojo in 'the painter, Ana Rojo'."""
+    if noun.pos_ != "NOUN":
+        return None
+    return next((child for child in noun.children if child.dep_ == "appos" and child.pos_ == "PROPN"), None)
 
 
 def _triplet(subject: str, relation: str, thing: Any) -> Triplet:
