@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Protocol
 
 from emend.agents.scoring import joined
+from emend.agents.thoughts import without_thoughts
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe, Reading, Style
 from emend.memory.registry import nearest
@@ -138,24 +139,26 @@ def prompt_id(wording: str) -> str:
 
 NEXT_QUESTION = "\nQuestion:"
 """Where a model that has answered goes on to ask itself; the rest is not its answer."""
-_ANSWER = re.compile(r"\banswer\s*:", re.IGNORECASE)
+ANSWER = re.compile(r"\banswer\s*:", re.IGNORECASE)
 
 
 def read_answer(reply: str, reading: Reading) -> str:
     r"""The answer that a reply holds; "" where thoughts do not come to one.
 
-    After thoughts it is the line that follows the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14)
-    and MQuAKE show; how their authors read it is not published.
+    Thoughts between a reasoning model's own marks are passed over. After a chain of thought it is the line that follows
+    the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14) and MQuAKE show; how their authors read it
+    is not published.
 
     >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
     'Halmen'
     """
+    reply = without_thoughts(reply)
     if reading == "line":
         return clean_answer(reply)
     own = reply.partition(NEXT_QUESTION)[0].strip()
     if reading == "whole":
         return own
-    *_, last = [None, *_ANSWER.finditer(own)]
+    *_, last = [None, *ANSWER.finditer(own)]
     return clean_answer(own[last.end() :]) if last else ""
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from emend.agents.reading import usage_of
 from emend.agents.scoring import LimitedModel
 from emend.agents.structured import ask_structured
+from emend.agents.thoughts import without_thoughts
 from emend.memory.edit import Triplet, content_id
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Usage
@@ -24,6 +25,11 @@ from emend.memory.registry import nearest
 
 DELIMITER = "<|>"
 NONE = "NONE"
+BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+EMPHASIS = re.compile(r"(\*\*|__|\*|_|`)([^*_`]+)\1")
+HEADER = ["subject", "relation", "object"]
+ABBREVIATED = re.compile(r"\b(?:[A-Za-z]|Inc|Ltd|Co|Corp|Jr|Sr|St|Mt|Bros|etc)\.$")
+"""Ends with a full stop of its own."""
 NEW_TOKENS = 512
 """The least that a local model may write in `lines` or `tuples`; its own limit is meant for an answer."""
 EXAMPLE = (
@@ -143,9 +149,10 @@ def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
     Raises:
         ModelReplyError: there is no list of that form; carries the reply.
     """
-    if not reply.strip():
+    text = without_thoughts(reply)
+    if not text.strip():
         raise ModelReplyError(f"expected triplets as {form}, the reply is empty.", reply)
-    return _triplets(_from_lines(reply) if form == "lines" else _from_tuples(reply))
+    return _triplets(_from_lines(text) if form == "lines" else _from_tuples(text))
 
 
 def _triplets(found: list[tuple[str, str, str]]) -> tuple[Triplet, ...]:
@@ -155,16 +162,23 @@ def _triplets(found: list[tuple[str, str, str]]) -> tuple[Triplet, ...]:
 def _from_lines(reply: str) -> list[tuple[str, str, str]]:
     found = []
     for line in reply.splitlines():
-        parts = [part.strip() for part in re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).split(";")]
-        if len(parts) == 3 and all(parts):
-            found.append((parts[0], parts[1], parts[2].removesuffix(".")))
+        parts = [_plain(part) for part in re.split(r"[;；]", _plain(BULLET.sub("", line)))]
+        if len(parts) == 3 and all(parts) and [part.casefold() for part in parts] != HEADER:
+            last = parts[2] if ABBREVIATED.search(parts[2]) else parts[2].removesuffix(".").removesuffix("。")
+            found.append((parts[0], parts[1], _plain(last)))
     return found or _none(reply, "lines 'subject; relation; object'")
+
+
+def _plain(part: str) -> str:
+    """Without white space and paired marks of emphasis around it."""
+    marked = EMPHASIS.fullmatch(part.strip())
+    return (marked[2] if marked else part).strip()
 
 
 def _from_tuples(reply: str) -> list[tuple[str, str, str]]:
     found = []
-    for inside in re.findall(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", reply):
-        parts = [part.strip(" \"'") for part in inside.split(",", 2)]
+    for inside in re.findall(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", reply.translate(str.maketrans("（）", "()"))):
+        parts = [part.strip(" \"'") for part in re.split("[,，]", inside, maxsplit=2)]
         if len(parts) == 3 and all(parts):
             found.append((parts[0], parts[1], parts[2]))
     return found or _none(reply, "tuples '(subject, relation, object)'")

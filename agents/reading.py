@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from emend.agents.thoughts import without_thoughts
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.secrets import hide_keys
 
 T = TypeVar("T", bound=BaseModel)
 
-THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 BEGUN = re.compile(r'\{\s*"')
 """The beginning of an object; other braces are prose."""
 CUT = ("length", "max_tokens", "max_output_tokens")
@@ -167,7 +167,7 @@ def read_text(reply: str, shape: Shape[T]) -> T:
     Raises:
         ModelReplyError: there is none, or there are two that differ.
     """
-    text = THOUGHTS.sub("", reply)
+    text = without_thoughts(reply)
     if not text.strip():
         raise ModelReplyError("expected a JSON object, the reply is empty.", reply)
     found = json_objects(text)

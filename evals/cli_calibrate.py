@@ -9,6 +9,7 @@ import typer
 from emend.evals.cli_judging import Judges, asking
 from emend.evals.cli_limits import Limits
 from emend.evals.cli_options import Json, grouped, print_rows
+from emend.memory.errors import ModelError
 
 if TYPE_CHECKING:
     from emend.evals.calibration import Calibration
@@ -36,6 +37,11 @@ def calibrate(
     rows = read_labels(labels, kinds)
     with asking(limits) as policy:
         found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))
+    if silent := [one.kind for one in found if not one.n]:
+        raise ModelError(
+            f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so nothing is measured or "
+            "kept: see that the judge answers (emend doctor --model ...), and that the labels are not null."
+        )
     files = [keep(one, panel.judges) for one in found]
     _tell(found, files, plot, as_json)
 

@@ -8,6 +8,7 @@ import typer
 from emend.evals.cli_judging import Judges, asking
 from emend.evals.cli_limits import Limits
 from emend.evals.cli_options import grouped
+from emend.memory.errors import ModelError
 
 if TYPE_CHECKING:
     from emend.evals.rescoring import ScoreSummary
@@ -56,5 +57,7 @@ def _say(folder: Path, told: "ScoreSummary") -> None:
         f"{told.judged} judgements now, {told.unscored} of them without a number; {told.before} from before. "
         f"{told.calls} calls, {told.input_tokens} tokens in, {told.output_tokens} out."
     )
+    if told.failed and not told.judged:
+        raise ModelError(f"none of {told.failed} calls to the judges came back, the first with {told.why}")
     if told.failed:
         typer.echo(f"{told.failed} calls failed, the first with {told.why}. The same command asks them again.")

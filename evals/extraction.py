@@ -22,6 +22,8 @@ from emend.memory.errors import BadSettings, EmendError, MissingData, ModelError
 MODEL_FAILED = "the model failed: "
 """How a reason begins when no reply came at all."""
 FAILURES_IN_A_ROW = 5
+BEGIN = b'{"document_id":'
+"""Of every line of a file of triplets."""
 NO_GOLD = "the benchmark gives no gold triplet for the document"
 
 
@@ -178,8 +180,10 @@ def _mended(out: Path, fingerprint: str) -> list[ExtractedDocument]:
             f"'{out}' was made otherwise (fingerprint {', '.join(sorted(others))}, now {fingerprint}): give the same "
             "method, model, switches and embedding, or another --out."
         )
-    content = out.read_bytes()
-    os.truncate(out, len(content.rpartition(b"\n")[0]) + 1 if b"\n" in content else 0)
+    whole, line_end, torn = out.read_bytes().rpartition(b"\n")
+    if not BEGIN.startswith(torn[: len(BEGIN)]):
+        raise RunRefused(f"'{out}' ends in what `emend extract` has not written ({torn[:40]!r}): give another --out.")
+    os.truncate(out, len(whole) + len(line_end))
     return rows
 
 

@@ -104,14 +104,15 @@ def scorings_of(folder: Path) -> list[Scoring]:
 
 
 def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
-    """The scoring of that id or beginning of it; the newest where none is named; None where there is none at all.
+    """The scoring of that id or beginning of it, else the newest that has a judgement; None if there is none at all.
 
     Raises:
         BadSettings: no such scoring, or several.
     """
     every = scorings_of(folder)
     if name is None:
-        return every[-1] if every else None
+        begun = [one for one in every if next(read_judgements(folder, one), None) is not None]
+        return next(reversed(begun or every), None)
     found = [one for one in every if one.id == name] or [one for one in every if one.id.startswith(name)]
     if len(found) != 1:
         known = [one.id for one in every]

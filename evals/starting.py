@@ -76,7 +76,7 @@ def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:
         cases=cases,
         model=parts.passes[0].model_fingerprint,
         editors=editors,
-        benchmark=parts.benchmark.provenance,
+        benchmark=_benchmark(parts),
         metrics=tuple(parts.benchmark.metrics()),
         graphs={name: _drawn(name) for name in sorted(drawable)},
         versions=versions(),
@@ -84,6 +84,19 @@ def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:
         platform=machine(),
         started=now(),
     )
+
+
+def _benchmark(parts: Parts) -> dict[str, Any]:
+    """What the benchmark tells of itself, and of how this run asks it."""
+    told = dict(parts.benchmark.provenance)
+    writing = sorted({one.name for one in parts.passes if one.editor.needs_weights})
+    if writing and parts.passes[0].model_fingerprint["parameters"].get("chat"):
+        asked = (
+            f"{', '.join(writing)}: edits are written on plain text, and the model is asked through its chat template; "
+            "--set model.chat=false asks in plain text, as the papers do"
+        )
+        told["choices"] = [*told.get("choices", ()), asked]
+    return told
 
 
 def _drawn(name: str) -> dict[str, Any]:

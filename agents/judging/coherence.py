@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from emend.agents.answer import ANSWER, NEXT_QUESTION
 from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
 
 NO_THOUGHTS = "the reply has no thoughts before the answer"
@@ -15,9 +16,9 @@ def thoughts_of(asked: Asked) -> str | None:
     """What stands before the last `Answer:` of a chain of thought; None where none was asked for."""
     if asked.reply is None or not {"pre_edit", "correct_flip"} & asked.outputs:
         return None
-    own = asked.reply.partition("\nQuestion:")[0]
-    place = own.casefold().rfind("answer:")
-    return (own if place < 0 else own[:place]).strip()
+    own = asked.reply.partition(NEXT_QUESTION)[0]
+    *_, last = [None, *ANSWER.finditer(own)]
+    return own[: last.start() if last else None].strip()
 
 
 class Supported(Verdict):

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from emend.agents.judging.base import Asked, Found, Item, Role, Verdict
 from emend.agents.judging.coherence import NO_THOUGHTS, thoughts_of
 from emend.agents.judging.fence import fenced
-from emend.agents.judging.replies import last_line
+from emend.agents.judging.replies import last_line, own_words
 from emend.memory.edit import content_id
 
 MOST = 40
@@ -130,7 +130,7 @@ class Recall(Role):
             ModelReplyError: the last line is none of a list.
         """
         line = re.compile(r"(?:\d+[.)]|[-*•])\s+(\S.*)")
-        found = [hit[1] for told in reply.splitlines() if (hit := line.fullmatch(told.strip()))]
+        found = [hit[1] for told in own_words(reply).splitlines() if (hit := line.fullmatch(told.strip()))]
         if not found:
             last_line(reply, line, ())
         return Atoms(facts=found)
@@ -143,7 +143,7 @@ class Recall(Role):
         """
         line = re.compile(rf"<?(\d+)[.):>]\s*<?({'|'.join(LABELS)})>?\s*(?:</\1>)?\.?", re.IGNORECASE)
         texts = {" ".join(told.split()).casefold() for text in item.texts for told in text.splitlines()}
-        hits = [hit for told in reply.splitlines() if (hit := line.fullmatch(told.strip()))]
+        hits = [hit for told in own_words(reply).splitlines() if (hit := line.fullmatch(told.strip()))]
         own = [hit for hit in hits if " ".join(hit[0].split()).casefold() not in texts]
         if not own:
             last_line(reply, re.compile(rf"({'|'.join(LABELS)})"), item.texts)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from emend.agents.reading import THOUGHTS
+from emend.agents.thoughts import BEGUN, THOUGHTS
 from emend.memory.errors import ModelReplyError
 
 _UNSURE = re.compile(
@@ -33,9 +33,7 @@ def check_own(reply: str, texts: Iterable[str], stated: Mapping[str, Sequence[st
         ModelReplyError: a key stands twice, thoughts have no end, the object is quoted from the text or taken back in
             its own line, or the prose states another verdict.
     """
-    text = THOUGHTS.sub("", reply)
-    if re.search(r"<think", text, re.IGNORECASE):
-        _refuse("the thoughts have no end, so no verdict follows them.", reply)
+    text = own_words(reply)
     found, prose = _objects(text)
     if any(isinstance(told, Repeated) for told in found):
         _refuse("a field stands twice in the JSON, with two values.", reply)
@@ -50,6 +48,18 @@ def check_own(reply: str, texts: Iterable[str], stated: Mapping[str, Sequence[st
             _refuse(f"two verdicts: '{field}' is {_list(given)} in the JSON, and {_list(said)} beside it.", reply)
 
 
+def own_words(reply: str) -> str:
+    """The reply without the judge's thoughts.
+
+    Raises:
+        ModelReplyError: they have no end.
+    """
+    text = THOUGHTS.sub("", reply)
+    if BEGUN.search(text):
+        _refuse("the thoughts have no end, so no verdict follows them.", reply)
+    return text
+
+
 def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str]:
     """The one verdict line of a reply in plain words: its last line, whole, and not from the text under judgement.
 
@@ -61,9 +71,7 @@ def last_line(reply: str, pattern: re.Pattern[str], texts: Iterable[str]) -> re.
     Raises:
         ModelReplyError: the last line is no verdict, there are two that differ, or the line stands in a text.
     """
-    text = THOUGHTS.sub("", reply)
-    if re.search(r"<think", text, re.IGNORECASE):
-        _refuse("the thoughts have no end, so no verdict follows them.", reply)
+    text = own_words(reply)
     lines = [line.strip().strip("*_").strip() for line in text.splitlines() if line.strip(" `*_\t")]
     hits = [hit for line in lines if (hit := pattern.fullmatch(line))]
     last = pattern.fullmatch(lines[-1]) if lines else None

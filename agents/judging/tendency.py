@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 
 from emend.agents.judging.base import Asked, Found, Item, Mark, Role, Verdict
-from emend.agents.judging.replies import last_line
+from emend.agents.judging.replies import last_line, own_words
 from emend.memory.errors import ModelReplyError
 
 SCALES = ("correctness", "coherence", "comprehensiveness", "overall")
@@ -125,8 +125,8 @@ _NUMERALS = ("I", "II", "III", "IV", "V")
 def _numbered(reply: str, line: str, number: int, item: Item) -> Found:
     """The marks in the line that begins with the item's number; other lines are other items' own."""
     own = re.compile(rf"(?:{_NUMERALS[number - 1]}|{number})\.\s*{line}\.?", re.IGNORECASE)
-    kept = "\n".join(told for told in reply.splitlines() if own.fullmatch(told.strip()))
     try:
+        kept = "\n".join(told for told in own_words(reply).splitlines() if own.fullmatch(told.strip()))
         return _found(_marks(last_line(kept, own, item.texts), ""))
     except ModelReplyError as error:
         return Found(problem=f"item {number}: {error}")

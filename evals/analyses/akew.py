@@ -142,15 +142,23 @@ def error_of(record: Record, edits: Sequence[dict[str, Any]]) -> str:
     """The error type of a failed edit.
 
     Args:
-        record: its record; the tag `recoverable` says whether a triplet names subject and new object.
+        record: its record; the tag `recoverable` says whether a triplet names subject and new object. Without it the
+            edits do.
         edits: the edits of its case, as `cases.jsonl` has them.
     """
-    if record.setting == "extract" and not record.tags.get("recoverable", True):
+    if record.setting == "extract" and not record.tags.get("recoverable", _names_both(record, edits)):
         return AMBIGUOUS if any(_states_relation(edit, record.prompt) for edit in edits) else INCOMPLETE
     if record.answer is None or record.rival is None:
         return IRRELEVANT
     named, _ = parse_choice(record.answer, (record.gold[0], record.rival))
     return OLD if named == record.rival else IRRELEVANT
+
+
+def _names_both(record: Record, edits: Sequence[dict[str, Any]]) -> bool:
+    """Whether a triplet names the prompt's subject and the new object, in any case of letters."""
+    asked, gold = record.prompt.lower(), record.gold[0].lower()
+    told = [(str(edit.get("subject", "")).lower(), str(edit["text"]).lower()) for edit in edits]
+    return any(subject and subject in asked and gold in text for subject, text in told)
 
 
 def _states_relation(edit: dict[str, Any], prompt: str) -> bool:

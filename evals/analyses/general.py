@@ -26,9 +26,7 @@ def retrieval(runs: Sequence[Run], asked: Asked) -> Analysis:
     bins = Bins()
     for run in runs:
         for record in run.records():
-            if HIT in record.values:
-                panel = panel_name(run, runs, record.kind)
-                bins.add(panel, record.setting, record.editor, record.values[HIT], record.case)
+            bins.take(panel_name(run, runs, record.kind), record.setting, record.editor, record, HIT)
     rows = bins.rows()
     if not rows:
         raise Lacking(NO_SEARCH)

@@ -40,7 +40,8 @@ REMEDY = (
     "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
     "data/original, or put it at $EMEND_DATA/elken. Its test.json is published cut off; the whole one is to be put "
     "together from serac/output/tendency/test-with-serac.json, which has the tendency questions of all events, and "
-    "serac/output/fact/test-with-serac.json, which has the fact questions."
+    "serac/output/fact/test-with-serac.json, which has the fact questions. The block knowledge reads "
+    "model-know/qas.json of commit 2e738ae, which later ones lack."
 )
 OPTIONS = ("blocks", "split")
 DEFAULT_BLOCKS = "fact,tendency_m"
@@ -176,13 +177,16 @@ class ELKEN:
     @property
     def provenance(self) -> dict[str, Any]:
         """Source, sha256 and counts of the file, and what was dropped or tagged, with counts."""
-        rows = self._rows
+        rows, known = self._rows, self._knowledge
         return {
             "source": "github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/",
-            "files": {self._file: {"sha256": sha256(self.folder / self._file), "records": len(rows)}},
+            "files": {
+                self._file: {"sha256": sha256(self.folder / self._file), "records": len(rows)},
+                **{name: {"sha256": sha256(self.folder / name), "records": self._knowledge_count} for name in known},
+            },
             "choices": CHOICES,
             "options": {"blocks": ",".join(self.blocks), "split": self.split},
-            "cases": sum(map(self._asks, rows)),
+            "cases": sum(map(self._asks, rows)) + (self._knowledge_count if known else 0),
             "questions": {
                 "fact in scope": sum(len(row.fact.qas) for row in rows),
                 "fact out of scope": sum(len(row.fact.local_qas) for row in rows),
@@ -212,6 +216,10 @@ class ELKEN:
     def _knowledge(self) -> list[str]:
         """The file of the block `knowledge`, where that is asked for."""
         return [knowledge_file(self.folder)] if KNOWLEDGE in self.blocks else []
+
+    @cached_property
+    def _knowledge_count(self) -> int:
+        return sum(1 for name in self._knowledge for _ in knowledge_cases(self.folder / name, REMEDY))
 
     @property
     def _file(self) -> str:

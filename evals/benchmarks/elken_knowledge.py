@@ -37,12 +37,12 @@ def knowledge_file(folder: Path) -> str:
 
 
 def knowledge_cases(path: Path, remedy: str) -> Iterator[Case]:
-    """One case per question, without edits; a question that comes again with another answer is another case.
+    """One case per question, without edits; one that comes again counts again, as in the paper.
 
     Raises:
         BadData: the file, or a record, is malformed.
     """
-    for row in read_rows(path, KnowledgeQuestion, remedy):
+    for number, row in enumerate(read_rows(path, KnowledgeQuestion, remedy)):
         american = (UNITED_STATES,) if row.answer.id == "Q30" else ()
         probe = Probe(
             kind=KIND,
@@ -52,5 +52,6 @@ def knowledge_cases(path: Path, remedy: str) -> Iterator[Case]:
             in_scope=False,
             scorers=("elken_fact",),
             query=row.question,
+            tags={"n": number},
         )
         yield Case(edits=(), probes=(probe,))

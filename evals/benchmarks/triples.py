@@ -118,7 +118,7 @@ class _WithTriples:
     def __init__(self, inner: Benchmark, triples: Triples) -> None:
         self._inner = inner
         self._triples = triples
-        self._source = text_setting(inner)
+        self._source = _source_of(inner, triples)
         self.settings = (*EXTRACTED, *(name for name in inner.settings if name not in EXTRACTED))
 
     def __getattr__(self, name: str) -> Any:
@@ -139,6 +139,16 @@ class _WithTriples:
     @property
     def provenance(self) -> dict[str, Any]:
         return {**self._inner.provenance, OPTION: self._triples.provenance}
+
+
+def _source_of(benchmark: Benchmark, triples: Triples) -> str:
+    """The setting that the file's documents are of; the first with texts where that cannot be told."""
+    first = text_setting(benchmark)
+    for setting in benchmark.settings:
+        case = next(iter(benchmark.cases(setting, limit=1)), None)
+        if case and any(edit.id in triples.documents and edit.form in TEXTS for edit in case.edits):
+            return setting
+    return first
 
 
 def with_triples(benchmark: Benchmark, path: Path | str) -> Benchmark:

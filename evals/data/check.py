@@ -173,6 +173,6 @@ def _loaded(benchmark: Benchmark) -> dict[str, int]:
 
 def _cases(benchmark: Benchmark, setting: str) -> int:
     try:
-        return sum(1 for _ in benchmark.cases(setting))
+        return len({case.id for case in benchmark.cases(setting)})  # a run asks one that comes again once
     except (MissingData, BadSettings):
         return 0  # the setting needs what these files have not, such as texts or a file that is absent

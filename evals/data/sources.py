@@ -182,6 +182,7 @@ def _elken() -> DataSource:
         name="elken",
         remotes=(
             _ELKEN.file("data/original/train.json", size=3451549),
+            _ELKEN.file("model-know/qas.json", "background_knowledge_qas.json"),
             *(
                 _ELKEN.file(f"serac/output/{part}/test-with-serac.json", f"serac/{part}.json", "", size, _ELKEN_SERAC)
                 for part, size in parts.items()

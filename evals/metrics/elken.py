@@ -28,6 +28,8 @@ _LETTER = re.compile(
     r"^[(\[]?([ABC])(?=$|[)\].:,;])"  # not "A doctor may tell"
     r"|\b(?i:option|answer|choice|is)\s*:?\s*[(\[]?([ABC])(?=$|[\s)\].:,;])"
 )
+_EMPHASIS = re.compile(r"[*`]|(?<!\w)_+|_+(?!\w)")
+_SEVERAL = re.compile(r"\b[ABC][)\].]?\s*(?:,|/|&|\bor\b|\band\b)\s*(?:option\s+)?[(\[]?[ABC]\b")
 _BARE = re.compile(r"[(\[]?([abc])[)\].:]?")
 
 
@@ -86,6 +88,9 @@ def parse_option_leniently(text: str, options: Sequence[str] = ()) -> str | None
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if (strict := parse_option(line)) in LETTERS:
         return strict
+    line = _EMPHASIS.sub("", line)
+    if _SEVERAL.search(line):
+        return None
     if bare := _BARE.fullmatch(line):
         return bare[1].upper()
     marked = set(_MARKED.findall(line)) or {hit[1] or hit[2] for hit in _LETTER.finditer(line)}

@@ -10,6 +10,7 @@ EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]
 
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=\S)")
 _NEGATION = re.compile(r"(?:\b(?:not|never|neither|nor|no|without|cannot)|n['’]t)\s+(?:\w+\s+){0,2}$")
+_NEGATION_CJK = re.compile(r"(?:不是|并非|不|没有|非)\s*$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
 
 
@@ -52,7 +53,8 @@ def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
         pattern = _whole(fold(choice))
         if pattern is None or not (hits := list(pattern.finditer(said))):
             continue
-        if any(_NEGATION.search(said[: hit.start()]) for hit in hits):
+        before = [said[: hit.start()] for hit in hits]
+        if any(_NEGATION.search(text) or _NEGATION_CJK.search(text) for text in before):
             return None, f"reply negates '{choice}'"
         found.append(choice)
         said = pattern.sub("\0", said)

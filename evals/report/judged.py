@@ -149,7 +149,7 @@ def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metri
     for kind in kinds:
         yield _metric(f"{name} {kind}", output, (kind,)).model_copy(update={"group": BY_SCHEME})
     if len(kinds) > 1:
-        mean = f"mean over the {len(kinds)} schemes at hand"
+        mean = f"mean over the {len(kinds)} schemes at hand, without those where nothing is scored"
         yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(update={"group": BY_SCHEME})
 
 

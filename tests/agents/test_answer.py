@@ -121,3 +121,17 @@ def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():
     reply = " It will rise.\nIn winter too.\n\nQuestion: And then?\nAnswer: no"
     assert read_answer(reply, "whole") == "It will rise.\nIn winter too."
     assert read_answer(reply, "line") == "It will rise"
+
+
+@pytest.mark.parametrize(
+    ("reply", "reading", "answer"),
+    [
+        ("<think>\nhmm\n</think>\nNorway.", "line", "Norway"),
+        ("Oslo or Bergen?\n</think>\n\nNorway", "line", "Norway"),
+        ("<think>Answer: Oslo", "line", ""),
+        ("<thinking>so</thinking>It rose.\nIt fell.", "whole", "It rose.\nIt fell."),
+        ("<think>Answer: Oslo</think>It is Bergen.\nAnswer: Bergen.", "thoughts", "Bergen"),
+    ],
+)
+def test_a_reasoning_models_thoughts_are_not_its_answer(reply, reading, answer):
+    assert read_answer(reply, reading) == answer

@@ -9,6 +9,7 @@ import pytest
 from emend.agents.extract import (
     FORMS,
     extraction_prompt,
+    parse_triplets,
     prompt_id,
     read_triplets,
     sort_error,
@@ -197,3 +198,20 @@ def test_a_reply_that_was_cut_off_is_an_unreadable_one(server, monkeypatch):
     with pytest.raises(ModelReplyError) as caught:
         read_triplets(api_model(url, monkeypatch), "Ana Rojo ...")
     assert caught.value.reply == '{"triplets": [{"subj'
+
+
+@pytest.mark.parametrize(
+    ("form", "reply", "told"),
+    [
+        ("lines", "Apple; is made by; Apple Inc.", "Apple is made by Apple Inc."),
+        ("lines", "1. Oslo; is in; Washington, D.C.", "Oslo is in Washington, D.C."),
+        ("lines", "**Oslo**; capital of; *Norway*.", "Oslo capital of Norway"),
+        ("lines", "subject; relation; object\nOslo; capital of; Norway.", "Oslo capital of Norway"),
+        ("lines", "奥斯陆；首都；挪威。", "奥斯陆 首都 挪威"),
+        ("tuples", "（奥斯陆，首都，挪威）", "奥斯陆 首都 挪威"),
+        ("tuples", "<think>(Oslo, capital of, Sweden)?</think>(Oslo, capital of, Norway)", "Oslo capital of Norway"),
+        ("lines", "Oslo; capital of; Sweden\n</think>\nOslo; capital of; Norway", "Oslo capital of Norway"),
+    ],
+)
+def test_names_stay_whole_and_thoughts_are_no_triplets(form, reply, told):
+    assert [f"{t.subject} {t.relation} {t.object}" for t in parse_triplets(reply, form)] == [told]

@@ -13,6 +13,9 @@ from transformers import AutoTokenizer
 from emend.agents.llm import load_model
 from emend.agents.local import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
+from emend.evals.manifest import RunConfig
+from emend.evals.report.rows import report
+from emend.evals.run import run
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 TEMPLATE = (
@@ -249,3 +252,17 @@ def test_closed_model_has_no_thread_and_refuses(lms):
 def test_fingerprint_is_that_of_the_weights(model):
     assert model.fingerprint == model.lm.fingerprint
     assert model.fingerprint.endswith("/float32")
+
+
+@pytest.mark.parametrize(("chat", "said"), [(True, 1), (False, 0)])
+def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instruct, tmp_path, chat, said):
+    config = RunConfig(
+        benchmark="tinyworld",
+        editors=("unedited", "ft"),
+        model=f"hf:{instruct}",
+        embedding="lexical",
+        limit=1,
+        overrides={"model": {"chat": chat}, "ft": {"steps": 1}},
+    )
+    run(config, tmp_path / "run")
+    assert sum("ft: edits are written on plain text" in told for told in report(tmp_path / "run").choices) == said

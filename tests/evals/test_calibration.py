@@ -215,3 +215,16 @@ def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.
     assert kept(("echo:x",), "coherence") is not None
     rows = json.loads(CliRunner().invoke(app, [*words[:5], "--json"]).output)["rows"]
     assert rows[0]["confusion"] == [[4, 0], [0, 4]]
+
+
+def load_silent(name: str, **settings: Any) -> ScriptedChatModel:
+    """As a model provider: gives no verdict."""
+    return ScriptedChatModel(reply=lambda prompt: "nothing to say")
+
+
+def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS.builtin, "silent", ("tests.evals.test_calibration:load_silent", ""))
+    file = written(tmp_path, *(line("yes", "coherence", str(n), f"text {n}") for n in range(3)))
+    told = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
+    assert "no verdict on any label of coherence" in str(told.exception) and told.exit_code
+    assert kept(("silent:x",), "coherence") is None

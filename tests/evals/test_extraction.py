@@ -107,6 +107,14 @@ def test_another_way_of_extracting_is_refused_and_nothing_is_lost(tmp_path):
     assert out.read_bytes() == before
 
 
+def test_a_file_that_extraction_did_not_write_is_left_as_it_is(tmp_path):
+    out = tmp_path / "mine.json"
+    out.write_text('[{"id": 1, "src": "the only copy"}]')
+    with pytest.raises(RunRefused, match="has not written.*another --out"):
+        extract_to(out, DOCUMENTS, reader(), "f1")
+    assert out.read_text() == '[{"id": 1, "src": "the only copy"}]'
+
+
 def test_a_second_process_is_refused(tmp_path):
     out = tmp_path / "t.jsonl"
     with FileLock(f"{out}.lock"):
@@ -201,6 +209,14 @@ def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(ti
             assert probe.prompt == old.prompt and probe.edit_ids == (ids if old.edit_ids else ())
         for edit in case.edits:
             assert edit.form == "triplet" and edit.cloze and edit.target_new and edit.text.startswith(edit.subject)
+
+
+def test_the_triplets_of_any_setting_with_texts_take_the_place_of_its_edits(tmp_path):
+    out = tmp_path / "events.jsonl"
+    said = ["--benchmark", "tinyworld", "--setting", "event", "--limit", "3", "--embedding", "lexical"]
+    assert extract(*said, "--out", str(out)) == 0
+    asked = [case.probes[0].prompt for case in with_triples(TinyWorld(), out).cases("extract", 3)]
+    assert asked == [case.probes[0].prompt for case in TinyWorld().cases("event", 3)]
 
 
 def test_other_settings_are_as_they_were(tiny_file):

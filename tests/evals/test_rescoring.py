@@ -20,7 +20,7 @@ from emend.evals.report.rows import report
 from emend.evals.rescoring import ScoreSummary, score_run
 from emend.evals.scorings import FOLDER, find_scoring, judged_records, question_of, read_judgements, scorings_of
 from emend.graphs.judging import Judge, one_question
-from emend.memory.errors import BadData, BadSettings, KeyRefused, ModelUnreachable, TooManyFailures
+from emend.memory.errors import BadData, BadSettings, EmendError, KeyRefused, ModelUnreachable, TooManyFailures
 from tests.evals.judged_runs import akew_run, elken_run, judge_model, recoe_run, verdict
 from tests.fakes import ScriptedChatModel
 from tests.provider.server import Provider
@@ -277,6 +277,17 @@ def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
         find_scoring(elken, "openai")
 
 
+def test_a_judge_that_was_never_reached_hides_no_other(elken):
+    def reply(prompt: str) -> str:
+        raise ModelUnreachable("no answer")
+
+    one = scored(elken).scoring
+    failed = scored(elken, ScriptedChatModel(reply=reply), Panel(judges=("openai:away",), batch=False))
+    assert failed.judged == 0 < failed.failed
+    found = find_scoring(elken)
+    assert found is not None and found.id == one.id
+
+
 def test_three_judges_vote_and_their_marks_are_averaged(elken):
     panel = Panel(judges=("openai:a", "openai:b", "openai:c"))
     models = {"openai:a": judge_model(5), "openai:b": judge_model(5), "openai:c": judge_model(2)}
@@ -357,6 +368,11 @@ def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell
     again = shell("report", elken, "--json")
     told = {row["metric"]: row for row in json.loads(again.output)["rows"] if row["editor"] == "rag"}
     assert told["G Q"]["mean"] == 100.0 and told["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
+
+
+def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
+    done = shell("score", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
+    assert done.exit_code and isinstance(done.exception, EmendError), done.output
 
 
 def test_stress_is_shown_and_a_broken_order_is_an_exit_code(shell):

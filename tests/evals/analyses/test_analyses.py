@@ -108,6 +108,20 @@ def test_failed_edits_are_sorted_as_the_paper_sorted_its_examples(
     assert error_of(told, edits) == error
 
 
+@pytest.mark.parametrize(
+    ("subject", "text", "error"),
+    [
+        ("Oslo", "Oslo lies in Chile.", IRRELEVANT),
+        ("Bergen", "Bergen lies in Chile.", INCOMPLETE),
+        ("Oslo", "Oslo lies by the sea.", AMBIGUOUS),
+    ],
+)
+def test_extracted_triplets_tell_themselves_what_they_name(subject: str, text: str, error: str) -> None:
+    edits = [{"subject": subject, "text": text, "target_new": ""}]
+    told = record("1", setting="extract", prompt="Oslo lies in", gold=("Chile",), rival="Peru", answer="Rome")
+    assert error_of(told, edits) == error
+
+
 def test_errors_are_shares_of_failures(tmp_path: Path) -> None:
     said = ["Rome", "Rome", "Oslo", "Paris"]
     told = [
@@ -328,6 +342,12 @@ def test_retrieval_is_by_kind_and_setting(tmp_path: Path) -> None:
     told = scored([1, 0], "hit@1", setting="struct") + scored([1, 1], "hit@1", setting="unstruct")
     found = analysed("retrieval", write_run(tmp_path / "a", told, "akew"))
     assert numbers(found, "efficacy") == {("struct", "rag"): (50.0, 2), ("unstruct", "rag"): (100.0, 2)}
+
+
+def test_retrieval_without_a_number_is_counted(tmp_path: Path) -> None:
+    told = [*scored([1], "hit@1"), record("9", unscored={"hit@1": "no triplet"})]
+    (row,) = analysed("retrieval", write_run(tmp_path / "a", told)).rows
+    assert (row.mean, row.n, row.unscored) == (100.0, 1, 1)
 
 
 def test_later_askings_and_other_benchmarks_are_left_out(tmp_path: Path) -> None:

@@ -52,3 +52,10 @@ def test_an_absent_or_damaged_file_is_named(folder: Path) -> None:
     (folder / "qas.json").unlink()
     with pytest.raises(MissingData, match=r"background_knowledge_qas\.json"):
         ELKEN(folder, {"blocks": "knowledge"})
+
+
+def test_a_question_that_comes_again_counts_again(folder: Path) -> None:
+    (folder / "qas.json").write_text(json.dumps([*ROWS, ROWS[0]]), encoding="utf-8")
+    benchmark = ELKEN(folder, {"blocks": "knowledge"})
+    assert len({case.id for case in benchmark.cases("event")}) == 4
+    assert benchmark.provenance["cases"] == benchmark.provenance["files"]["qas.json"]["records"] == 4

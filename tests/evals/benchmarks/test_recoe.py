@@ -123,6 +123,18 @@ def test_records_that_edit_one_fact_to_two_objects_are_contested():
     assert first.probes[0].tags["contested"] is second.probes[0].tags["contested"] is True
 
 
+@real
+def test_records_of_different_schemes_contest_each_other():
+    whole = {case.id for case in ReCoE(REAL).cases("atomic") if case.probes[0].tags.get("contested")}
+    apart = {
+        case.id
+        for scheme in ("comparative", "sorting", "counting", "aggregation", "subtraction")
+        for case in ReCoE(REAL, {"schemes": scheme}).cases("atomic")
+        if case.probes[0].tags.get("contested")
+    }
+    assert apart < whole and len(whole) > 5 * len(apart)
+
+
 def test_schemes_with_a_file_are_taken_in_the_papers_order_in_either_layout():
     benchmark = ReCoE(FIXTURE)
     found = list(dict.fromkeys(case.tags["scheme"] for case in benchmark.cases("atomic")))
@@ -166,9 +178,9 @@ def test_a_limit_takes_as_many_of_each_scheme_and_depends_on_the_seed_alone():
 def test_provenance_counts_what_was_repaired_and_tagged():
     told = ReCoE(FIXTURE).provenance
     assert told["cases"] == 9
-    assert list(told["dropped"].values()) == [0, 1, 7]
+    assert list(told["dropped"].values()) == [0, 1]
     assert list(told["repaired"].values()) == [1, 1, 1]
-    assert list(told["tagged"].values()) == [2, 3]
+    assert list(told["tagged"].values()) == [7, 2, 3]
     assert told["atomic counterfactual facts"]["aggregation"] == 2
     assert all(len(file["sha256"]) == 64 for file in told["files"].values())
     assert json.loads(json.dumps(told)) == told
@@ -230,6 +242,6 @@ def test_real_answers_and_aliases_are_read_as_the_same_number():
 def test_real_traps_are_counted():
     told = ReCoE(REAL, {"superlative_file": "superlative_paper_example.json"}).provenance
     assert list(told["repaired"].values()) == [6, 1, 5]
-    assert list(told["dropped"].values()) == [0, 2, 0]
+    assert list(told["dropped"].values()) == [0, 2]
     assert told["tagged"]["shared_form (a form stands for both answers, no flip can be seen)"] == 15
     assert told["files"]["superlative_paper_example.json"]["records"] == 1

@@ -81,6 +81,8 @@ def test_the_one_choice_that_a_reply_names_is_found(reply, choices, named):
         ("New York or York", ("York", "New York"), "several"),
         ("It is not true.", ("true", "false"), "negates"),
         ("It isn't true", ("true", "false"), "negates"),
+        ("不是英国", ("英国", "法国"), "negates"),
+        ("答案并非英国。", ("英国", "法国"), "negates"),
         ("", ("yes", "no"), "empty"),
         ("Yesterday", ("yes", "no"), "none"),
         ("yes", (), "no choices"),
