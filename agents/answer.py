@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
 from emend.agents.scoring import joined
@@ -27,9 +27,11 @@ class Wording:
     """What is asked, from the {prompt}, for each style."""
     question: str
     raw: str
+    before: str = ""
+    """Stands before everything, with facts and without."""
 
 
-WORDINGS = {
+_WORDINGS = {
     "new_fact": Wording(
         "one line per fact, as IKE has it",
         fact="New Fact: {fact}",
@@ -48,6 +50,13 @@ WORDINGS = {
         question="{prompt}\nA:",
         raw="{prompt}",
     ),
+}
+WORDINGS = _WORDINGS | {
+    "brief": replace(
+        _WORDINGS["new_fact"],
+        summary="as new_fact, and asks for the answer alone: for chat models, which like to answer in sentences",
+        before="Answer with the answer alone, in as few words as possible.\n\n",
+    )
 }
 ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
 """What is asked where no fact stands before it, whatever the wording."""
@@ -94,7 +103,8 @@ def build_prompt(
 ) -> str:
     """The exact text a model is given: examples, demonstrations, the facts, then the probe's prompt in its style.
 
-    Without facts a cloze stands as it is and a question as "Q: ...", newline, "A:".
+    Without facts a cloze stands as it is and a question as "Q: ...", newline, "A:", behind what the wording has before
+    everything.
 
     Raises:
         BadSettings: unknown wording, or a demonstration of unknown style.
@@ -102,7 +112,7 @@ def build_prompt(
     words = find_wording(wording)
     shown = [joined(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations]
     solved = [probe.examples, *shown] if probe.examples else shown
-    return BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
+    return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
 
 def put_again(walk: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
@@ -133,7 +143,13 @@ def prompt_id(wording: str) -> str:
     Raises:
         BadSettings: unknown wording.
     """
-    parts = (*astuple(find_wording(wording))[1:], *sorted(ALONE.items()), BETWEEN_DEMONSTRATIONS)
+    told = find_wording(wording)
+    parts = (
+        *astuple(told)[1:-1],
+        *((told.before,) if told.before else ()),
+        *sorted(ALONE.items()),
+        BETWEEN_DEMONSTRATIONS,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 
@@ -142,24 +158,36 @@ NEXT_QUESTION = "\nQuestion:"
 ANSWER = re.compile(r"\banswer\s*:", re.IGNORECASE)
 
 
-def read_answer(reply: str, reading: Reading) -> str:
+def read_answer(reply: str, reading: Reading, cloze: str = "") -> str:
     r"""The answer that a reply holds; "" where thoughts do not come to one.
 
     Thoughts between a reasoning model's own marks are passed over. After a chain of thought it is the line that follows
     the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14) and MQuAKE show; how their authors read it
     is not published.
 
+    A line that says the `cloze` once more before it goes on, as chat models do, is read from behind it.
+
     >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
+    'Halmen'
+    >>> read_answer("Brisko lies in Halmen.", "line", "Brisko lies in")
     'Halmen'
     """
     reply = without_thoughts(reply)
     if reading == "line":
-        return clean_answer(reply)
+        return _behind(clean_answer(reply), cloze)
     own = reply.partition(NEXT_QUESTION)[0].strip()
     if reading == "whole":
         return own
     *_, last = [None, *ANSWER.finditer(own)]
     return clean_answer(own[last.end() :]) if last else ""
+
+
+def _behind(answer: str, cloze: str) -> str:
+    """What follows the cloze in an answer that begins with it as whole words; else the answer."""
+    said, again = (" ".join(text.split()) for text in (answer, cloze))
+    rest = said[len(again) :]
+    repeated = again and said.casefold().startswith(again.casefold()) and rest[:1] in (" ", ":")
+    return rest.strip(" :") if repeated else answer
 
 
 def clean_answer(text: str) -> str:

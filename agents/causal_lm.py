@@ -78,6 +78,7 @@ class CausalLM:
         self._lead, self._first = loaded.lead, loaded.first
         sample = self.encode(SAMPLE)[: self.window]
         self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
+        self.ends = loaded.ends
         self._replying = Replying(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
     @cached_property

@@ -12,13 +12,13 @@ stands on one of its modules, because a hook may look at whole rows.
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
 from emend.agents.batching import pack
@@ -116,16 +116,24 @@ class Likelihood:
         return fed
 
     @cached_property
-    def head(self) -> nn.Module | None:
-        """The output layer, if body and output layer are all that there is; some architectures cap or scale logits."""
+    def head(self) -> Callable[[Tensor], Tensor] | None:
+        """From last hidden states to logits, if the output layer sees no more and it is known what follows it."""
         head, body = self.model.get_output_embeddings(), self.model.base_model
         if head is None or body is self.model:
             return None
         fed = self.padded([self.sample], "right")
         whole = self.model(**fed, use_cache=False).logits
         states = getattr(body(**fed, use_cache=False), "last_hidden_state", None)
-        same = states is not None and states.shape[-1] == head.weight.shape[-1] and torch.equal(head(states), whole)
-        return head if same else None
+        if states is None or states.shape[-1] != head.weight.shape[-1]:
+            return None
+        config = self.model.config.get_text_config()
+        scale, cap = getattr(config, "logit_scale", None), getattr(config, "final_logit_softcapping", None)
+
+        def bounded(some: Tensor) -> Tensor:
+            logits: Tensor = head(some) if scale is None else head(some) * scale
+            return logits if cap is None else torch.tanh(logits / cap) * cap
+
+        return next((each for each in (head, bounded) if torch.equal(each(states), whole)), None)
 
     @cached_property
     def shares(self) -> bool:

@@ -13,6 +13,7 @@ from emend.agents.batching import Batcher
 from emend.agents.causal_lm import CausalLM, Scored
 from emend.agents.replying import Generated
 from emend.agents.scoring import Scores, joined
+from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
 from emend.memory.probe import LOCAL_PROVIDER, Usage
 
@@ -48,6 +49,8 @@ class LocalChatModel(BaseChatModel):
         super().model_post_init(context)
         if self.chat and not self.lm.tokenizer.chat_template:
             raise BadSettings(f"model.chat: the tokenizer of '{self.model_name}' has no chat template; leave it out.")
+        if self.gather < 1:
+            raise BadSettings(f"model.gather is {self.gather}: at least 1 call must share a batch.")
         self._batcher = Batcher(self._run, self.gather)
 
     @property
@@ -57,7 +60,9 @@ class LocalChatModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         told = {"model": self.fingerprint, "max_new_tokens": self.max_new_tokens, "stop_at": self.stop_at}
-        return told | ({"chat": True} if self.chats else {})
+        # Template and end tokens decide answers too, and may stand in files that no weights depend on.
+        template = {"chat": content_id("chat", self.lm.tokenizer.chat_template)[:8]} if self.chats else {}
+        return told | {"ends": self.lm.ends} | template
 
     @property
     def chats(self) -> bool:

@@ -66,16 +66,23 @@ def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequ
             except Exception as error:
                 keep_steps(error, (step(f"{type(error).__name__}: {error}"),))
                 raise
-        return answer_from(state, (step(),), probe.reading)
+        return answer_from(state, (step(),), probe.reading, cloze_of(probe))
 
     return respond
 
 
-def answer_from(state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line") -> Answer:
+def cloze_of(probe: Probe) -> str:
+    """The text that a reply is to continue; "" where a question is asked."""
+    return probe.prompt if probe.style == "cloze" else ""
+
+
+def answer_from(
+    state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line", cloze: str = ""
+) -> Answer:
     """The answer that a graph's final state, or the one act of an editor without graph, amounts to."""
     reply = state.get("reply")
     return Answer(
-        text=None if reply is None else read_answer(reply, reading),
+        text=None if reply is None else read_answer(reply, reading, cloze),
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),

@@ -1,6 +1,6 @@
 """Where each architecture keeps what editors read and write: one table, no chain of cases."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -94,13 +94,16 @@ ARCHITECTURES = {
     ),
 }
 """Model type to its module paths."""
+UNKNOWN = Architecture(block="", down_projection="", query="", value="", norm="", head="")
 OF_A_LAYER = ("block", "down_projection", "query", "value")
 MATRICES = ("down_projection", "query", "value", "head")
 NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
 
 
-def architecture_of(model: nn.Module, given: Mapping[str, str | bool] | None = None) -> Architecture:
-    """The model's module paths: what is given, over the table's.
+def architecture_of(
+    model: nn.Module, given: Mapping[str, str | bool] | None = None, needed: Collection[str] = NAMES
+) -> Architecture:
+    """The model's module paths: what is given, over the table's; only those that are `needed` are looked at.
 
     Raises:
         BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that leads nowhere.
@@ -108,19 +111,20 @@ def architecture_of(model: nn.Module, given: Mapping[str, str | bool] | None = N
     config: Any = model.config
     known = ARCHITECTURES.get(config.model_type)
     given = dict(given or {})
-    missing = [name for name in NAMES if known is None and name not in given]
+    missing = [name for name in NAMES if known is None and name in needed and name not in given]
     unknown = [name for name in given if name not in (*NAMES, "adds")]
     if missing or unknown:
         raise BadSettings(
             f"model type '{config.model_type}' {'is not known' if known is None else 'is known'}, "
             f"[architecture] lacks: {', '.join(missing) or 'nothing'}; unknown names in it: "
             f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
-            f"[architecture] (--set EDITOR=@FILE): {', '.join(NAMES)}. Linear modules of this model: {_linear(model)}."
+            f"[architecture] (--set EDITOR=@FILE): {', '.join(name for name in NAMES if name in needed)}. "
+            f"Linear modules of this model: {_linear(model)}."
         )
     if "adds" in given:
         given["adds"] = _truth(given["adds"])
-    found = Architecture(**given) if known is None else replace(known, **given)  # type: ignore[arg-type]
-    for name in NAMES:
+    found = replace(known or UNKNOWN, **given)  # type: ignore[arg-type]
+    for name in (name for name in NAMES if name in needed):
         _check(model, name, str(getattr(found, name)))
     return found
 
@@ -147,7 +151,7 @@ def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool
     Raises:
         BadSettings: unknown architecture, a path that leads nowhere, or a layer that the model does not have.
     """
-    return architecture_of(model, given).of_layer(layer_of(model, layer), "down_projection")
+    return architecture_of(model, given, ("down_projection",)).of_layer(layer_of(model, layer), "down_projection")
 
 
 def _truth(told: str | bool) -> bool:

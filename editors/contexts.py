@@ -1,7 +1,7 @@
 """Texts put before a prompt, so that a value does not fit one context only (Meng et al. 2022, section 3.1)."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -10,6 +10,7 @@ from emend.memory.errors import BadSettings
 
 OPENERS = ("The", "Therefore", "Because", "I", "You")
 BARE = ("",)
+_kept: WeakKeyDictionary[CausalLM, dict[tuple[tuple[tuple[int, int], ...], int], tuple[str, ...]]] = WeakKeyDictionary()
 
 
 def prefixes_of(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0) -> tuple[str, ...]:
@@ -20,10 +21,12 @@ def prefixes_of(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0)
         lengths: (tokens, how many) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's.
         seed: of the sampling; the texts are kept per model, lengths and seed, so edits never change them.
     """
-    return BARE + _sampled(lm, tuple(lengths), seed)
+    kept, key = _kept.setdefault(lm, {}), (tuple(lengths), seed)
+    if key not in kept:
+        kept[key] = _sampled(lm, *key)
+    return BARE + kept[key]
 
 
-@lru_cache(maxsize=32)
 def _sampled(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> tuple[str, ...]:
     texts: list[str] = []
     with lm.lock, torch.random.fork_rng():

@@ -12,8 +12,8 @@ from emend.memory.errors import ModelError
 T = TypeVar("T")
 LEAST = 16
 """Positions of a batch below which halving is given up."""
-ON_A_CPU = "not enough memory"
-"""What torch says there, in an error that has no class of its own."""
+ON_A_CPU = "DefaultCPUAllocator"
+"""Who says so there, in an error that has no class of its own and other words on every system."""
 
 
 def halving(lm: CausalLM, work: Callable[[], T]) -> T:

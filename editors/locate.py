@@ -37,8 +37,9 @@ def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
 
 def locate_essence(lm: CausalLM, edit: Edit) -> Located:
     """The prompt "<subject> is a", whose next token at the subject should stay what it is (Meng et al. 2022, eq. 4)."""
-    ids = lm.encode(f"{edit.subject} is a")
-    return Located(ids, _token_place(lm, f"{edit.subject} is a", len(edit.subject), ids), len(ids))
+    subject = edit.subject.rstrip()
+    ids = lm.encode(f"{subject} is a")
+    return Located(ids, _token_place(lm, f"{subject} is a", len(subject), ids), len(ids))
 
 
 def check_editable(edit: Edit) -> None:

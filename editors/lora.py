@@ -104,7 +104,7 @@ class Lora(Solving):
 
     def _paths(self) -> list[str]:
         model = self.lm.model
-        found = architecture_of(model, self.settings.architecture)
+        found = architecture_of(model, self.settings.architecture, self.settings.targets)
         count = model.config.get_text_config().num_hidden_layers
         layers = [layer_of(model, layer) for layer in self.settings.layers] or range(count)
         paths = [found.of_layer(layer, target) for layer in layers for target in self.settings.targets]

@@ -52,7 +52,7 @@ class Moments:
 
     def solve(self, layer: int, keys: Tensor) -> Tensor:
         """C^-1 K for keys of shape (D, n), float64."""
-        keys = keys.double().cpu()
+        keys = keys.cpu().double()
         if self.folder is None:
             return keys
         if layer not in self._factors:

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.answer import prompt_id
-from emend.editors.answering import Respond, answer_from, lend
+from emend.editors.answering import Respond, answer_from, cloze_of, lend
 from emend.editors.base import Answerer, Materials, MemoryLike
 from emend.editors.hyperparameters import build_settings
 from emend.graphs.ike import IkeContext, Pool
@@ -164,7 +164,7 @@ def through(app: Graph, context: RagContext) -> Respond:
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
         final, steps = run_graph(app, state, context)
-        return answer_from(final, steps, final.get("reading", "line"))
+        return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
 
     return respond
 

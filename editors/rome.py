@@ -44,7 +44,7 @@ class Rome(SubjectLast):
         weight, bias = matrix_of(self.lm.model.get_submodule(path))
         keys = mean if self.same_key else bare
         lefts: list[Tensor] = []
-        for n, target in enumerate((found.value + found.change).double().cpu()):
+        for n, target in enumerate((found.value + found.change).cpu().double()):
             now = weight @ keys[n] + bias
             for left, direction in zip(lefts, directions, strict=False):
                 now = now + left * (direction @ keys[n])
@@ -54,7 +54,7 @@ class Rome(SubjectLast):
     def _keys(self, edits: Sequence[Edit], layer: int) -> tuple[Tensor, Tensor]:
         """The key in each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""
         rows = [row for edit in edits for row in locate(self.lm, edit, self.prefixes)]
-        keys = passing(self.lm, self.paths, rows, layer, layer).keys.double().cpu()
+        keys = passing(self.lm, self.paths, rows, layer, layer).keys.cpu().double()
         each = keys.reshape(len(edits), len(self.prefixes), -1)
         return each[:, 0], each.mean(1)
 
@@ -68,7 +68,7 @@ class RRome(Rome):
 
 def matrix_of(module: Any) -> tuple[Tensor, Tensor]:
     """Weight of shape (outputs, inputs) and bias of shape (outputs,), float64 on the CPU."""
-    weight: Tensor = module.weight.detach().double().cpu()
+    weight: Tensor = module.weight.detach().cpu().double()
     weight = weight.T if input_first(module) else weight
     bias: Tensor | None = getattr(module, "bias", None)
-    return weight, torch.zeros(len(weight), dtype=torch.float64) if bias is None else bias.detach().double().cpu()
+    return weight, torch.zeros(len(weight), dtype=torch.float64) if bias is None else bias.detach().cpu().double()

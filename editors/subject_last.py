@@ -35,7 +35,7 @@ class WritingSettings(Search):
     statistics: str
     """`collected` (see `emend stats`), a folder of statistics, `tinyworld`, or `identity` for none."""
     prefixes: tuple[str, ...] = ()
-    """Prefixes of one's own, in place of sampled ones."""
+    """Prefixes of one's own, in place of sampled ones; a space is put behind one that ends in none."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
@@ -121,7 +121,8 @@ class SubjectLast(Solving):
     def prefixes(self) -> tuple[str, ...]:
         """The texts put before every prompt, the empty one first."""
         own = self.settings.prefixes
-        return ("", *own) if own else prefixes_of(self.lm, self.settings.contexts, self.materials.seed)
+        apart = (text if text[-1:].isspace() else f"{text} " for text in own if text)
+        return ("", *apart) if own else prefixes_of(self.lm, self.settings.contexts, self.materials.seed)
 
 
 def _key(edits: Sequence[Edit]) -> tuple[str, ...]:

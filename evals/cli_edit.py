@@ -138,7 +138,7 @@ def _edits(files: Sequence[str]) -> "list[Edit]":
 
 
 def _with_prompt(edit: "Edit") -> "Edit":
-    if edit.form != "triplet" or edit.prompt or edit.question or len(edit.triplets) != 1:
+    if edit.form != "triplet" or edit.prompt or len(edit.triplets) != 1:
         return edit
     told = edit.triplets[0]
     return edit.model_copy(update={"prompt": f"{{}} {told.relation}", "subject": told.subject})

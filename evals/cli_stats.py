@@ -58,7 +58,7 @@ def _collect(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.architectures import architecture_of, layer_of
+    from emend.editors.architectures import ARCHITECTURES, architecture_of, layer_of
     from emend.editors.moments import statistics_folder
     from emend.editors.statistics import collect, read_counts
     from emend.editors.statistics_layers import writing_settings, written_layers
@@ -76,15 +76,17 @@ def _collect(
         print_rows([{"folder": str(folder), "layers": numbers, **found.model_dump()}])
         return
     typer.echo(f"layers {', '.join(map(str, numbers))}: {found.tokens:,} tokens of {found.texts:,} texts, in {folder}")
-    typer.echo(f"Use them: {_use(model, numbers, folder)} ...")
+    unknown = lm.model.config.model_type not in ARCHITECTURES
+    typer.echo(f"Use them: {_use(model, numbers, folder, unknown)} ...")
 
 
-def _use(model: str, layers: list[int], folder: Path) -> str:
-    """A command that edits with these statistics."""
+def _use(model: str, layers: list[int], folder: Path, unknown: bool) -> str:
+    """A command that edits with these statistics; the paths of an unknown architecture must be told there too."""
     method = "memit" if len(layers) > 1 else "rome"
     told = [f"{method}.statistics={folder}", f"{method}.layers={layers}".replace(" ", "")]
     given = " ".join(f"--set {shlex.quote(setting)}" for setting in told)
-    return f"emend edit --model {shlex.quote(model)} --method {method} {given}"
+    paths = f" --set {method}=@FILE (of its [architecture])" if unknown else ""
+    return f"emend edit --model {shlex.quote(model)} --method {method} {given}{paths}"
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -24,6 +24,10 @@ EXTRAS = {
     "minilm": "sentence_transformers",
     "lora": "peft",
     "qlora": "bitsandbytes",
+    "extract": "spacy",
+    "plot": "matplotlib",
+    "otel": "opentelemetry",
+    "datasets": "datasets",
 }
 """Extra, and the module that tells whether it is installed."""
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")

@@ -113,19 +113,22 @@ class TinyWorld:
         ]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Copy, update and retain examples about subjects of the `seen` split that no case edits."""
+        """Copy, update and retain examples about facts of the `seen` split that no case edits.
+
+        Where the cases are of the other split, their subjects are edited in none of their facts either.
+        """
         rng = random.Random(seed + 1)
         edited = {fact.subject for fact, _ in self._plan(seed)}
+        taken = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
         free = [f for f in self.world.facts if f.subject not in self.world.held and f.subject not in edited]
         if not free:  # the seen split edits every such subject once; its other facts remain
-            taken = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
             free = [
                 f for f in self.world.facts if f.subject not in self.world.held and (f.subject, f.relation) not in taken
             ]
         return [
             demonstration
             for fact in rng.sample(free, min(96, len(free)))
-            for demonstration in demonstrated(self.world, fact, self._another(rng, fact), rng)
+            for demonstration in demonstrated(self.world, fact, self._another(rng, fact), rng, taken)
         ]
 
     def held_out(self, seed: int = 0) -> Sequence[str]:

@@ -1,6 +1,7 @@
 """Writes the cases of tinyworld: one edit in the wanted form and the probes around it."""
 
 import random
+from collections.abc import Collection
 
 from emend.agents.tiny.reasoning import two_hop_question
 from emend.agents.tiny.world import Fact, Relation, World, relations
@@ -174,12 +175,15 @@ class Author:
         ]
 
 
-def demonstrated(world: World, fact: Fact, target: str, rng: random.Random) -> list[Demonstration]:
-    """Copy, update and retain examples around one counterfactual fact."""
+def demonstrated(
+    world: World, fact: Fact, target: str, rng: random.Random, taken: Collection[tuple[str, str]]
+) -> list[Demonstration]:
+    """Copy, update and retain examples around one counterfactual fact; what is `taken` is retained in none."""
     relation = relations()[fact.relation]
     first, second = rng.sample(relation.statements, 2)
     told = f"{first.format(fact.subject)} {target}."
-    other = rng.choice([f for f in world.by_relation[fact.relation] if f.subject not in ({fact.subject} | world.held)])
+    others = (f for f in world.by_relation[fact.relation] if (f.subject, f.relation) not in taken)
+    other = rng.choice([f for f in others if f.subject not in ({fact.subject} | world.held)])
     question = rng.choice(relation.questions)
     return [
         Demonstration(kind="copy", fact=told, prompt=first.format(fact.subject), target=target),

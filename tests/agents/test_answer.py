@@ -42,7 +42,7 @@ def test_facts_stand_before_what_is_asked(wording, style, expected):
     assert build_prompt(probe(style), ["F one.", "F {two}.\n"], (), wording) == expected
 
 
-@pytest.mark.parametrize("wording", WORDINGS)
+@pytest.mark.parametrize("wording", ["new_fact", "based_on_facts"])
 @pytest.mark.parametrize(
     ("style", "expected"), [("cloze", "Where is {X}"), ("question", "Q: Where is {X}\nA:"), ("raw", "Where is {X}")]
 )
@@ -135,3 +135,24 @@ def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():
 )
 def test_a_reasoning_models_thoughts_are_not_its_answer(reply, reading, answer):
     assert read_answer(reply, reading) == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Cecily is a citizen of Germany.", "Germany"),
+        ("cecily  is a citizen of: Germany", "Germany"),
+        ("Germany.", "Germany"),
+        ("Cecily is a citizen of", "Cecily is a citizen of"),
+        ("Cecily is a citizen often", "Cecily is a citizen often"),
+    ],
+)
+def test_a_reply_that_says_the_cloze_again_is_read_from_behind_it(reply, answer):
+    assert read_answer(reply, "line", "Cecily is a citizen of") == answer
+
+
+def test_a_wording_may_ask_for_the_answer_alone_with_facts_and_without():
+    asked = "Answer with the answer alone, in as few words as possible.\n\n"
+    for facts in ([], ["F."]):
+        assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
+    assert prompt_id("brief") != prompt_id("new_fact")

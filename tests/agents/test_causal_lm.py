@@ -5,7 +5,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emend.agents.causal_lm import CausalLM
+from emend.agents.causal_lm import SAMPLE, CausalLM
+from emend.agents.likelihood import Likelihood
 from emend.memory.errors import BadData, BadSettings, ContextOverflow
 from tests.fakes import SIZES
 
@@ -81,9 +82,18 @@ def test_probabilities_of_all_next_tokens_sum_to_one(lms):
     assert 0.1 < sum(math.exp(scored.log_prob) for scored in told) <= 1
 
 
-def test_head_is_apart_only_where_nothing_follows_it(lms):
+def test_head_is_apart_where_it_is_known_what_follows_it(lms):
     assert all(lms(architecture).likelihood.head is not None for architecture in ARCHITECTURES)
-    assert lms("gemma2").likelihood.head is None, "Gemma 2 caps its logits after the output layer"
+    capped = lms("gemma2")
+    assert capped.likelihood.head is not None, "Gemma 2 caps its logits after the output layer"
+    assert capped.likelihood.head is not capped.model.get_output_embeddings()
+
+
+def test_a_head_that_does_something_unknown_is_not_apart(lms, monkeypatch):
+    lm = lms("gemma2")
+    monkeypatch.setattr(lm.model.config, "final_logit_softcapping", 31.0)
+    monkeypatch.setattr(lm.model.config, "logit_scale", 0.5, raising=False)
+    assert Likelihood(lm.model, 0, 256, lm.encode(SAMPLE)).head is None
 
 
 def test_begin_token_is_put_once(lms):

@@ -196,7 +196,10 @@ def test_an_instruct_model_gets_every_message_through_its_template_a_lone_one_to
     assert [stop for _, stop in sent] == [(), ()]  # a chat reply ends with the end token
     assert model.lm.encode(sent[1][0]).count(model.lm.tokenizer.bos_token_id) == 1
     assert told.text == model.lm.generate(["<s><user>Where?\n<assistant>"], 6, ())[0].text
-    assert model._identifying_params["chat"] is True
+    other = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    before = model._identifying_params["chat"]
+    monkeypatch.setattr(model.lm.tokenizer, "chat_template", other)
+    assert model._identifying_params["chat"] != before
     model.close()
 
 
@@ -266,3 +269,9 @@ def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instru
     )
     run(config, tmp_path / "run")
     assert sum("ft: edits are written on plain text" in told for told in report(tmp_path / "run").choices) == said
+
+
+@pytest.mark.parametrize("gather", [0, -1])
+def test_calls_that_may_never_share_a_batch_are_refused(instruct, gather):
+    with pytest.raises(BadSettings, match=rf"model.gather is {gather}: at least 1"):
+        loaded(instruct, gather=gather)

@@ -58,6 +58,16 @@ def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random
     assert down_projection(model, 1, given) == "transformer.h.1.mlp.c_proj"
 
 
+def test_only_the_paths_that_are_used_need_a_name(random_model, monkeypatch):
+    model = random_model("gpt2").lm.model
+    monkeypatch.setattr(model.config, "model_type", "unheard_of")
+    assert down_projection(model, 1, {"down_projection": "transformer.h.{}.mlp.c_proj"}) == "transformer.h.1.mlp.c_proj"
+    given = {"query": "transformer.h.{}.attn.c_attn"}
+    assert architecture_of(model, given, ("query",)).of_layer(0, "query") == "transformer.h.0.attn.c_attn"
+    with pytest.raises(BadSettings, match="lacks: value"):
+        architecture_of(model, given, ("query", "value"))
+
+
 @pytest.mark.parametrize("path", ["model.layers.{}.mlp.down", "model.layer.{}.mlp.down_proj"])
 def test_a_path_that_leads_nowhere_is_refused_with_those_that_lead_somewhere(random_model, path):
     with pytest.raises(BadSettings, match="model.layers.{}.mlp.down_proj"):

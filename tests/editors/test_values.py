@@ -191,3 +191,10 @@ def test_an_edit_without_subject_prompt_or_target_is_refused(lacks, random_model
     edit = ADA.model_copy(update=lacks)
     with pytest.raises(BadData, match="cannot be written at its subject: subject .* prompt .* target_new"):
         change(random_model().lm, [edit])
+
+
+def test_white_space_behind_a_subject_does_not_move_its_last_token(random_model):
+    lm = random_model().lm
+    plain = Edit.from_triplet(Triplet(subject="Vouna", relation="capital", object="Rome"), "The capital of {} is")
+    spaced = plain.model_copy(update={"subject": "Vouna "})
+    assert locate_essence(lm, spaced) == locate_essence(lm, plain)

@@ -1,16 +1,20 @@
 """ROME, R-ROME, MEMIT and AlphaEdit: that what is written is what the papers' equations say."""
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
 
+from emend.agents.llm import load_model
 from emend.agents.tiny import model_folder
 from emend.editors.alphaedit import AlphaEdit
 from emend.editors.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
 from emend.editors.architectures import NAMES
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.contexts import prefixes_of
 from emend.editors.hyperparameters import read_settings
 from emend.editors.locate import locate
 from emend.editors.memit import Memit
@@ -20,6 +24,7 @@ from emend.editors.weights import applied
 from emend.editors.writing import Factors, passing
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings
+from tests.fakes import tiny_random_lm
 
 ARCHITECTURES = ["gpt2", "llama", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi"]
 SETTINGS = {
@@ -269,3 +274,17 @@ def test_the_embedded_model_takes_rank_one_and_mass_edits():
         assert Rome(Materials(model=model)).settings.statistics == "tinyworld"
     finally:
         model.close()
+
+
+def test_a_prefix_is_kept_apart_from_the_prompt(random_model):
+    assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
+
+
+def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
+    made: Any = load_model(f"hf:{tiny_random_lm('llama', tmp_path, window=96)}", device="cpu")
+    assert len(prefixes_of(made.lm, [(4, 2)])) == 3
+    gone = ref(made.lm)
+    made.close()
+    del made
+    gc.collect()
+    assert gone() is None

@@ -207,3 +207,12 @@ def test_options_without_a_part_are_refused(emend, folder):
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
         assert code == 2 and "has no part in this form of emend edit" in err
     assert "--set model has no part" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
+
+
+def test_a_triplet_with_a_question_gets_a_prompt_too(emend, folder):
+    told = EDITS[1] | {"question": "What is Veldania's currency?"}
+    Path("asked.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    words = ("--edits", "asked.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    assert code == 0, err
+    assert json.loads(out)["rows"][0]["edits"][0]["prompt"] == "{} currency"

@@ -106,3 +106,16 @@ def test_a_text_comes_without_subject_and_target_and_its_probes_are_those_of_the
         assert asked.subject and asked.gold[0] in edit.text and asked.edit_ids == (edit.id,)
     told = [[len(probe.gold) for probe in case.probes] for case in texts]
     assert told == [[len(probe.gold) for probe in case.probes] for case in triplets]
+
+
+@pytest.mark.parametrize("split", ["seen", "unseen"])
+def test_no_solved_example_retains_what_a_case_edits(split: str) -> None:
+    benchmark = TinyWorld(options={"split": split})
+    table = relations()
+    asked = {
+        text.replace("{}", fact.subject)
+        for fact, _ in benchmark._plan(0)
+        for text in (*table[fact.relation].statements, *table[fact.relation].questions)
+    }
+    retained = [one.prompt for one in benchmark.demonstrations("triplet") if one.kind == "retain"]
+    assert asked and retained and not asked.intersection(retained)
