@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emend.editors.base import Answerer, Grow, Materials
+from emend.editors.halving import halving
 from emend.editors.memit import Memit
 from emend.editors.subject_last import WritingSettings
 from emend.editors.writing import Factors
@@ -58,11 +59,13 @@ class AlphaEdit(Memit):
         return told
 
     def _keep(self, edits: Sequence[Edit]) -> None:
-        """Adds the keys of these edits, as the model has them now that they stand."""
-        for layer in self.layers:
-            keys = self.keys_at(edits, layer).double()
+        """Adds the keys of these edits, as the model has them now that they stand; in smaller batches if need be."""
+        for layer, keys in halving(self.lm, lambda: self._keys(edits)).items():
             earlier = self._earlier.get(layer)
             self._earlier[layer] = keys if earlier is None else torch.cat([earlier, keys])
+
+    def _keys(self, edits: Sequence[Edit]) -> dict[int, Tensor]:
+        return {layer: self.keys_at(edits, layer).double() for layer in self.layers}
 
     def spread(self, layer: int, keys: Tensor, left: Tensor) -> Factors:
         """R K^T P [(K K^T + K' K'^T) P + L2]^-1, solved in as many unknowns as there are keys.

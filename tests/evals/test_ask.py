@@ -96,6 +96,12 @@ def test_an_unknown_graph_is_named():
         RUN.invoke(app, ["graph", "melo"], catch_exceptions=False)
 
 
+def test_an_editors_graph_is_drawn_by_the_editors_name_too():
+    assert RUN.invoke(app, ["graph", "input_aug"]).stdout == RUN.invoke(app, ["graph", "rag"]).stdout
+    with pytest.raises(BadSettings, match="editor 'rome' runs no graph; these are there: .*mello"):
+        RUN.invoke(app, ["graph", "rome"], catch_exceptions=False)
+
+
 def test_as_json_with_trace_nothing_else_is_printed(memory):
     told = json.loads(ask(memory, "--json", "--trace", "What is the capital of Vouna?").stdout)
     assert told["text"] == "Meburg" and told["steps"]
