@@ -7,6 +7,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.reading import usage_of
 from emend.agents.scoring import LimitedModel
+from emend.agents.thoughts import without_thoughts
 from emend.memory.probe import Usage
 
 LINE_TOKENS = 32
@@ -16,7 +17,7 @@ CHARACTERS = 3
 
 
 class Continued(NamedTuple):
-    """The continuation as it came, its cost, and how many tokens of the text were cut off at its front."""
+    """The continuation without a reasoning model's thoughts, its cost, and how many tokens of the text were cut off."""
 
     text: str
     usage: Usage
@@ -37,7 +38,9 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     ends = [end for end in stop or () if plain or end.strip()]
     message = model.invoke(text, stop=ends or None, **more)
     cut = int(message.response_metadata.get("cut_tokens", 0))
-    return Continued(str(message.text), usage_of(message), cut)
+    raw = str(message.text)
+    said = without_thoughts(raw)
+    return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)
 
 
 def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:

@@ -17,6 +17,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.answer import build_prompt
 from emend.agents.reading import usage_of
+from emend.agents.thoughts import without_thoughts
 from emend.agents.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import RespondState, respond, spent
@@ -61,7 +62,7 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     message = call_with_tools(context.model, messages)
     spoken = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
-    text = str(message.text).strip()
+    text = without_thoughts(str(message.text)).strip()
     if message.invalid_tool_calls:
         raise ModelReplyError(f"a tool is called in a broken form: {message.invalid_tool_calls[0]}.", text)
     if message.tool_calls and state.get("rounds", 0) >= context.rounds:

@@ -1,0 +1,18 @@
+"""A text is continued: up to a stop, and without what a reasoning model thinks on the way."""
+
+import pytest
+
+from emend.agents.continuing import continue_text
+from tests.fakes import ScriptedChatModel
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (" Who is it?\n", " Who is it?\n"),
+        ("<think>\nSubquestion: none?\n</think>\n\nSubquestion: Who is it?", "Subquestion: Who is it?"),
+        ("<think>\nSubquestion: none?", ""),
+    ],
+)
+def test_thoughts_are_no_part_of_a_continuation(reply, said):
+    assert continue_text(ScriptedChatModel(reply=lambda prompt: reply), "Question: who?\n").text == said
