@@ -160,7 +160,7 @@ def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, t
     (hint,) = [line for line in emend("trace", "out").out.splitlines() if line.startswith("One of them")]
     case = hint.split("emend trace out ")[1].split()[0]
     shown = next(line for line in read_lines(Path("out"), "cases.jsonl") if line["case"].startswith(case))
-    assert len(case) > 2 and shown["setting"] == "loud"
+    assert len(case) > 2 and shown["setting"] == "plain"  # the first that was named
     wrong = emend("trace", "out", "zz")
     assert wrong.code == 2 and "a number from 1 to 2" in wrong.err
 
