@@ -37,13 +37,14 @@ def calibrate(
     rows = read_labels(labels, kinds)
     with asking(limits) as policy:
         found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))
+    good = [one for one in found if one.n]
+    if good:
+        _tell(good, [keep(one, panel.judges) for one in good], plot, as_json)
     if silent := [one.kind for one in found if not one.n]:
         raise ModelError(
-            f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so nothing is measured or "
+            f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so nothing of it is "
             "kept: see that the judge answers (emend doctor --model ...), and that the labels are not null."
         )
-    files = [keep(one, panel.judges) for one in found]
-    _tell(found, files, plot, as_json)
 
 
 def _tell(found: "Sequence[Calibration]", files: Sequence[Path], plot: Path | None, as_json: bool) -> None:

@@ -209,9 +209,9 @@ def _count_failures(
 
 def _case_rows(folder: Path, cases: dict[tuple[str, str, str], dict[str, Any]]) -> Iterator[CaseRow]:
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
-    settings = list(dict.fromkeys(setting for setting, _ in numbers))
+    places = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
     counts = dict.fromkeys(("probes", "steps", "seconds", "retries", "errors", "unscored", "failed"), 0)
-    ordered = sorted(cases.items(), key=lambda one: (settings.index(one[0][0]), numbers.get(one[0][:2], 0)))
+    ordered = sorted(cases.items(), key=lambda one: (places.get(one[0][0], 0), numbers.get(one[0][:2], 0)))
     for (setting, case, editor), told in ordered:
         row = counts | {name: value for name, value in told.items() if name != "rank"}
         row["seconds"] = round(row["seconds"], 6)

@@ -62,13 +62,14 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     message = call_with_tools(context.model, messages)
     spoken = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
-    text = without_thoughts(str(message.text)).strip()
+    raw = str(message.text)
+    text = without_thoughts(raw).strip()
     if message.invalid_tool_calls:
         raise ModelReplyError(f"a tool is called in a broken form: {message.invalid_tool_calls[0]}.", text)
     if message.tool_calls and state.get("rounds", 0) >= context.rounds:
         raise ModelReplyError(f"no answer after {context.rounds} rounds of tools; the last message is {text!r}.", text)
     if not message.tool_calls and not text:
-        raise ModelReplyError("the model neither calls a tool nor answers.", text)
+        raise ModelReplyError("the model neither calls a tool nor answers.", raw)
     if message.tool_calls:
         return {"messages": spoken, "usage": usage}
     return {"messages": spoken, "usage": usage, "final": text}

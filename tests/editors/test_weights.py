@@ -58,8 +58,11 @@ def test_a_delta_that_does_not_fit_leaves_the_model_whole_and_free(model, wrong)
 
 
 def test_no_deltas_are_no_edit(model):
-    with applied(model, {}), applied(model, delta(model)):
-        pass
+    before = weights(model)
+    with applied(model, {}):
+        assert same(before, weights(model))
+        with applied(model, delta(model)):
+            assert not same(before, weights(model))
 
 
 def test_a_second_edit_on_the_same_weights_is_refused_and_the_first_goes_on(model):
