@@ -40,6 +40,8 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     cut = int(message.response_metadata.get("cut_tokens", 0))
     raw = str(message.text)
     said = without_thoughts(raw)
+    if not plain:  # the Responses API takes no stop texts, and some servers do not heed them
+        said = said[: min((at for end in ends if (at := said.find(end)) >= 0), default=len(said))]
     return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)
 
 

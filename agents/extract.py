@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field
 
+from emend.agents.marks import unmarked
 from emend.agents.reading import usage_of
 from emend.agents.scoring import LimitedModel
 from emend.agents.structured import ask_structured
@@ -105,8 +106,7 @@ def extraction_prompt(document: str, form: str = "json", failure: str = "") -> s
     parts = [f"{TASK} {rule}", f"<document>\n{EXAMPLE}\n</document>\n{example}"]
     if failure:
         parts.append(AGAIN.format(failure=failure))
-    # A document that closes the mark itself must not be able to speak from outside of it.
-    shown = re.sub(r"</?\s*document\s*>", "", document, flags=re.I).strip()
+    shown = unmarked(document, "document").strip()
     return "\n\n".join([*parts, f"<document>\n{shown}\n</document>"])
 
 
@@ -219,5 +219,5 @@ def sort_error(model: BaseChatModel, gold: str, triplet: Triplet) -> ErrorType:
         ModelReplyError: the reply names none; carries it.
     """
     told = f"{triplet.subject} | {triplet.relation} | {triplet.object}"
-    clean = [re.sub(r"</?\s*(?:fact|triplet)\s*>", "", text, flags=re.I) for text in (gold, told)]
+    clean = [unmarked(text, "fact", "triplet") for text in (gold, told)]
     return ask_structured(model, SORT.format(gold=clean[0], triplet=clean[1]), SortedError).value.error

@@ -13,6 +13,8 @@ from emend.memory.registry import nearest
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PER = 1_000_000
 """Prices are per so many tokens."""
+WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""Where replies tell what was written to the provider's cache: the first is 0 where one of the others is told."""
 
 
 class Price(Word):
@@ -26,7 +28,8 @@ class Price(Word):
     def of(self, told: dict[str, Any]) -> float:
         """What a reply with this `usage_metadata` cost."""
         details = told.get("input_token_details") or {}
-        read, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
+        read = details.get("cache_read") or 0
+        written = sum(details.get(name) or 0 for name in WRITTEN)
         plain = told.get("input_tokens", 0) - read - written
         cost: float = plain * self.input + told.get("output_tokens", 0) * self.output
         cost += read * (self.input if self.cache_read is None else self.cache_read)

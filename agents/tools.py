@@ -5,7 +5,7 @@ text to read, marked as such.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,12 +14,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, Field, ValidationError
 
-from emend.agents.reading import usage_of, was_cut
+from emend.agents.marks import unmarked
+from emend.agents.reading import cut_off, was_cut
 from emend.memory.edit import Edit, content_id
 from emend.memory.embed import FUNCTION_WORDS
-from emend.memory.errors import ReplyCutOff
 from emend.memory.retrieval.base import Hit, Retriever
 from emend.memory.retrieval.bm25 import words
+from emend.memory.superseding import Claim, in_order, moment
 
 SYSTEM = (
     "Some facts of the world have changed after you were trained, and a memory holds the changes. Use the tools to "
@@ -70,11 +71,13 @@ class Toolbox:
         retriever: over the standing edits.
         edits: those edits, oldest first.
         k: how many entries a search returns.
+        current: the ids of the entries that are not superseded; None for all.
     """
 
     retriever: Retriever
     edits: Sequence[Edit] = ()
     k: int = 5
+    current: Collection[str] | None = None
 
     def use(self, name: str, arguments: dict[str, Any]) -> Found:
         """The result of one call; a call that cannot be made is answered with what is wrong about it."""
@@ -114,7 +117,12 @@ class Toolbox:
 
     @cached_property
     def _said(self) -> list["_Said"]:
-        return [said for edit in self.edits for said in _said_by(edit)]
+        """What is current, oldest first."""
+        every = [said for edit in self.edits for said in _said_by(edit)]
+        said = {one.hit.entry.id: one for one in every if self.current is None or one.hit.entry.id in self.current}
+        entries = [one.hit.entry for one in said.values()]
+        claims = [Claim(one.id, one.edit_id, (), moment(one.time), place) for place, one in enumerate(entries)]
+        return [said[claim.entry_id] for claim in in_order(claims)]
 
 
 class _Said(NamedTuple):
@@ -148,7 +156,7 @@ def _telling(text: str) -> set[str]:
 
 
 def _told(hits: Sequence[Hit]) -> Found:
-    lines = [f"<change>{hit.entry.text.replace('</change>', '')}</change>" for hit in hits]
+    lines = [f"<change>{unmarked(hit.entry.text, 'change')}</change>" for hit in hits]
     return Found("\n".join(lines) or NOTHING, tuple(hits))
 
 
@@ -166,12 +174,7 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AI
     """
     message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
     if was_cut(message):
-        raise ReplyCutOff(
-            f"the reply was cut off after {usage_of(message).output_tokens} tokens: allow more new tokens, for example "
-            "--set model.max_tokens=4096.",
-            str(message.text),
-            usage_of(message),
-        )
+        raise cut_off(message, str(message.text))
     return message
 
 

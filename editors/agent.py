@@ -48,8 +48,7 @@ class Agent(Remembering):
         return super().fingerprint | {"prompts": prompt_id()}
 
     def context(self, found: Retriever, edits: Sequence[Edit]) -> AgentContext:
-        """With the tools over the standing edits that no later one supersedes."""
+        """With the tools over what the standing edits say that no later one supersedes."""
         view = self.memory.view([edit.id for edit in edits]).entries() if edits else ()
-        current = {entry.edit_id for entry in view}
-        toolbox = Toolbox(found, tuple(edit for edit in edits if edit.id in current), self.settings.k)
+        toolbox = Toolbox(found, tuple(edits), self.settings.k, frozenset(entry.id for entry in view))
         return AgentContext(**self.shared(found), toolbox=toolbox, rounds=self.settings.rounds, empty=not edits)

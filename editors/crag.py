@@ -25,7 +25,8 @@ class CragSettings(RagSettings):
     `evaluator` is `scope` (a classifier: that of the folder `scope`, or a small one over the benchmark's examples) or
     `model` (the model under test is asked). `upper` and `lower` are the thresholds of the actions, None for those that
     suit the evaluator. `strips` is `selection` (passages whole), `fixed_num` (50 words) or `excerption` (sentences);
-    `top` how many strips are kept, 0 for the published number; `floor` the least score of a strip, None for none.
+    `top` how many strips are kept, 0 for the published number; `floor` the least score of a strip but the best,
+    None for none.
     `search` is the wider search: the folder of a second memory, or `module:attribute`, see `load_search`; `embedding`
     is that memory's, where it is none of the usual ones.
     """

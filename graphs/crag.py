@@ -119,10 +119,17 @@ def _refined(
     if context.strips == "selection" and "judged" in state and len(strips) == len(state["judged"]):
         known = {str(told["text"]): float(told["relevance"]) for told in state["judged"]}
         if all(strip in known for strip in strips):  # the passages whole, which have been scored
-            return recompose(strips, [known[strip] for strip in strips], top, context.floor), Usage()
+            scores = [known[strip] for strip in strips]
+            return recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower), Usage()
+    return _scored_and_kept(state, context, strips, passages, top)
+
+
+def _scored_and_kept(
+    state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
+) -> tuple[Recomposed, Usage]:
     worst = [too_short(strip) and strip not in passages for strip in strips]
     scores, usage = _scores(state, context, strips, worst)
-    return recompose(strips, scores, top, context.floor), usage
+    return recompose(strips, scores, top, context.floor, worst, context.lower), usage
 
 
 def after_refine(state: CragState) -> Literal["search", "compose"]:
@@ -141,8 +148,8 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     k = context.search_k
     found = as_hits(context.search.search(asked, k), k) if context.search else []
     strips = [strip for hit in found for strip in decompose(hit["text"], context.strips)]
-    scores, usage = _scores(state, context, strips, [too_short(strip) for strip in strips])
-    made = recompose(strips, scores, context.top or WEB_TOP, context.floor)
+    passages = frozenset(hit["text"] for hit in found)
+    made, usage = _scored_and_kept(state, context, strips, passages, context.top or WEB_TOP)
     kept = state["hits"] if state["action"] == "ambiguous" else []
     return {"external": made.text, "hits": kept, "usage": spent(state, usage)}
 

@@ -21,6 +21,7 @@ from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
 from emend.graphs.respond import respond
 from emend.memory.edit import Edit
 from emend.memory.embed import Embedding, LexicalEmbedding
+from emend.memory.errors import BadSettings
 from emend.memory.exact import DECIMALS, best
 from emend.memory.probe import Probe
 
@@ -98,7 +99,13 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
     tested = context.original.get(state["hits"][0]["edit_id"]) if context.original else None
     if tested is not None:
-        chosen.append(Example("copy", tested.text, tested.cloze or tested.question, "cloze", tested.target_new))
+        asked = tested.cloze or tested.question
+        if not (asked.strip() and tested.target_new.strip()):
+            raise BadSettings(
+                f"ike.original=true shows the tested edit as an example, and edit {tested.id} has no target or no "
+                "prompt to show: leave the setting out, or give edits as triplets."
+            )
+        chosen.append(Example("copy", tested.text, asked, "cloze", tested.target_new))
     return {"demonstrations": [example._asdict() for example in chosen]}
 
 

@@ -65,16 +65,28 @@ def too_short(strip: str) -> bool:
     return len(words(strip)) < SHORT
 
 
-def recompose(strips: Sequence[str], scores: Sequence[float], top: int, floor: float = float("-inf")) -> Recomposed:
+def recompose(
+    strips: Sequence[str],
+    scores: Sequence[float],
+    top: int,
+    floor: float = float("-inf"),
+    last: Sequence[bool] | None = None,
+    least: float = float("inf"),
+) -> Recomposed:
     """The best strips in the order of their scores, equal ones in theirs; at most `top`, none under `floor`.
 
     Args:
         strips: of all passages.
-        scores: of the evaluator, one each; too short strips come last whatever theirs.
+        scores: of the evaluator, one each.
         top: how many are kept.
         floor: the least score that a strip was given itself; the paper names -0.5, the code has none.
+        last: which strips come last whatever their score; as published those that are too short.
+        least: from here on the best strip is kept where no strip reaches the floor.
     """
-    told = [WORST if too_short(strip) else score for strip, score in zip(strips, scores, strict=True)]
+    behind = [too_short(strip) for strip in strips] if last is None else last
+    told = [WORST if short else score for short, score in zip(behind, scores, strict=True)]
     order = sorted(range(len(strips)), key=lambda place: -told[place])
     kept = tuple(place for place in order[:top] if scores[place] >= floor)
+    if not kept and order and told[order[0]] >= least:
+        kept = (order[0],)
     return Recomposed(BETWEEN.join(strips[place] for place in kept), tuple(order), kept)

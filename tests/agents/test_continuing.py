@@ -16,3 +16,9 @@ from tests.fakes import ScriptedChatModel
 )
 def test_thoughts_are_no_part_of_a_continuation(reply, said):
     assert continue_text(ScriptedChatModel(reply=lambda prompt: reply), "Question: who?\n").text == said
+
+
+@pytest.mark.parametrize("said", ["It is Oslo.\nRetrieved fact: none\nFinal answer: Bergen", "It is Oslo."])
+def test_a_model_that_does_not_heed_a_stop_is_cut_there(said):
+    told = continue_text(ScriptedChatModel(reply=lambda prompt: said), "Question: who?\n", ["\nRetrieved fact:"])
+    assert told.text == "It is Oslo."

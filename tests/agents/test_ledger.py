@@ -2,7 +2,7 @@ import pytest
 
 from emend.agents.ledger import Ledger, Spent
 from emend.agents.policy import CallPolicy, Waiting
-from emend.agents.prices import Prices
+from emend.agents.prices import Price, Prices
 from emend.memory.errors import BadSettings, BudgetReached
 
 FILE = """
@@ -110,3 +110,10 @@ def test_waits_grow_are_jittered_and_bounded():
 def test_the_default_policy_has_no_limits():
     policy = CallPolicy.of()
     assert policy.limiter.pace is None and policy.cache is None and policy.ledger.max_calls is None
+
+
+@pytest.mark.parametrize("name", ["cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"])
+def test_what_is_written_to_the_provider_s_cache_has_its_price(name):
+    price = Price(input=1, output=2, cache_write=1.25)
+    details = {"cache_creation": 0, "cache_read": 0} | {name: 1_000_000}
+    assert price.of({"input_tokens": 1_000_000, "input_token_details": details}) == pytest.approx(1.25)

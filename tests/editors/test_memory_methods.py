@@ -316,3 +316,10 @@ def test_ike_shows_the_tested_edit_as_an_example_only_when_the_original_is_asked
     for original in (False, True):
         with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:
             assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
+
+
+def test_ike_has_nothing_to_show_of_a_document_without_a_target():
+    document = Edit(form="document", text=CAPITAL.text)
+    with build("ike", settings={"original": True}).edit([document]) as answerer:
+        with pytest.raises(BadSettings, match="leave the setting out"):
+            answerer.answer(probe_of(CAPITAL))

@@ -168,3 +168,19 @@ def test_the_tools_give_the_triplet_that_was_asked_for_and_pass_over_blank_edits
     ):
         found = tools.use(name, arguments)
         assert [hit.entry.text for hit in found.hits] == ["Ann Li spouse Bo Ek"]
+
+
+def test_no_tool_tells_what_of_an_edit_is_superseded():
+    def said(id_: str, time: str | None, *told: tuple[str, str]) -> Edit:
+        triplets = tuple(Triplet(subject="Vouna", relation=relation, object=name) for relation, name in told)
+        return Edit(id=id_, form="triplets", text="Vouna", subject="Vouna", triplets=triplets, time=time)
+
+    newer = said("newer", "2024", ("capital", "Newburg"))
+    older = said("older", "2020", ("capital", "Oldburg"), ("mayor", "Ann"))
+    memory = PlainMemory()
+    memory.add([newer, older])
+    current = {"newer.000", "older.001"}
+    tools = Toolbox(Dense(memory.view()), (newer, older), current=current)
+    assert "Newburg" in tools.use("lookup", {"subject": "Vouna", "relation": "capital"}).text
+    listed = tools.use("list_updates", {"entity": "Vouna"})
+    assert [hit.entry.id for hit in listed.hits] == ["older.001", "newer.000"]

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.editors.base import Demonstration
 from emend.graphs import ike, rag
 from emend.graphs.ike import IkeContext, IkeState, Pool
 from emend.graphs.rag import RagContext, RagState
 from emend.graphs.respond import RespondContext, RespondState, respond, speak
-from emend.memory.errors import BadSettings, ModelError
+from emend.memory.errors import BadSettings, ModelError, ModelReplyError, ReplyCutOff
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
@@ -261,3 +263,23 @@ def test_ike_shows_examples_before_fact_and_probe():
 def test_a_strategy_that_gives_more_than_it_was_asked_for_is_cut():
     found = [Hit(entry=Entry(id=str(n), edit_id=str(n), text=f"Fact {n}."), score=-n) for n in range(5)]
     assert [hit["entry_id"] for hit in rag.as_hits(found, 2)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish", "error"),
+    [
+        ("<think>\nIt may be", "length", ReplyCutOff),
+        ("<think>\nIt may be</think>\n", "stop", ModelReplyError),
+        ("It may be</think>", "stop", ModelReplyError),
+    ],
+)
+def test_thoughts_alone_are_no_empty_answer(reply, finish, error):
+    class Thinking(ScriptedChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            message = AIMessage(reply, response_metadata={"finish_reason": finish})
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+    with pytest.raises(error) as caught:
+        speak(Thinking(reply=lambda prompt: ""), "Where?")
+    assert caught.value.reply == reply
+    assert speak(scripted(), "Where?")["reply"]
