@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -14,20 +15,23 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr, SkipValidation
 from tenacity import RetryCallState
 
+from emend.agents.client_process import ClientProcess, ProcessEnded
 from emend.agents.ledger import Spent
 from emend.agents.policy import CallPolicy, current_repeat
-from emend.agents.reading import Shape, ended, read_raw, refusal_of, usage_of, was_cut
+from emend.agents.reading import Shape, cut_off, ended, read_raw, refusal_of, usage_of, was_cut
 from emend.agents.reply_cache import reply_key
 from emend.agents.structured import supports_structure
-from emend.agents.taxonomy import TRANSIENT, as_model_error, retry_after
+from emend.agents.taxonomy import TRANSIENT, BrokenReply, as_model_error, retry_after
 from emend.agents.unfinished import remembered
-from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyCutOff, ReplyRefused
+from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyRefused
 from emend.memory.secrets import hide_keys
 
 TEXTS = {"messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config"}
 """What of a request is no parameter: the prompt and the form of the reply."""
 OWN_LIMIT = {"max_tokens", "max_completion_tokens", "response_format", "tools", "output_config"}
 """A call with one of these limits its reply itself, or reads what there is of it."""
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What clients stumble with over a body that is not what they expect, a page in HTML, an error with status 200."""
 CHARACTERS = 4
 """Of one token, about: for limits, until the reply tells the number."""
 
@@ -47,6 +51,7 @@ class AskedModel(BaseChatModel):
     supports_structure: bool = False
     """Whether the provider is asked for structured replies; no more after it has rejected such a request."""
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
+    _elsewhere: ClientProcess | None = PrivateAttr(default=None)
 
     @classmethod
     def around(cls, inner: BaseChatModel, spec: str, policy: CallPolicy | None = None) -> "AskedModel":
@@ -59,6 +64,15 @@ class AskedModel(BaseChatModel):
         policy.ledger.admit(spec)
         # LangChain's own cache would answer every repeat with the same reply.
         return cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+
+    def ask_elsewhere(self, settings: dict[str, Any]) -> None:
+        """From now on the client's work is done by another process, which ends when the policy is closed.
+
+        Args:
+            settings: what the model was loaded with.
+        """
+        self._elsewhere = ClientProcess(self.spec, settings)
+        self.policy.processes.append(self._elsewhere)
 
     @property
     def _llm_type(self) -> str:
@@ -158,23 +172,15 @@ class AskedModel(BaseChatModel):
     def _once(
         self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any]
     ) -> AIMessage:
-        streamed = bool(getattr(self.inner, "streaming", False))
-        if streamed:
-            result = generate_from_stream(self.inner._stream(messages, stop=stop, run_manager=run_manager, **kwargs))
-        else:
-            result = self.inner._generate(messages, stop=stop, run_manager=run_manager, **kwargs)
-        message = result.generations[0].message
-        assert isinstance(message, AIMessage)
-        told = (result.llm_output or {}) | (result.generations[0].generation_info or {})
-        message.response_metadata = told | message.response_metadata
-        if streamed and hasattr(self.inner, "_get_request_payload") and not ended(message):
-            raise ConnectionError("the stream broke off before the reply ended")  # clients take it for the whole
-        return message
+        if self._elsewhere is not None:
+            with suppress(ProcessEnded):
+                return self._elsewhere.ask(messages, stop, kwargs)
+        return asked_once(self.inner, messages, stop, run_manager, kwargs)
 
     def _after(self, error: BaseException, sent: float, attempt: int, waited: float) -> tuple[float, ModelError]:
         """Seconds until the next attempt after an error, and what it was; or raises the error to give up with."""
         policy = self.policy
-        known = as_model_error(error, self.spec, *self._keys())
+        known = as_model_error(error, self.spec, *keys_of(self.inner))
         usage = known.usage if isinstance(known, ModelReplyError) else None
         told = usage.model_dump(include={"input_tokens", "output_tokens"}) if usage else None
         policy.ledger.end(self.spec, told if told and any(told.values()) else None, replied=False)
@@ -185,8 +191,9 @@ class AskedModel(BaseChatModel):
             policy.limiter.slow_down(sent, min(asked or 0.0, policy.waiting.patience))
         wait = policy.waiting.before(attempt + 1, waited, asked) if isinstance(known, TRANSIENT) else None
         if wait is None:
-            raise known from error
-        known.__cause__ = error
+            raise known from (error if known is not error else error.__cause__)
+        if known is not error:
+            known.__cause__ = error
         return wait, known
 
     def _usable(self, message: AIMessage, asked: dict[str, Any]) -> AIMessage:
@@ -196,12 +203,7 @@ class AskedModel(BaseChatModel):
             raise ReplyRefused(f"{self.spec}: the model declined to answer: {shown!r}.", declined, usage)
         said = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
         if was_cut(message) and not (said and OWN_LIMIT & asked.keys()):
-            raise ReplyCutOff(
-                f"{self.spec}: the reply was cut off after {usage.output_tokens} tokens: allow more new tokens, "
-                "for example --set model.max_tokens=4096.",
-                str(message.text),
-                usage,
-            )
+            raise cut_off(message, str(message.text), who=f"{self.spec}: ")
         if said:
             return message
         raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)
@@ -216,13 +218,44 @@ class AskedModel(BaseChatModel):
         return {"messages": said, "stop": stop, **self.inner._identifying_params, **more}
 
     def _address(self) -> str:
+        """Where the client asks: as it was told, or as its own variables of the environment have it."""
         inner: Any = self.inner
-        return str(getattr(inner, "openai_api_base", None) or getattr(inner, "anthropic_api_url", None) or "")
+        told = getattr(inner, "openai_api_base", None) or getattr(inner, "anthropic_api_url", None)
+        return str(told or getattr(getattr(inner, "root_client", None), "base_url", ""))
 
-    def _keys(self) -> list[str]:
-        """Keys that were given as settings, to be kept out of messages."""
-        held = [getattr(self.inner, name, None) for name in type(self.inner).model_fields]
-        return [value.get_secret_value() for value in held if isinstance(value, SecretStr)]
+
+def asked_once(
+    inner: BaseChatModel,
+    messages: list[BaseMessage],
+    stop: Sequence[str] | None,
+    run_manager: Any,
+    more: dict[str, Any],
+) -> AIMessage:
+    """One attempt through the provider's client; raises what the client raises."""
+    streamed = bool(getattr(inner, "streaming", False))
+    asked: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **more}
+    try:
+        if streamed:
+            result = generate_from_stream(inner._stream(messages, **asked))
+        else:
+            result = inner._generate(messages, **asked)
+        message = result.generations[0].message
+    except UNREADABLE as error:
+        if not hasattr(inner, "_get_request_payload") or as_model_error(error, "") or "argument" in str(error):
+            raise
+        raise BrokenReply(error) from error
+    assert isinstance(message, AIMessage)
+    told = (result.llm_output or {}) | (result.generations[0].generation_info or {})
+    message.response_metadata = told | message.response_metadata
+    if streamed and hasattr(inner, "_get_request_payload") and not ended(message):
+        raise ConnectionError("the stream broke off before the reply ended")  # clients take it for the whole
+    return message
+
+
+def keys_of(inner: BaseChatModel) -> list[str]:
+    """Keys that were given as settings, to be kept out of messages."""
+    held = [getattr(inner, name, None) for name in type(inner).model_fields]
+    return [value.get_secret_value() for value in held if isinstance(value, SecretStr)]
 
 
 def _tell_retry(run_manager: Any, attempt: int, waited: float, wait: float, error: ModelError) -> None:

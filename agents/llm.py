@@ -64,8 +64,12 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
     from emend.agents.asking import AskedModel
+    from emend.agents.client_process import worth_a_process
 
-    return AskedModel.around(model, spec, policy)
+    asked = AskedModel.around(model, spec, policy)
+    if policy is not None and worth_a_process(spec, policy.at_once):
+        asked.ask_elsewhere(settings)
+    return asked
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:
@@ -154,9 +158,10 @@ def _refuse_unknown(model: "BaseChatModel", name: str, sent: dict[str, Any]) -> 
     handed = set(getattr(model, "model_kwargs", None) or {}) - set(sent.get("model_kwargs") or {})
     for setting in sorted(handed & set(sent)):
         known = sorted(type(model).model_fields)
+        place = "extra_body" if "extra_body" in known else "model_kwargs"
         raise BadSettings(
             f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)} A parameter of the server's own "
-            f'goes into model.extra_body={{"{setting}": ...}}.'
+            f'goes into model.{place}={{"{setting}": ...}}.'
         )
 
 

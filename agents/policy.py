@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emend.agents.client_process import ClientProcess
 from emend.agents.ledger import Ledger
 from emend.agents.limits import Limiter
 from emend.agents.prices import Prices
@@ -63,7 +64,7 @@ class Waiting:
 class CallPolicy:
     """What the models of a run share.
 
-    `stopped` makes calls that wait give up, because the run is ending.
+    `stopped` makes calls that wait give up, because the run is ending; `at_once` is how many there may be at a time.
     """
 
     waiting: Waiting = Waiting()
@@ -71,6 +72,8 @@ class CallPolicy:
     ledger: Ledger = field(default_factory=Ledger)
     cache: ReplyCache | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
+    at_once: int = 1
+    processes: list[ClientProcess] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -82,6 +85,7 @@ class CallPolicy:
         max_cost: float | None = None,
         max_calls: int | None = None,
         waiting: Waiting | None = None,
+        at_once: int = 1,
     ) -> "CallPolicy":
         """The policy that the command line's options describe.
 
@@ -100,6 +104,7 @@ class CallPolicy:
             ledger=Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls),
             cache=None if cache is None else ReplyCache(cache),
             stopped=stopped,
+            at_once=at_once,
         )
 
     @contextmanager
@@ -120,8 +125,14 @@ class CallPolicy:
         if self.stopped.wait(seconds):
             raise CallDropped("the run is ending: this call was not made again, and is made on resume.")
 
+    def cpu_seconds(self) -> float:
+        """Processor time that was spent for calls in other processes."""
+        return sum(one.cpu_seconds for one in self.processes)
+
     def close(self) -> None:
-        """Waiting calls give up, and the cache is let go of."""
+        """Waiting calls give up, other processes end, and the cache is let go of."""
         self.stopped.set()
+        for one in self.processes:
+            one.close()
         if self.cache is not None:
             self.cache.close()

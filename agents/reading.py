@@ -17,8 +17,11 @@ T = TypeVar("T", bound=BaseModel)
 
 BEGUN = re.compile(r'\{\s*"')
 """The beginning of an object; other braces are prose."""
-CUT = ("length", "max_tokens", "max_output_tokens")
-"""What providers call the end of a reply at its limit of new tokens."""
+WINDOW = ("model_context_window_exceeded",)
+CUT = ("length", "max_tokens", "max_output_tokens", *WINDOW)
+"""What providers call the end of a reply at its limit of new tokens, or at the end of the model's window."""
+LOCAL_MARK = "cut_tokens"
+"""What only a model on this machine tells of a reply: how much of the prompt did not fit."""
 DECLINED = ("refusal", "content_filter")
 UNTOLD = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
 """Keywords that strict structured output does not take; the reply is validated against the whole schema anyway."""
@@ -144,12 +147,7 @@ def read_message(message: AIMessage, shape: Shape[T]) -> T:
     except ModelReplyError as error:
         if not was_cut(message):
             raise
-        raise ReplyCutOff(
-            f"the reply was cut off after {usage_of(message).output_tokens} tokens ({error}): "
-            "allow more new tokens, for example --set model.max_tokens=4096.",
-            reply,
-            usage_of(message),
-        ) from error
+        raise cut_off(message, reply, f" ({error})") from error
 
 
 def read_raw(message: AIMessage, schema: type[BaseModel] | None) -> Any:
@@ -217,6 +215,23 @@ def refusal_of(message: AIMessage) -> str | None:
 def was_cut(message: AIMessage) -> bool:
     """Whether the reply stops at its limit of new tokens."""
     return ending_of(message) in CUT
+
+
+def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
+    """The error to raise for a reply that stops at a limit, with what helps against that limit.
+
+    Args:
+        message: the reply.
+        reply: its text, or what there is of it.
+        more: what follows the number of tokens.
+        who: stands before the message.
+    """
+    usage, remedy = usage_of(message), "allow more new tokens, for example --set model.max_tokens=4096."
+    if ending_of(message) in WINDOW:
+        remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
+    elif LOCAL_MARK in message.response_metadata:
+        remedy = "allow more new tokens, for example --set model.max_new_tokens=512."
+    return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{more}: {remedy}", reply, usage)
 
 
 def ended(message: AIMessage) -> bool:

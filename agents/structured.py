@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from emend.agents.reading import Shape, read_message, usage_of
 from emend.agents.scoring import LimitedModel
-from emend.agents.taxonomy import as_model_error
+from emend.agents.taxonomy import as_model_error, said_by_provider, status_of
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from emend.memory.probe import Usage
 
@@ -111,7 +111,7 @@ def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[A
 
 
 def _about_structure(error: Exception) -> bool:
-    told = str(error).lower()
+    told = said_by_provider(error) if status_of(error) in (400, 422) else ""
     return any(word in told for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 

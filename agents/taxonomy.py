@@ -24,7 +24,10 @@ from emend.memory.secrets import hide_keys
 
 TRANSIENT = (ModelUnreachable, RateLimited)
 """What may pass when one waits; everything else stays as it is."""
-QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "payment required")
+NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "credit balance", "payment required")
+QUOTA = (*NO_CREDIT, "billing", "exceeded your current quota")
+PASSES = ("rate_limit", "try again in", "retry in", "per minute")
+"""Words of a limit that passes, beside which a hint at the account's plan is advice."""
 OVERFLOW = (
     "context_length_exceeded",
     "context length",
@@ -33,6 +36,7 @@ OVERFLOW = (
     "too many tokens",
     "input tokens exceed",
 )
+TOO_LONG_A_REPLY = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety system")
 NO_ANSWER = {"APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError"}
 BROKEN_BODY = {"APIResponseValidationError", "JSONDecodeError", "DecodingError", "RemoteProtocolError"}
@@ -45,6 +49,43 @@ class Told:
     kinds: frozenset[str]
     status: int
     text: str
+    pause: float | None
+
+    @property
+    def spent(self) -> bool:
+        """Whether it says that there is no credit left, and not that a limit passes."""
+        if _has(self.text, NO_CREDIT):
+            return True
+        return _has(self.text, QUOTA) and self.pause is None and not _has(self.text, PASSES)
+
+
+class BrokenReply(Exception):  # noqa: N818  kept apart from the client's own errors by its name
+    """A reply that came with status 200 and cannot be read; `body` is the error that stands in it, if there is one."""
+
+    def __init__(self, error: Exception) -> None:
+        told = error.args[0] if error.args else ""
+        self.body = told if isinstance(told, dict) else _fields(told)
+        code = self.body.get("code")
+        self.status_code = code if isinstance(code, int) and 400 <= code < 600 else 0
+        shown = "" if self.body else f" ({type(error).__name__}: {error})"
+        super().__init__(f"the reply cannot be read{shown}")
+
+
+def _fields(told: object) -> dict[str, str]:
+    """The code and message of an error object of a client."""
+    found = {name: str(value) for name in ("code", "message") if (value := getattr(told, name, None)) is not None}
+    return found if "message" in found else {}
+
+
+class ClientRaised(Exception):  # noqa: N818  it stands for whatever the client raised
+    """What a client raised in another process: class and text, HTTP status, the pause that the provider asks for."""
+
+    def __init__(self, text: str, status: int, pause: float | None) -> None:
+        super().__init__(text, status, pause)  # all of them, so that it can be handed on
+        self.text, self.status_code, self.pause = text, status, pause
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError | None:
@@ -59,7 +100,7 @@ def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError |
     """
     if isinstance(error, EmendError):
         return error if isinstance(error, ModelError) else None
-    told = Told(_kinds(error), _status(error), _text(error))
+    told = Told(_kinds(error), _status(error), _text(error), retry_after(error))
     sort = _of_reply(error, told) or _of_status(told) or _of_transport(told)
     if sort is None:
         return None
@@ -90,6 +131,7 @@ LIMITED: Sort = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, the
 EMPTY: Sort = (QuotaExhausted, "Add credit at the provider, then resume the run.")
 NO_KEY: Sort = (KeyRefused, "Check the key in the environment and what it may use.")
 LONG: Sort = (ContextOverflow, "Take fewer retrieved entries or a model with a longer window.")
+TOO_MANY: Sort = (RequestRefused, "Allow fewer new tokens, for example --set model.max_tokens=1024.")
 WRONG: Sort = (RequestRefused, "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).")
 
 
@@ -105,7 +147,7 @@ def _of_status(told: Told) -> Sort | None:
     status, text = told.status, told.text
     if told.kinds & {"ContextOverflowError"} or status == 413:
         return LONG
-    if status == 402 or (status in (400, 403, 429) and _has(text, QUOTA)):
+    if status == 402 or (status in (400, 403) and _has(text, QUOTA)) or (status == 429 and told.spent):
         return EMPTY
     if status in (401, 403):
         return NO_KEY
@@ -114,6 +156,8 @@ def _of_status(told: Told) -> Sort | None:
     if status in (408, 409) or status >= 500:
         return AWAY
     if status >= 400:
+        if _has(text, TOO_LONG_A_REPLY) and _has(text, ("too large", "at most", "too high")):
+            return TOO_MANY
         return LONG if _has(text, OVERFLOW) else REFUSED if _has(text, FILTERED) else WRONG
     return None
 
@@ -122,9 +166,9 @@ def _of_transport(told: Told) -> Sort | None:
     """No answer over HTTP, or a body that is none; inside a stream an error has a code and no status."""
     if told.kinds & (NO_ANSWER | BROKEN_BODY) or told.kinds & {"ConnectionError", "TimeoutError"}:
         return AWAY
-    if "APIError" not in told.kinds:
+    if not told.kinds & {"APIError", "BrokenReply"}:
         return None
-    if _has(told.text, QUOTA):
+    if told.spent:
         return EMPTY
     return LIMITED if _has(told.text, ("rate_limit", "too many requests")) else AWAY
 
@@ -136,6 +180,8 @@ def _has(text: str, words: tuple[str, ...]) -> bool:
 def retry_after(error: BaseException) -> float | None:
     """The seconds for which the provider asks to be left alone, not below 0; None when it does not say."""
     for one in _chain(error):
+        if isinstance(one, ClientRaised):
+            return one.pause
         headers = getattr(getattr(one, "response", None), "headers", None)
         if headers is not None:
             return _seconds(headers)
@@ -180,10 +226,17 @@ def _status(error: BaseException) -> int:
 def _message(error: BaseException) -> str:
     """What the provider says, without the whole body where it has a message."""
     body = getattr(error, "body", None)
+    if isinstance(body, list) and body:  # as Google's compatible endpoint has it
+        body = body[0]
     inner = body.get("error", body) if isinstance(body, dict) else None
     said = inner.get("message") if isinstance(inner, dict) else None
     cause = str(error.__cause__ or "")
     return str(said) if said else f"{error} ({cause})" if cause and cause not in str(error) else str(error)
+
+
+def said_by_provider(error: BaseException) -> str:
+    """What the client raised, without what Emend says about it, in which the model's name stands."""
+    return _text(error.__cause__ or error)
 
 
 def _text(error: BaseException) -> str:

@@ -157,7 +157,7 @@ class _Work:
             failed=self.failures.count,
             baseline_calls=before.calls,
             seconds=round(time.perf_counter() - began[0], 3),
-            cpu_seconds=round(time.process_time() - began[1], 3),
+            cpu_seconds=round(time.process_time() - began[1] + self.parts.policy.cpu_seconds(), 3),
             peak_bytes=Resident.highest_so_far(),
             spent=self.parts.policy.ledger.by_model(),
             **told,

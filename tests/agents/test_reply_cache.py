@@ -1,11 +1,13 @@
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, ToolMessage
 
 from emend.agents.asking import AskedModel
+from emend.agents.llm import load_model
 from emend.agents.policy import repetition
 from emend.agents.reading import usage_of
 from emend.agents.reply_cache import FILE, ReplyCache, reply_key
@@ -139,4 +141,18 @@ def test_tool_calls_are_in_the_key_of_a_plug_ins_model():
 
     assert key("lookup", subject="A", relation="b") == key("lookup", subject="A", relation="b")
     assert key("lookup", subject="A", relation="b") != key("search_memory", query="A b")
+    policy.close()
+
+
+def _says(said, asked):
+    return said
+
+
+def test_the_address_is_in_the_key_also_where_the_environment_has_it(tmp_path, monkeypatch):
+    policy = quick_policy(cache=tmp_path)
+    for said in ("one", "two"):
+        with Provider() as provider:
+            provider.responder = partial(_says, said)
+            monkeypatch.setenv("OPENAI_BASE_URL", provider.openai)
+            assert load_model("openai:any", policy, api_key="x").invoke("a").text == said
     policy.close()

@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 import pytest
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
-from emend.agents.reading import Shape, read_text
+from emend.agents.reading import Shape, read_message, read_text
 from emend.agents.structured import ask_structured
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from tests.fakes import ScriptedChatModel
@@ -206,3 +206,17 @@ def test_langchains_own_way_works_and_keeps_the_raw_reply(schema):
         with pytest.raises(ModelReplyError):
             model.with_structured_output(schema).invoke("Does it?")
     assert told["parsed"] is None and isinstance(told["parsing_error"], ModelReplyError)
+
+
+def test_a_model_s_name_is_not_what_a_provider_says_about_schemas():
+    with Provider(lambda asked: YES, faults=["404"]) as provider:
+        model = asked_model(provider, name="llama-3-tool-use")
+        with pytest.raises(RequestRefused):
+            ask_structured(model, "Does it?", Verdict)
+    assert provider.count == 1 and model.supports_structure
+
+
+def test_a_cut_reply_of_a_local_model_names_the_setting_that_it_has():
+    told = {"finish_reason": "length", "cut_tokens": 0}
+    with pytest.raises(ReplyCutOff, match="model.max_new_tokens="):
+        read_message(AIMessage('{"verdict": "y', response_metadata=told), Shape(Verdict))

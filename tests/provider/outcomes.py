@@ -34,6 +34,8 @@ OUTCOMES: dict[str, Outcome] = {
     "overflow": Outcome(ContextOverflow),
     "500": Outcome(ModelUnreachable, passing=True),
     "503": Outcome(ModelUnreachable, passing=True),
+    "200": Outcome(ModelUnreachable, passing=True),
+    "page": Outcome(ModelUnreachable, passing=True),
     "echo": Outcome(ModelUnreachable, passing=True),
     "length": Outcome(ReplyCutOff),
     "refusal": Outcome(ReplyRefused),

@@ -28,11 +28,12 @@ STATUS = {
     "overflow": (400, "context_length_exceeded", "This model's maximum context length is 8192; prompt is too long."),
     "500": (500, "server_error", "The server had an error."),
     "503": (503, "overloaded", "Overloaded."),
+    "200": (200, "server_error", "The reply is an error, and says that all is well."),
     "echo": (502, "bad_gateway", "The request could not be passed on: {headers}"),
 }
 SPOILED = ("length", "refusal", "empty", "wrong_schema")
 """Replies that come and are no use."""
-BROKEN = ("hang", "reset", "truncated")
+BROKEN = ("hang", "reset", "truncated", "page")
 FAULTS = (*STATUS, *SPOILED, *BROKEN)
 
 
@@ -185,6 +186,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(404, {"error": {"message": f"no such path: {path}"}})
         elif fault in STATUS:
             self._fail(fault)
+        elif fault == "page":
+            self._send(200, "<html>We are at work here.</html>", kind="text/html")
         elif fault == "hang":
             self.served.wait_over()
             self.close_connection = True
@@ -215,9 +218,15 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.close()
         self.close_connection = True
 
-    def _send(self, status: int, body: dict[str, Any], more: dict[str, str] | None = None) -> None:
-        content = json.dumps(body).encode()
-        self._head(status, len(content), more or {}, "application/json")
+    def _send(
+        self,
+        status: int,
+        body: dict[str, Any] | str,
+        more: dict[str, str] | None = None,
+        kind: str = "application/json",
+    ) -> None:
+        content = (body if isinstance(body, str) else json.dumps(body)).encode()
+        self._head(status, len(content), more or {}, kind)
         self.wfile.write(content)
 
     def _head(self, status: int, length: int, more: dict[str, str], kind: str) -> None:
