@@ -62,6 +62,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that module:attribute finds what lies where one works; installed ones first
     try:
         app()
     except EmendError as error:

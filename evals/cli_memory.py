@@ -26,7 +26,8 @@ Where = Annotated[
 EmbeddingName = Annotated[
     str | None,
     typer.Option(
-        "--embedding", help="auto, lexical, minilm, or a sentence-transformers model; default as stored, or auto."
+        "--embedding",
+        help="auto, lexical, minilm, or a sentence-transformers model; default auto, or lexical as stored.",
     ),
 ]
 Rule = Annotated[
@@ -52,7 +53,7 @@ def add(
     from emend.evals.edit_files import read_files
 
     told = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
-    single = {name: value for name, value in (told | {"time": time}).items() if value is not None}
+    single = {name: _text(value) for name, value in (told | {"time": time}).items() if value is not None}
     if bool(files) == bool(single):
         raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
     edits = read_files(files) if files else [_one(single)]
@@ -113,10 +114,17 @@ def search(
     """Search what is current, by any retrieval strategy."""
     from emend.evals.manifest import RunConfig
     from emend.memory.retrieval.compose import load_retriever
+    from emend.memory.retrieval.faults import told_of
 
+    query = _text(query)
     factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
     with opened_memory(where, embedding, create=False, search=True) as opened:
-        hits = factory(opened.view()).search(query, k)[:k] if opened.count() else []
+        hits = []
+        if opened.count():
+            with told_of(strategy or "default"):
+                found = factory(opened.view())
+            with told_of(strategy or "default", query):
+                hits = found.search(query, k)[:k]
     if as_json:
         print_rows([{"score": hit.score, **hit.entry.model_dump()} for hit in hits])
         return
@@ -191,6 +199,15 @@ def withdraw(
         return
     typer.echo(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
     show_facts(facts, console_for())
+
+
+def _text(told: str) -> str:
+    """What was typed; bytes that are no text in the terminal's encoding can neither be embedded nor kept."""
+    try:
+        told.encode()
+    except UnicodeEncodeError as error:
+        raise BadData(f"{told[:60]!a} is not UTF-8: give it in a file, in that encoding.") from error
+    return told
 
 
 @contextmanager

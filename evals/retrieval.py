@@ -12,12 +12,13 @@ from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdR
 from emend.evals.units import without_repeats
 from emend.memory.edit import Edit
 from emend.memory.embed import Embedding, Vectors, load_embedding
-from emend.memory.errors import BadData, BadSettings, EmendError
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
 from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Hit, Retriever, search_probe
 from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.faults import told_of
 from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 
 DEFAULT = "default"
@@ -167,24 +168,23 @@ def _measure(
     with ChromaMemory(None, encoder, superseding="time") as memory:  # as in a run
         memory.add(edits)
         view = memory.view()
-        retrievers = {name: factory(view) for name, factory in factories.items()}
+        retrievers = {name: _made(name, factory, view, queries[0].probe) for name, factory in factories.items()}
         found: dict[str, list[_Found]] = {name: [] for name in retrievers}
-        for name, retriever in retrievers.items():
-            try:
-                search_probe(retriever, queries[0].probe, DEPTH)  # what is made at the first search is in no time
-            except EmendError:
-                raise
-            except Exception as error:
-                raise BadSettings(
-                    f"strategy '{name}' fails on {queries[0].probe.asked[:60]!r} ({type(error).__name__}: {error}): "
-                    "see docs/retrieval.md for what a strategy is."
-                ) from error
         for start in range(0, len(queries), CHUNK):
             chunk = queries[start : start + CHUNK]
             view.embed([query.probe.asked for query in chunk])
             for name, retriever in retrievers.items():
                 found[name] += [_search(retriever, query, encoder) for query in chunk]
         return found, memory.count()
+
+
+def _made(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
+    """The strategy, once searched: what is made at the first search is in no time."""
+    with told_of(name):
+        retriever = factory(view)
+    with told_of(name, first.asked):
+        search_probe(retriever, first, DEPTH)
+    return retriever
 
 
 def _search(retriever: Retriever, query: _Query, encoder: TimedEmbedding) -> _Found:

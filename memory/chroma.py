@@ -1,5 +1,6 @@
 """The memory in Chroma: two collections, documents and triplets, in a folder, on a server, or in this process."""
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,6 +26,7 @@ COLLECTIONS = ("documents", "triplets")
 INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
 """Of the HNSW index: twice Chroma's own width and neighbours, for recall (measured in tests/benchmarks)."""
 LOCK = "emend.lock"
+HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
 _files: WeakKeyDictionary[FileLock, IndexFiles] = WeakKeyDictionary()
 """Of each folder that this process holds: its memories share them, as they do the lock."""
 
@@ -61,7 +63,7 @@ class ChromaMemory(StoredMemory):
         self._client: Client | None = None
         # In-process clients share their collections: a name of its own keeps this memory apart.
         self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
-        files = _files.setdefault(self._lock_file, IndexFiles(Path(where))) if self._lock_file else None
+        files = _files.setdefault(self._lock_file, IndexFiles(Path(where).resolve())) if self._lock_file else None
         answering = partial(_answering, where, files)
         try:
             self._client = _client(path)
@@ -74,7 +76,7 @@ class ChromaMemory(StoredMemory):
         except BaseException:
             self._let_go()
             raise
-        shared = where.startswith(("http://", "https://"))
+        shared = _is_url(where)
         super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering, shared)
 
     def close(self) -> None:
@@ -139,6 +141,9 @@ def _spec_of(identity: str | None) -> str:
     """How an embedding of that identity is named on the command line."""
     name = (identity or "").partition("/")[0]
     known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
+    name, plus, adapter = name.partition("+")
+    if plus:
+        return f"{known.get(name, f'--embedding {name}')}+FOLDER, the folder of '{adapter}'"
     return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
 
 
@@ -147,7 +152,7 @@ def _nothing_there(where: str) -> MissingData:
 
 
 def _is_url(path: Path | str | None) -> bool:
-    return str(path).startswith(("http://", "https://"))
+    return str(path).lower().startswith(("http://", "https://"))
 
 
 def _locked(path: Path | str | None, create: bool) -> FileLock | None:
@@ -157,6 +162,8 @@ def _locked(path: Path | str | None, create: bool) -> FileLock | None:
     if not str(path):  # the database would be made in the root of the file system
         raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
     folder = Path(path)
+    if HOST_PORT.fullmatch(str(path)) and not folder.exists():
+        raise BadSettings(f"the memory '{path}' reads like a server's address: write http://{path}.")
     if not create and not (folder / "chroma.sqlite3").exists():
         raise _nothing_there(str(path))
     try:
@@ -194,6 +201,10 @@ def _answering(where: str, files: IndexFiles | None) -> Iterator[None]:
         ) from error
     except ChromaError as error:
         raise BadSettings(f"the memory {where} refuses this ({type(error).__name__}): {error}") from error
+    except Exception as error:
+        if type(error) is not Exception:  # Chroma's word for a reply of a server, or of a proxy, that it cannot read
+            raise
+        raise MemoryUnavailable(f"the memory {where} refuses this: {error}. What is stored is kept.") from error
 
 
 def _client(path: Path | str | None) -> "Client":
@@ -208,7 +219,8 @@ def _client(path: Path | str | None) -> "Client":
     if _is_url(path):
         return _server(str(path), settings)
     try:
-        return cast("Client", chromadb.PersistentClient(str(path), settings=settings))
+        # Chroma takes two spellings of one folder for two databases.
+        return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
     except (ChromaError, OSError, ValueError) as error:
         raise _unusable(path, error) from error
 
@@ -220,6 +232,7 @@ def _server(url: str, settings: Any) -> "Client":
         parts = urlsplit(url)
         port = parts.port or 8000
         host, ssl = parts.hostname or "127.0.0.1", parts.scheme == "https"
+        host = f"[{host}]" if ":" in host else host
         return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
     except ValueError as error:
         raise BadSettings(

@@ -38,6 +38,13 @@ class Triplet(Word):
         return f"{self.subject} {self.relation} {self.object}"
 
 
+def _whole(told: Any) -> Any:
+    """All fields of a triplet, however it was given."""
+    if isinstance(told, dict):
+        return dict.fromkeys(Triplet.model_fields) | told
+    return told.model_dump() if isinstance(told, Triplet) else told
+
+
 class Edit(Word):
     """One update to insert into what a model knows.
 
@@ -61,11 +68,12 @@ class Edit(Word):
     @classmethod
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
-            told = {k: v for k, v in values.items() if k != "id"}
+            fields = {name: field for name, field in cls.model_fields.items() if name != "id"}
+            # What says no more than the default is no part of the content, whether it was written out or not.
+            told = {k: v for k, v in values.items() if k in fields and v != fields[k].default}
             given = told.get("triplets", ())
             given = given if isinstance(given, (list, tuple)) else [given]  # which the field itself refuses
-            triplets = [t.model_dump() if isinstance(t, Triplet) else t for t in given]
-            return values | {"id": content_id("edit", told | {"triplets": triplets})}
+            return values | {"id": content_id("edit", told | {"triplets": [_whole(one) for one in given]})}
         return values
 
     @property

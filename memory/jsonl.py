@@ -83,10 +83,12 @@ def _from_triplet(told: dict[str, Any]) -> Edit:
     if said := [name for name in SAID_ALREADY if name in told]:
         raise BadData(f"field '{said[0]}' has no place beside subject, relation and object, which say it already.")
     prompt = told.get("prompt")
-    if isinstance(prompt, str) and prompt and "{}" not in prompt:
+    if prompt is not None and not isinstance(prompt, str):
+        raise BadData(f"field 'prompt' is not a text but {json.dumps(prompt)[:60]}: put it in quotes.")
+    if prompt and "{}" not in prompt:
         raise BadData(f"prompt {prompt!r} has no {{}} in the place of the subject.")
     triplet = Triplet.model_validate({key: told.pop(key) for key in tuple(told) if key in Triplet.model_fields})
-    if "{}" in str(told.get("prompt", "")):
+    if prompt and "text" not in told:
         return Edit.from_triplet(triplet, told.pop("prompt"), **told)
     more = {"text": triplet.text, "subject": triplet.subject, "target_new": triplet.object} | told
     return Edit.model_validate({"form": "triplet", "triplets": (triplet,)} | more)
@@ -97,6 +99,8 @@ def _from_text(told: dict[str, Any]) -> Edit:
     text = told.pop(form)
     if not isinstance(text, str):
         raise BadData(f"field '{form}' is not a text but {json.dumps(text)[:60]}.")
+    if "text" in told:
+        raise BadData(f"field 'text' has no place beside '{form}', which says it already.")
     if form == "event" and not told.get("time"):
         raise BadData("field 'time' is missing: say when the event took place, for example 2026-05-31.")
     return Edit.model_validate({"form": form, "text": text} | told)

@@ -61,7 +61,7 @@ class Registry(Generic[T]):
             found: Any = importlib.import_module(module)
             for part in attribute.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, ValueError) as error:
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be loaded from '{path}': {error}. "
                 "Install its package, or correct the module:attribute."

@@ -36,11 +36,14 @@ def settle(edits: Sequence[Edit], before: Mapping[str, Stored], about: About, ru
         before: the rows that these edits have now, and rows that are to go, by entry id.
         about: looks facts up.
         rule: of superseding.
-        clock: the order of the first edit; later than all that is stored.
+        clock: the order of the first edit, unless what is stored came later by the clock of who stored it.
     """
     drafts = [row for place, edit in enumerate(edits) for row in rows_of(edit, clock + place)]
     touched = _decided([*drafts, *before.values()], rule)
     others = {row.entry.id: row for row in about(touched) if row.entry.id not in before}
+    latest = max((row.order for row in (*before.values(), *others.values())), default=0)
+    if latest >= clock:
+        drafts = [row for place, edit in enumerate(edits) for row in rows_of(edit, latest + 1 + place)]
     drafts = _keep_order(drafts, before, others.values())
     standing = {row.entry.id: row for row in drafts} | others
     # What else the others speak of decides with whether they stand.
@@ -55,12 +58,13 @@ def settle(edits: Sequence[Edit], before: Mapping[str, Stored], about: About, ru
     return Change(put, mark, sorted(before.keys() - standing.keys()))
 
 
-def unsettled(change: Change, about: About, rule: Superseding) -> list[Stored]:
+def unsettled(change: Change, before: Iterable[Stored], about: About, rule: Superseding) -> list[Stored]:
     """What stands otherwise than it should after the change was written: another process wrote about the same facts.
 
-    Of two processes that write at once, the one that looks last sees what both have written.
+    Of two processes that write at once, the one that looks last sees what both have written. `before` are the rows that
+    were there, some of which are gone.
     """
-    touched = _decided([*change.put, *change.mark], rule)
+    touched = _decided([*change.put, *change.mark, *before], rule)
     stored = {row.entry.id: row for row in about(touched)}
     beyond = {row.entry.id: row for row in about(_decided(stored.values(), rule) - touched)}
     old = superseded([row.claim for row in (beyond | stored).values()], rule)

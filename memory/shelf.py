@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emend.memory.embed import Vectors
 from emend.memory.embed_families import DOT
@@ -12,6 +13,7 @@ from emend.memory.retrieval.base import Hit
 from emend.memory.stored import Stored, metadata, row_from, standing
 
 PAGE = 2_000  # entries read at once: Chroma hands vectors out in double precision
+BYTES = 16_000_000  # of texts, metadata and vectors: a server takes 40 MB
 IDS = 500  # edit ids in one filter: SQLite bounds the variables of a statement
 FACTS = 100  # facts in one filter
 SCAN = 20  # one look-up of a fact takes as long as reading so many rows
@@ -89,17 +91,19 @@ class Shelf:
 
     def put(self, rows: Sequence[Stored], vectors: Vectors) -> None:
         """Write rows with their vectors, shape (len(rows), dimensions); those of the same ids are replaced."""
-        for part in self._parts(len(rows)):
+        told = [metadata(row) for row in rows]
+        sizes = [len(row.entry.text.encode()) + len(str(one)) for row, one in zip(rows, told, strict=True)]
+        for part in self._parts(np.array(sizes, dtype=np.int64) + 2 * vectors[:1].nbytes):
             self.collection.upsert(
                 ids=[row.entry.id for row in rows[part]],
                 embeddings=vectors[part],
                 documents=[row.entry.text for row in rows[part]],
-                metadatas=[metadata(row) for row in rows[part]],
+                metadatas=told[part],
             )
 
     def mark(self, rows: Sequence[Stored]) -> None:
         """Write order and standing of rows that are there."""
-        for part in self._parts(len(rows)):
+        for part in self._parts(np.zeros(len(rows), dtype=np.int64)):
             told = [standing(row) for row in rows[part]]
             self.collection.update(ids=[row.entry.id for row in rows[part]], metadatas=told)
 
@@ -108,9 +112,13 @@ class Shelf:
         for start in range(0, len(ids), IDS):
             self.collection.delete(ids=list(ids[start : start + IDS]))
 
-    def _parts(self, number: int) -> Iterator[slice]:
-        size = min(PAGE, self._limit())
-        return (slice(start, start + size) for start in range(0, number, size))
+    def _parts(self, sizes: NDArray[np.int64]) -> Iterator[slice]:
+        """Rows that are sent at once: as many as the client takes, and at most `BYTES`, as far as one row allows."""
+        most, start = min(PAGE, self._limit()), 0
+        while start < len(sizes):
+            fit = int(np.searchsorted(np.cumsum(sizes[start : start + most]), BYTES, side="right"))
+            yield slice(start, start + max(1, fit))
+            start += max(1, fit)
 
     def _pages(self, edit_ids: Sequence[str] | None, include: list[str]) -> Iterator[Any]:
         if edit_ids is None:

@@ -143,7 +143,8 @@ class StoredMemory:
 
     def _write(self, edits: Sequence[Edit], edit_ids: Sequence[str], told: Told) -> None:
         """Put `edits` in place of all that is stored of `edit_ids`."""
-        before = {row.entry.id: row for row in self._rows(edit_ids)}
+        stored = self._rows(edit_ids)  # what was interrupted may have left an entry in both collections
+        before = {row.entry.id: row for row in stored}
         change = settle(edits, before, self._about, self.superseding, self._clock)
         for current in (True, False):  # interrupted, the memory lacks history, and never what history leads to
             for name, shelf in self._shelves.items():
@@ -153,9 +154,9 @@ class StoredMemory:
         self._mark(change.mark)
         for name, shelf in self._shelves.items():
             with self._answering():
-                shelf.drop(_to_drop(change, before, name))
+                shelf.drop(_to_drop(change, stored, name))
         if self._shared:
-            self._mark(unsettled(change, self._about, self.superseding))
+            self._mark(unsettled(change, stored, self._about, self.superseding))
 
     def _mark(self, rows: Sequence[Stored]) -> None:
         for name, shelf in self._shelves.items():
@@ -212,11 +213,8 @@ class _IndexedCorpus:
         return sorted(hits, key=lambda hit: (-hit.score, hit.entry.id))[:k]
 
 
-def _to_drop(change: Change, before: Mapping[str, Stored], name: str) -> list[str]:
+def _to_drop(change: Change, stored: Sequence[Stored], name: str) -> list[str]:
     """Ids to be deleted from a collection: of what is gone, and of what now lies in the other one."""
-    homes = {row.entry.id: collection_of(row.entry) for row in change.put}
-    return [
-        id_
-        for id_, row in before.items()
-        if collection_of(row.entry) == name and (id_ in change.drop or homes.get(id_, name) != name)
-    ]
+    homes = {row.entry.id: collection_of(row.entry) for row in (*stored, *change.put)}
+    ids = (row.entry.id for row in stored if collection_of(row.entry) == name)
+    return [id_ for id_ in ids if id_ in change.drop or homes[id_] != name]

@@ -34,7 +34,6 @@ def follow(folder: Path, told: Path, lines: list[list[str]]) -> None:
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # not those of the tests
     os.chdir(folder)
     os.environ |= {"NO_COLOR": "1", "COLUMNS": "120"}
-    sys.path.insert(0, str(folder))
     from emend.evals.cli import main
 
     for line in lines:

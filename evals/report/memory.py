@@ -26,8 +26,9 @@ def show_hits(hits: Sequence[Hit], console: Console) -> None:
     table = _table("score", "edit", "time", "text")
     for hit in hits:
         entry = hit.entry
-        score = Text(f"{hit.score:.3f}", justify="right")
-        table.add_row(score, one_line(entry.edit_id), one_line(entry.time or ""), Text(one_line(entry.text, 300)))
+        score = Text(f"{hit.score:.3f}" if abs(hit.score) >= 0.1 else f"{hit.score:.3g}", justify="right")
+        told = (Text(one_line(one)) for one in (entry.edit_id, entry.time or ""))
+        table.add_row(score, *told, Text(one_line(entry.text, 300)))
     console.print(table)
 
 
@@ -72,7 +73,7 @@ def show_facts(facts: Sequence[Fact], console: Console) -> None:
             mark = Text("current", style="green") if version.current else Text("superseded", style="dim")
             value = Text(one_line(", ".join(version.objects), 200))
             edit = version.edit
-            table.add_row(mark, value, one_line(edit.time or ""), one_line(edit.id), edit.form)
+            table.add_row(mark, value, *(Text(one_line(one)) for one in (edit.time or "", edit.id, edit.form)))
         console.print(table)
 
 

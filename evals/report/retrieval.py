@@ -1,6 +1,7 @@
 """The table of `emend retrieval`: strategies under each kind of probe."""
 
 from collections.abc import Iterator, Sequence
+from decimal import ROUND_FLOOR, Decimal
 from itertools import groupby
 
 from rich import box
@@ -66,9 +67,16 @@ def _threshold_table(report: RetrievalReport, narrow: bool) -> Table:
 
 
 def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
-    yield from (Text(one_line(text)) for text in (row.strategy, row.by, row.kind, f"{row.least:.3f}", str(row.n)))
+    yield from (Text(one_line(text)) for text in (row.strategy, row.by, row.kind, _least(row.least), str(row.n)))
     yield Text(_percent(row.false_hits))
     yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
+
+
+def _least(value: float) -> str:
+    """Six digits, never above the value: typed as a setting, it keeps what it was found to keep."""
+    told = Decimal(value)
+    digits = 5 - told.adjusted() if value else 5
+    return f"{float(told.quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)):.6g}"
 
 
 def retrieval_notes(report: RetrievalReport) -> list[str]:

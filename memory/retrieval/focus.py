@@ -7,7 +7,18 @@ from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.hybrid import Hybrid
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s++|[。！？]++[”’」』]*+\s*+|\n\s*+")
-_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+\Z")
+_BREAKS = re.compile(r"[\s(\[\"'“‘«]")
+_LONGEST = 32
+"""Characters of the last word that are looked at; what stands before names and numbers is short."""
+_CUE = re.compile(r"\W*(?:(?:short |final |your )?answer|a|response|reply|答案?|回答)\s*[:：]?\W*", re.I)
+_INSTRUCTION = re.compile(
+    r"\W*(?:please\s+)?(?:answer|reply|respond|be (?:brief|concise|short)"
+    r"|(?:give|write|state) (?:me )?(?:only|just|your|the)|in (?:one|a few) (?:word|sentence)s?"
+    r"|(?:let's )?think (?:step|carefully)|explain (?:your|why))\b"
+    r"|\W*请?[^。？?]{0,12}(?:回答|作答|简短)",
+    re.I,
+)
+_ASKS = re.compile(r"[?？][\"'”’»)\]]*\Z")
 _INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")
 _BEFORE_NAMES = frozenset(
     "capt col dr e.g feat fr ft gen gov hon i.e lt mr mrs ms mt prof rep rev sen sgt st vs mme mlle".split()
@@ -32,8 +43,7 @@ def sentences(text: str) -> list[str]:
 def _ends(before: str, mark: str, after: str) -> bool:
     if not mark.startswith(".") or mark.startswith(".."):
         return not mark.startswith(("!", "?", ".", "…")) or not after.islower()
-    last = _LAST_WORD.search(before)
-    word = last.group().lower() if last else ""
+    word = _BREAKS.split(before[-_LONGEST:])[-1].lower()
     if after.islower() or word in _BEFORE_NAMES or (word in _BEFORE_NUMBERS and after.isdigit()):
         return False
     return word in _ENDS_NAMES or not _INITIALS.fullmatch(word)
@@ -44,10 +54,22 @@ def focused(query: str) -> str:
     parts = sentences(query)
     if len(parts) < 2:
         return query
+    parts = _without_cues(parts)
     at = len(parts) - 1
     while at > 0 and _POINTS_BACK.match(parts[at]):
         at -= 1
     return " ".join(parts[at:])
+
+
+def _without_cues(parts: list[str]) -> list[str]:
+    """Without a cue for the answer (`Answer:`) at the end, or an instruction behind a question."""
+    end = len(parts)
+    while end > 1 and _CUE.fullmatch(parts[end - 1]):
+        end -= 1
+    at = end
+    while at > 1 and _INSTRUCTION.match(parts[at - 1]) and not _ASKS.search(parts[at - 1]):
+        at -= 1
+    return parts[: at if _ASKS.search(parts[at - 1]) else end]
 
 
 class Focus:

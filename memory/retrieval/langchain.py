@@ -74,7 +74,7 @@ def _built(cls: Any, corpus: Corpus) -> BaseRetriever:
             built: Any = cls.from_documents(documents)
         else:
             built = cls(documents=documents) if "documents" in cls.model_fields else cls()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ImportError) as error:
         raise BadSettings(
             f"the LangChain retriever {cls.__name__} cannot be made from the memory's entries alone: {error}. "
             "Make an instance in a module of yours, and name that."

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.exact import DECIMALS
+from emend.memory.quiet import quiet
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
 
@@ -48,7 +49,7 @@ class Rerank:
         if depth < 1:
             raise BadSettings(f"depth={depth} of rerank: at least 1 hit must be read again.")
         self._inner = inner(corpus)
-        self._model: PairScorer = _cross_encoder(model) if isinstance(model, str) else model
+        self._model: PairScorer = model if hasattr(model, "predict") else _cross_encoder(str(model))
         self._depth = depth
 
     def search(self, query: str, k: int) -> list[Hit]:
@@ -73,17 +74,24 @@ def _cross_encoder(model: str) -> Any:
             f"rerank with '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]'."
         ) from error
     try:
-        found = CrossEncoder(
-            model,
-            trust_remote_code=False,
-            local_files_only=Path(model).is_dir(),
-            model_kwargs={"use_safetensors": True},
-        )
+        with quiet():
+            found = CrossEncoder(
+                model,
+                trust_remote_code=False,
+                local_files_only=Path(model).is_dir(),
+                model_kwargs={"use_safetensors": True},
+            )
     except (OSError, ValueError) as error:
         raise BadSettings(
             f"cross-encoder '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
             "Give rerank(model=FOLDER), or a name on the Hugging Face Hub."
         ) from error
+    made_as = [str(name) for name in getattr(found.model.config, "architectures", None) or ()]
+    if not any(name.endswith("ForSequenceClassification") for name in made_as):
+        raise BadSettings(
+            f"cross-encoder '{model}' is a {', '.join(made_as) or 'model of another kind'}, which does not score "
+            "pairs: its scores would be chance. Give rerank(model=FOLDER) of a cross-encoder."
+        )
     if found.num_labels != 1:
         raise BadSettings(f"cross-encoder '{model}' has {found.num_labels} outputs: rerank needs a model with one.")
     return found.eval()

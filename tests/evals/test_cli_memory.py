@@ -223,3 +223,53 @@ def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monke
     assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]
     monkeypatch.setattr(Shelf, "put", put)
     assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
+
+
+def test_ids_are_shown_as_they_are(emend):
+    Path("edits.jsonl").write_text('{"form": "document", "text": "Kestrel Bay.", "id": "[/a] paper[b]"}\n', "utf-8")
+    emend("add", "edits.jsonl", "--embedding", "lexical")
+    code, out, err = emend("search", "Kestrel")
+    assert (code, err) == (0, "") and "[/a] paper[b]" in out
+
+
+def test_an_address_without_its_scheme_makes_no_folder(emend):
+    for where in ("127.0.0.1:8123", "localhost:8123", "[::1]:8123"):
+        code, _, err = emend("add", "edits.jsonl", "--memory", where)
+        assert code == 2 and f"write http://{where}" in err and not Path(where).exists()
+
+
+def test_bytes_that_are_no_text_are_refused(emend):
+    wrong = b"caf\xe9".decode("utf-8", "surrogateescape")
+    for words in (("search", wrong), ("add", "--document", wrong)):
+        code, out, err = emend(*words)
+        assert (code, out) == (2, "") and "is not UTF-8" in err
+
+
+BROKEN = """
+class Careless:
+    def __init__(self, corpus): ...
+    def search(self, query, k): raise ConnectionError("no index")
+
+class Unmade:
+    def __init__(self, corpus): raise RuntimeError("no room")
+
+def none(corpus): return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
+        ("broken_strategies:Unmade", "cannot be made (RuntimeError: no room)"),
+        ("broken_strategies:none", "fails on 'Kestrel'"),
+        ("builtins:len", "docs/retrieval.md"),
+        (":foo", "cannot be loaded"),
+    ],
+)
+def test_a_strategy_in_the_folder_where_one_works_is_found_and_its_errors_are_told(filled, monkeypatch, strategy, told):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("broken_strategies.py").write_text(BROKEN, "utf-8")
+    code, out, err = filled("search", "Kestrel", "--strategy", strategy)
+    sys.modules.pop("broken_strategies", None)
+    assert (code, out) == (2, "") and err.startswith("error: ") and told in err

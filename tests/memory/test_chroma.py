@@ -1,5 +1,6 @@
 """One suite over every kind of store: in this process, a folder, a server."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -208,3 +209,48 @@ def test_above_the_limit_the_index_of_chroma_searches_and_misses_little(memory, 
         assert [hit.score for hit in found] == pytest.approx([true[hit.entry] for hit in found], abs=1e-5)
         best += found[0].score == pytest.approx(max(true.values()), abs=1e-5)
     assert best >= 37  # an approximate index, built by several threads, may miss one: about 1 in 1,000 measured
+
+
+def test_what_arrives_is_current_also_where_the_clock_was_set_back(memory, monkeypatch):
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 3600 * 10**9)
+    memory.add([twin("Old")])
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    memory._clock = 0  # as in the next process
+    memory.add([twin("New"), twin("Newest")])
+    assert texts(memory) == ["The twin city of Metz is Newest."]
+
+
+def test_a_replacement_that_was_interrupted_leaves_nothing_doubled(memory, monkeypatch):
+    memory.add([document("Metz is twinned with Veld.", id="x")])
+    now = Edit(id="x", form="triplets", text="Metz", triplets=(METZ,))
+    with monkeypatch.context() as broken:
+        for place in memory._shelves.values():
+            broken.setattr(place, "drop", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            memory.add([now])
+    memory.add([now])
+    assert (texts(memory), memory.count(), memory.edits()) == (["Metz twin city Ostrim"], 1, [now])
+
+
+def _interrupted(ids):
+    raise KeyboardInterrupt
+
+
+def twin(name: str) -> Edit:
+    return Edit.from_triplet(Triplet(subject="Metz", relation="twin city", object=name), "The twin city of {} is")
+
+
+def test_rows_are_sent_in_pieces_that_a_server_takes(memory, monkeypatch):
+    monkeypatch.setattr(shelf, "BYTES", 30_000)
+    sent: list[int] = []
+    place = memory._shelves["documents"].collection
+    upsert = place.upsert
+
+    def counted(**rows):
+        sent.append(len(rows["ids"]))
+        upsert(**rows)
+
+    monkeypatch.setattr(place, "upsert", counted)
+    memory.add([document(f"{n} " + "x" * 6000) for n in range(6)] + [document("y" * 90_000)])
+    assert sum(sent) == memory.count() == 7 and max(sent) <= 4 and len(sent) >= 3

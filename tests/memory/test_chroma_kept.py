@@ -44,6 +44,15 @@ def test_one_place_may_be_open_twice_in_a_process(kept):
         assert one.count() == 1
 
 
+def test_one_place_may_be_open_under_two_names(kept, monkeypatch):
+    if str(kept).startswith("http"):
+        return
+    monkeypatch.chdir(kept.parent)
+    with ChromaMemory(kept.name, SMALL) as one, ChromaMemory(kept.resolve(), SMALL) as other:
+        other.add([document(f"Lyon {n}") for n in range(150)])
+        assert len(one.view().entries()) == 150
+
+
 def test_a_closed_memory_leaves_no_file_or_connection_open(kept):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ResourceWarning)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -97,3 +99,19 @@ def test_usage_adds_up():
 def test_triplets_that_are_no_list_are_refused_by_name(given):
     with pytest.raises(ValidationError, match="triplets"):
         Edit.model_validate({"form": "document", "text": "x", "triplets": given})
+
+
+def test_an_edit_is_the_same_however_much_of_it_is_spelled_out():
+    told: dict[str, Any] = {"form": "document", "text": "A."}
+    more: list[dict[str, Any]] = [
+        {},
+        {"time": None},
+        {"language": "en"},
+        {"subject": "", "triplets": []},
+        {"triplets": ()},
+    ]
+    assert len({Edit.model_validate(told | one).id for one in more}) == 1
+    plain: dict[str, Any] = {"subject": "S", "relation": "r", "object": "o"}
+    ways: list[Any] = [plain, plain | {"subject_id": None}, Triplet.model_validate(plain)]
+    assert len({Edit.model_validate(told | {"triplets": [one]}).id for one in ways}) == 1
+    assert Edit.model_validate(told | {"language": "zh"}).id != Edit.model_validate(told).id

@@ -78,3 +78,23 @@ def test_what_is_written_is_read_back_the_same():
 def test_a_line_that_says_no_edit_is_named(line, problem):
     with pytest.raises(BadData, match=f"^facts.jsonl, line 2(:|, field).*{problem}|^facts.jsonl, line 2, {problem}"):
         read_edits(['{"document": "fine"}', line], "facts.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"document": "A", "text": "B"}',
+        '{"event": "A", "time": "2026", "text": "B"}',
+        '{"subject": "S", "relation": "r", "object": "o", "prompt": {}}',
+        '{"subject": "S", "relation": "r", "object": "o", "prompt": ["{}"]}',
+    ],
+)
+def test_what_would_be_dropped_or_cannot_be_read_is_refused(line):
+    with pytest.raises(BadData, match="x, line 1: field '(text|prompt)'"):
+        read_edits([line], "x")
+
+
+def test_a_triplet_may_have_prompt_and_text():
+    line = '{"subject": "S", "relation": "r", "object": "o", "prompt": "{} is", "text": "S is o, they say."}'
+    (edit,) = read_edits([line], "x")
+    assert (edit.prompt, edit.text, edit.target_new) == ("{} is", "S is o, they say.", "o")

@@ -64,10 +64,10 @@ def test_two_writers_at_once_leave_one_value_current():
     def stored(facts):
         return [row for fact in facts for row in about.get(fact, [])]
 
-    (late,) = unsettled(Change([rows[1]], [], []), stored, "arrival")
+    (late,) = unsettled(Change([rows[1]], [], []), [], stored, "arrival")
     assert late == rows[0]._replace(current=False)
     about = {fact: [late, rows[1]] for fact in rows[0].facts}
-    assert unsettled(Change([rows[1]], [], []), stored, "arrival") == []
+    assert unsettled(Change([rows[1]], [], []), [], stored, "arrival") == []
 
 
 def test_other_names_are_other_facts():
@@ -290,3 +290,14 @@ def test_an_edit_that_moves_draws_along_what_came_after_it(near):
     near.add([both, baker, fact("Karo")])
     near.add([both, baker])
     assert (values(near)[-1], values(near, relation="baker")[-1]) == ("Tobin", "Lene")
+
+
+def test_two_who_withdraw_at_once_leave_the_value_before_current():
+    """One has deleted what the other took for the successor of the value that it deleted itself."""
+    rows = [rows_of(fact(name), order)[0]._replace(current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))]
+
+    def stored(facts):
+        return [rows[0]] if set(facts) & set(rows[0].facts) else []
+
+    (late,) = unsettled(Change([], [], [rows[1].entry.id]), [rows[1]], stored, "arrival")
+    assert late == rows[0]._replace(current=True)

@@ -77,3 +77,27 @@ def test_the_inner_strategy_gets_the_part_that_asks_and_the_rest_does_not_mislea
     query = "The river Aske flows through three countries. The capital of Veldania is"
     assert BM25(over).search(query, 1)[0].entry.text == TEXTS[2]
     assert Focus(over, inner=BM25).search(query, 3) == BM25(over).search("The capital of Veldania is", 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "asking"),
+    [
+        ("Question: Who is the mayor of Lyon?\nAnswer:", "Question: Who is the mayor of Lyon?"),
+        ("Q: Who is the mayor of Lyon?\nA:", "Q: Who is the mayor of Lyon?"),
+        ("It rained. Who is the mayor of Lyon? Answer briefly.", "Who is the mayor of Lyon?"),
+        ("Who is it? Please reply in one word. Be brief.", "Who is it?"),
+        ("里昂的市长是谁？请用一句话回答。", "里昂的市长是谁？"),
+        ("Is it? The answer of Lyon is", "The answer of Lyon is"),
+        ("Is it? In one of the towns he", "In one of the towns he"),
+        ("Answer:", "Answer:"),
+    ],
+)
+def test_a_cue_for_the_answer_is_no_part_of_what_asks(query, asking):
+    assert focused(query) == asking
+
+
+@pytest.mark.parametrize("query", ["x" * 100_000 + " y. Who?", "a b c d. " * 20_000])
+def test_a_text_that_is_no_question_takes_no_time_to_speak_of(query):
+    began = time.process_time()
+    focused(query)
+    assert time.process_time() - began < 5

@@ -61,3 +61,12 @@ def test_what_cannot_read_pairs_is_refused_with_the_remedy(tmp_path):
         Rerank(CORPUS, model=str(tmp_path / "empty"))
     with pytest.raises(BadSettings, match="at least 1 hit"):
         Rerank(CORPUS, model=Overlap(), depth=0)
+
+
+def test_an_encoder_of_sentences_does_not_score_pairs(tmp_path):
+    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
+    folder = tiny_bert(tmp_path / "plain", labels=1)
+    config = folder / "config.json"
+    config.write_text(config.read_text("utf-8").replace("BertForSequenceClassification", "BertModel"), "utf-8")
+    with pytest.raises(BadSettings, match="BertModel, which does not score pairs"):
+        load_retriever(f"bm25>rerank(model={folder})")(CORPUS)
