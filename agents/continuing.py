@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.reading import usage_of
+from emend.agents.reading import said_of, usage_of
 from emend.agents.scoring import LimitedModel
-from emend.agents.thoughts import without_thoughts
 from emend.memory.probe import Usage
 
 LINE_TOKENS = 32
@@ -32,14 +31,16 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
         text: what is to be continued.
         stop: texts that end the continuation; None leaves it to the model, and some providers refuse white space alone.
         new_tokens: at most so many, on models that continue plain text; 0 leaves it to the model.
+
+    Raises:
+        ModelReplyError: the model thinks, and says nothing.
     """
     plain = isinstance(model, LimitedModel)
     more: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
     ends = [end for end in stop or () if plain or end.strip()]
     message = model.invoke(text, stop=ends or None, **more)
     cut = int(message.response_metadata.get("cut_tokens", 0))
-    raw = str(message.text)
-    said = without_thoughts(raw)
+    raw, said = str(message.text), said_of(message)
     if not plain:  # the Responses API takes no stop texts, and some servers do not heed them
         said = said[: min((at for end in ends if (at := said.find(end)) >= 0), default=len(said))]
     return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)

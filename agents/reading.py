@@ -200,6 +200,22 @@ def _only(found: list[dict[str, Any]], shape: Shape[T], reply: str) -> T:
     return values[0]
 
 
+def said_of(message: AIMessage) -> str:
+    """The reply without a reasoning model's thoughts.
+
+    Raises:
+        ModelReplyError: it ends before anything but thoughts is said, which is no answer, and no empty one either;
+            carries the whole.
+    """
+    whole = str(message.text)
+    said = without_thoughts(whole)
+    if whole.strip() and not said.strip():
+        if was_cut(message):
+            raise cut_off(message, whole, ", within its thoughts")
+        raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))
+    return said
+
+
 def refusal_of(message: AIMessage) -> str | None:
     """What the model, or its provider's filter, said when it declined; None when it did not."""
     told = message.additional_kwargs.get("refusal")

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.answer import NEXT_QUESTION
 from emend.agents.calls import score_targets
-from emend.agents.reading import cut_off, usage_of, was_cut
+from emend.agents.reading import said_of, usage_of
 from emend.agents.scoring import LimitedModel, ScoringModel
-from emend.agents.thoughts import without_thoughts
-from emend.memory.errors import ModelError, ModelReplyError
+from emend.memory.errors import ModelError
 from emend.memory.probe import Reading, Usage
 
 LONGER = 8
@@ -95,22 +93,12 @@ def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: 
     elif new_tokens:
         more = {"max_tokens": new_tokens}
     message = model.invoke(prompt, **more)
-    _refuse_mere_thoughts(message)
+    said_of(message)
     return {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),
         "cut_tokens": int(message.response_metadata.get("cut_tokens", 0)),
     }
-
-
-def _refuse_mere_thoughts(message: AIMessage) -> None:
-    """A reply that ends before a reasoning model has said anything is no answer, and no empty one either."""
-    text = str(message.text)
-    if not text.strip() or without_thoughts(text).strip():
-        return
-    if not was_cut(message):
-        raise ModelReplyError("the reply holds thoughts and no answer.", text, usage_of(message))
-    raise cut_off(message, text, ", within its thoughts")
 
 
 def _scored(model: BaseChatModel, prompt: str, targets: Sequence[str]) -> RespondState:
