@@ -151,8 +151,25 @@ def read_manifest(folder: Path) -> DeltaManifest:
     try:
         return DeltaManifest.model_validate_json(file.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
-        wrong = " ".join(str(error).splitlines()[:3])
-        raise BadData(f"'{file}' is no manifest of a delta ({wrong}): write it again with `emend edit`.") from error
+        raise BadData(f"'{file}' is no manifest of a delta: {_what_else(file, error)}") from error
+
+
+def _what_else(file: Path, error: ValidationError | UnicodeDecodeError) -> str:
+    """What a file is that cannot be read as a delta's manifest, and what to do."""
+    again = "Write it again with `emend edit`."
+    try:
+        told = json.loads(file.read_bytes())
+    except ValueError:  # bytes that are no text raise one too
+        return f"it is cut off, or no JSON. {again}"
+    if isinstance(told, dict) and "config" in told:
+        return "it is a run's. Name a folder that `emend edit --out` has written."
+    if isinstance(error, UnicodeDecodeError) or not isinstance(told, dict):
+        return f"it holds no object in UTF-8. {again}"
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"it has no field '{field}'. Name a folder that `emend edit --out` has written."
+    return f"field '{field}': {first['msg']}; value {repr(first['input'])[:80]}. {again}"
 
 
 def read_delta(folder: Path, lm: CausalLM) -> Delta:

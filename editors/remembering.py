@@ -37,6 +37,7 @@ class Remembering:
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool] = False
+    reads_memory: ClassVar[bool] = True
     schema: ClassVar[type[Any]] = RagSettings
     graph: ClassVar[str] = "rag"
 

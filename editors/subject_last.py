@@ -44,6 +44,7 @@ class SubjectLast(Solving):
     """An editor that makes the last token of a subject carry a new value."""
 
     schema: ClassVar[type[WritingSettings]] = WritingSettings
+    needs_subject: ClassVar[bool] = True
     at: ClassVar[Literal["mlp", "block"]]
     """Where the original value is read, see `search_values`."""
     settings: WritingSettings

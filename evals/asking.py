@@ -11,7 +11,7 @@ from emend.evals.baseline import Baseline, ask, needs_baseline, spent_until
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.metrics.elken import NO_BASELINE
-from emend.evals.metrics.scorers import OF_BEFORE, Scores, ask_of, score
+from emend.evals.metrics.scorers import NO_PROBABILITIES, OF_BEFORE, Scores, ask_of, score
 from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
 from emend.graphs.running import steps_of
@@ -79,12 +79,23 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
         scores = Scores(told.values, dict.fromkeys(told.unscored, no_use))
     else:
         scores = _compared(probe, answer, baseline, run.repeat) if compared else score(probe, answer)
+    if not isinstance(answerer, Scorable):
+        scores = _by_whom(scores, run.name)
     found = hit_at_1(probe, answer)
     if found is not None:
         scores.values["hit@1"] = found
     elif _searched(answer) and UNTOLD in probe.tags:
         scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
     return Said(answer, scores, seconds, bool(kept))
+
+
+def _by_whom(scores: Scores, editor: str) -> Scores:
+    """Ours score wherever the model does; of a plug-in one cannot tell which of the two has no probabilities."""
+    if ":" not in editor:
+        return scores
+    why = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
+    told = {name: why if said == NO_PROBABILITIES else said for name, said in scores.unscored.items()}
+    return Scores(scores.values, told)
 
 
 def _of_no_use(error: ModelReplyError | ContextOverflow) -> Answer:

@@ -94,6 +94,8 @@ class Metric(Word):
     group: str = ""
     """Metrics of one group stand in one table; the first group is the one that a reader sees first."""
     higher_is_better: bool = True
+    share: bool = True
+    """Whether values are shares from 0 to 1; of marks and magnitudes that do not vary no interval is known."""
 
 
 class Benchmark(Protocol):

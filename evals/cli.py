@@ -256,7 +256,11 @@ def _interruptible(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"\ninterrupted: finished units are kept. Go on with: emend resume {folder}", err=True)
+        from emend.evals.manifest import MANIFEST
+
+        begun = f"finished units are kept. Go on with: emend resume {folder}"
+        told = begun if (folder / MANIFEST).exists() else "nothing was begun."
+        typer.echo(f"\ninterrupted: {told}", err=True)
         raise typer.Exit(130) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emend.evals.cli_memory import FOLDER, Where
-from emend.evals.cli_options import Json, Set, overrides_of
+from emend.evals.cli_options import Set, overrides_of
 from emend.memory.errors import BadData, BadSettings, ModelReplyError
 from emend.memory.secrets import hide_keys
 
@@ -26,7 +26,7 @@ def ask(
     ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show each step as soon as it has ended.")] = False,
     settings: Set = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a question, each on its line.")] = False,
 ) -> None:
     """Ask a model that knows what a memory holds; nothing is added to the memory."""
     from emend.evals.ask import Asking, show_answer, show_step

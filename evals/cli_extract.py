@@ -16,7 +16,9 @@ def extract(
     setting: Annotated[str | None, typer.Option(help="Whose texts are read; default the first with texts.")] = None,
     method: Annotated[str, typer.Option(help="rules, spacy or llm.")] = "rules",
     model: Annotated[str | None, typer.Option(help="The chat model (llm), or the pipeline (spacy).")] = None,
-    form: Annotated[str, typer.Option(help="How an LLM is to reply: json, lines or tuples.")] = "json",
+    form: Annotated[
+        str | None, typer.Option(help="How an LLM is to reply: json (by default), lines or tuples.")
+    ] = None,
     validation: Annotated[str, typer.Option(help="Where an entity must be: both ends, subject, or off.")] = "both",
     coreference: Annotated[bool, typer.Option(help="Put names in the place of pronouns.")] = True,
     deduplication: Annotated[bool, typer.Option(help="Of like triplets keep the first.")] = True,
@@ -32,7 +34,7 @@ def extract(
 ) -> None:
     """Extract triplets from a benchmark's documents, and measure them; the same command again goes on."""
     from emend.evals.benchmarks.triples import text_setting
-    from emend.evals.extraction import documents_of, extract_to, reader, score
+    from emend.evals.extraction import documents_of, extract_to, reader, score, settings_of
     from emend.evals.manifest import RunConfig
     from emend.evals.parts import load_benchmark
     from emend.evals.progress import fitting
@@ -41,23 +43,37 @@ def extract(
     from emend.memory.embed import load_embedding
     from emend.memory.folders import cache_folder
 
-    for name, number in (("--limit", limit), ("--concurrency", concurrency)):
-        if number is not None and number < 1:
-            raise BadSettings(f"{name} is {number}: it must be 1 or more.")
+    _check(limit, concurrency, method, form)
     options = dict(pair(text, "--option") for text in option or ())
     config = RunConfig(benchmark=benchmark, data=data, editors=("rag",), options=options)
     source, _ = load_benchmark(config)
     chosen = text_setting(source, setting)
     encoder = load_embedding(embedding, cache_folder("vectors"))
-    context = ExtractContext(
-        load_extractor(method, model, form), encoder, coreference, validation, deduplication, attempts, normalisation
-    )
+    extractor = load_extractor(method, model, form or "json")
+    context = ExtractContext(extractor, encoder, coreference, validation, deduplication, attempts, normalisation)
     documents = documents_of(source, chosen, limit, seed)
-    found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency)
+    told = settings_of(context)
+    found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency, told)
     quality = score(documents, found.rows, encoder, *_sorter(judge))
     _print(benchmark, method, documents[0].edit.language if documents else "en", quality, encoder.identity, as_json)
     if not as_json:
         _say_next(out, found.rows, found.skipped, benchmark, method)
+
+
+def _check(limit: int | None, concurrency: int, method: str, form: str | None) -> None:
+    """Refuse impossible numbers, and a form of reply where nothing replies.
+
+    Raises:
+        BadSettings: names the option.
+    """
+    for name, number in (("--limit", limit), ("--concurrency", concurrency)):
+        if number is not None and number < 1:
+            raise BadSettings(f"{name} is {number}: it must be 1 or more.")
+    if form is not None and method in ("rules", "spacy"):
+        raise BadSettings(
+            f"method '{method}' asks no chat model, and --form {form} says how one is to reply: leave it out, or "
+            "choose --method llm."
+        )
 
 
 def _sorter(judge: str | None) -> tuple[Any, str]:

@@ -14,6 +14,8 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Draw a graph: its nodes, what each does, and where each may lead."""
+    if mermaid and as_json:
+        raise BadSettings("--mermaid and --json do not go together: give one of them.")
     from emend.evals.drawing import drawn, show_graph
     from emend.graphs.registry import GRAPHS, JUDGES
 

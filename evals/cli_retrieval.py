@@ -24,18 +24,22 @@ def retrieval(
     ] = None,
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample that --limit takes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample that --limit takes.")] = 0,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
     calibrate: Annotated[
         str | None, typer.Option(help="A kind of probe on whose right hits a threshold is found for each strategy.")
     ] = None,
-    keep: Annotated[float, typer.Option(help="Share of those hits that the threshold keeps.")] = 0.95,
+    keep: Annotated[
+        float | None, typer.Option(help="With --calibrate: share of those hits that the threshold keeps; default 0.95.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw hit@1 into this .png or .svg file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure retrieval strategies on a benchmark's probes, without a language model."""
-    from emend.evals.retrieval import DEFAULT, measure_retrieval
+    from emend.evals.retrieval import DEFAULT, KEEP, measure_retrieval
 
+    if keep is not None and calibrate is None:
+        raise BadSettings(f"--keep {keep:g} belongs to --calibrate: name a kind of probe with it, or leave it out.")
     if as_json and len(setting or ()) > 1:
         raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
     if plot is not None:
@@ -53,7 +57,7 @@ def retrieval(
             seed=seed,
             options=dict(pair(text, "--option") for text in option or ()),
             calibrate_on=calibrate,
-            keep=keep,
+            keep=KEEP if keep is None else keep,
         )
         for chosen in (setting or (None,))
     ]

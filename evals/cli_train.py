@@ -26,6 +26,14 @@ def _group() -> None:
     """Train what editors decide with."""
 
 
+def _refuse_used(out: Path) -> None:
+    """Before the training: memories and runs may go by what lies there."""
+    if out.exists() and not out.is_dir():
+        raise BadSettings(f"--out '{out}' is a file: name a new folder.")
+    if out.is_dir() and any(out.iterdir()):
+        raise BadSettings(f"--out '{out}' is not empty: name a new folder, or empty it.")
+
+
 @train.command()
 def scope(
     benchmark: Benchmark,
@@ -62,6 +70,7 @@ def scope(
         limit=limit,
         seed=seed,
     )
+    _refuse_used(out)
     rows = train_scope_on(told, out)
     if as_json:
         print_rows([row.model_dump() for row in rows])
@@ -101,8 +110,7 @@ def encoder(
         limit=limit,
         seed=seed,
     )
-    if (out / "adapter_config.json").exists():  # memories and runs may be embedded with it
-        raise BadSettings(f"'{out}' holds an adapter already: name another folder, or remove it.")
+    _refuse_used(out)
     rows = train_encoder_on(told, EncoderTraining(epochs=epochs, rank=rank, seed=seed), out)
     if as_json:
         print_rows([row.model_dump() for row in rows])

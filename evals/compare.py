@@ -1,6 +1,7 @@
 """Two runs, or two editors of one run, compared probe by probe."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -250,10 +251,11 @@ def _compared(
         pairs = list(_pairs(left, right, metric))
         if not pairs:
             continue
-        yield metric, "", compare_pairs(pairs, metric.per)
+        told = partial(compare_pairs, per=metric.per, share=metric.share)
+        yield metric, "", told(pairs)
         kinds = sorted({pair.kind for pair in pairs}, key=metric.kinds.index if metric.kinds else str)
         for kind in kinds if len(kinds) > 1 and metric.per in BY_KIND else ():
-            yield metric, kind, compare_pairs([pair for pair in pairs if pair.kind == kind], metric.per)
+            yield metric, kind, told([pair for pair in pairs if pair.kind == kind])
 
 
 def _pairs(left: dict[Key, Seen], right: dict[Key, Seen], metric: Metric) -> Iterator[Pair]:

@@ -85,6 +85,7 @@ def _data() -> Iterator[Finding]:
     if not named:
         detail = "not set; --data names a folder, EMEND_DATA one to look in first"
         yield Finding(section="data", check="EMEND_DATA", status="absent", detail=detail)
+        yield _usual_folder()
         return
     folder = Path(named)
     if not folder.is_dir():
@@ -94,6 +95,19 @@ def _data() -> Iterator[Finding]:
     inside = sorted(path.name for path in folder.iterdir() if path.is_dir())
     detail = f"{named}: {', '.join(inside) or 'no folders in it'}"
     yield Finding(section="data", check="EMEND_DATA", status="ok", detail=detail)
+
+
+def _usual_folder() -> Finding:
+    """Where a run without --data looks while EMEND_DATA is not set."""
+    from emend.evals.benchmarks.files import data_folder
+    from emend.evals.data.shapes import SHAPES, shapes_of
+
+    seen = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in shapes_of(name))]
+    if seen:
+        detail = f"{', '.join(seen)}: used where neither --data nor EMEND_DATA is given"
+        return Finding(section="data", check="data/", status="ok", detail=detail)
+    detail = "no benchmark's files in the working folder's data/; get some with: emend data pull BENCHMARK"
+    return Finding(section="data", check="data/", status="absent", detail=detail)
 
 
 def _answers(spec: str) -> Finding:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from emend.evals.case import Benchmark, Case
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.progress import Progress, Quiet
 from emend.graphs.extract import ExtractContext, build, extract_document
+from emend.graphs.extraction import canonical
 from emend.memory.edit import Edit, Word
 from emend.memory.embed import Embedding
 from emend.memory.errors import BadSettings, EmendError, MissingData, ModelError, RunRefused, TooManyFailures
@@ -46,6 +47,7 @@ class Extracted(Word):
 OWN_NUMBERS = ("docter_id", "akew_id", "case_id")
 """Tags that hold the number that a case has in the benchmark's own files."""
 Extract = Callable[[Edit], ExtractedDocument]
+Settings = Mapping[str, str | int | bool]
 
 
 def documents_of(benchmark: Benchmark, setting: str, limit: int | None = None, seed: int = 0) -> list[Document]:
@@ -95,10 +97,12 @@ def extract_to(
     fingerprint: str,
     progress: Progress | None = None,
     concurrency: int = 1,
+    settings: Settings | None = None,
 ) -> Extracted:
     """One line per document in `out`, whole and flushed as each is done; documents that are there already are skipped.
 
-    A document whose reply could not be read is there, with its reason, and is tried again by the next call.
+    A document whose reply could not be read is there, with its reason, and is tried again by the next call. `settings`
+    are those of `settings_of`, which a refusal compares with those in the file.
 
     Raises:
         RunRefused: the file was made otherwise, is in use, or cannot be written; nothing in it is lost.
@@ -106,7 +110,7 @@ def extract_to(
     """
     told = progress or Quiet()
     with _owned(out):
-        rows = {row.document_id: row for row in _mended(out, fingerprint)}
+        rows = {row.document_id: row for row in _mended(out, fingerprint, settings or {})}
         left = [one for one in documents if one.edit.id not in rows or rows[one.edit.id].failed]
         told.start(len(documents), len(documents) - len(left))
         try:
@@ -123,6 +127,19 @@ def extract_to(
     return Extracted(rows=kept, done=len(left), skipped=len(documents) - len(left))
 
 
+def settings_of(context: ExtractContext) -> dict[str, str | int | bool]:
+    """What the context's fingerprint is made of, by the names of the command's options; `extractor` is of three."""
+    return {
+        "extractor": context.extractor.fingerprint,
+        "coreference": context.coreference,
+        "validation": context.validation,
+        "deduplication": context.deduplication,
+        "normalisation": f"rules/{canonical.fingerprint()}" if context.normalisation else False,
+        "attempts": context.attempts,
+        "embedding": context.embedding.identity,
+    }
+
+
 def reader(context: ExtractContext) -> Extract:
     """A function from a text to its line; a model that does not answer makes a failed line.
 
@@ -131,6 +148,7 @@ def reader(context: ExtractContext) -> Extract:
     """
     app = build()
     common: dict[str, Any] = {"method": context.extractor.method, "fingerprint": context.fingerprint}
+    common["settings"] = settings_of(context)
 
     def read(edit: Edit) -> ExtractedDocument:
         try:
@@ -170,21 +188,37 @@ def _owned(out: Path) -> Any:
         raise RunRefused(f"cannot write to '{out}': {error.strerror or error}. Give another --out.") from error
 
 
-def _mended(out: Path, fingerprint: str) -> list[ExtractedDocument]:
+def _mended(out: Path, fingerprint: str, settings: Settings) -> list[ExtractedDocument]:
     """The lines that are there; what a killed process left half written is cut off."""
     if not out.exists():
         return []
     rows = list(read_extracted(out))
-    if others := {row.fingerprint for row in rows} - {fingerprint}:
+    if other := next((row for row in rows if row.fingerprint != fingerprint), None):
         raise RunRefused(
-            f"'{out}' was made otherwise (fingerprint {', '.join(sorted(others))}, now {fingerprint}): give the same "
-            "method, model, switches and embedding, or another --out."
+            f"'{out}' was made otherwise (fingerprint {other.fingerprint}, now {fingerprint}"
+            f"{_difference(other.settings, settings)}): give the same method, model, switches and embedding, or "
+            "another --out."
         )
     whole, line_end, torn = out.read_bytes().rpartition(b"\n")
     if not BEGIN.startswith(torn[: len(BEGIN)]):
         raise RunRefused(f"'{out}' ends in what `emend extract` has not written ({torn[:40]!r}): give another --out.")
     os.truncate(out, len(whole) + len(line_end))
     return rows
+
+
+def _difference(then: Settings, now: Settings) -> str:
+    """Which settings are others; those of now, where the file does not say how it was made."""
+    if not then:
+        told = ", ".join(f"{name} {_shown(value)}" for name, value in now.items())
+        return f"; it does not say with which settings, those of now are: {told}" if told else ""
+    changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    return "".join(f"; {name}: was {_shown(then.get(name))}, now {_shown(now.get(name))}" for name in changed)
+
+
+def _shown(value: str | int | bool | None) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not told" if value is None else str(value)
 
 
 def _append(file: Any, row: ExtractedDocument) -> None:

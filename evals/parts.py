@@ -21,11 +21,14 @@ from emend.evals.case import Benchmark, Case
 from emend.evals.manifest import MODEL, RunConfig
 from emend.evals.units import Pass, without_repeats
 from emend.memory.edit import Edit
+from emend.memory.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
+from emend.memory.exact import ExactCorpus
 from emend.memory.folders import cache_folder
 from emend.memory.registry import nearest
-from emend.memory.retrieval.base import Corpus, Retriever
+from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.faults import told_of
 
 MEMORY = "memory"
 
@@ -105,12 +108,12 @@ class Parts:
         Raises:
             BadSettings: what was made is no editor.
         """
-        made = self.editors[name](
-            self._materials(
-                demonstrations=self.benchmark.demonstrations(setting, self.config.seed),
-                settings=self.config.overrides.get(name, {}),
-            )
+        materials = self._materials(
+            demonstrations=self.benchmark.demonstrations(setting, self.config.seed),
+            settings=self.config.overrides.get(name, {}),
         )
+        with EDITORS.told_of(name):
+            made = self.editors[name](materials)
         if lacking := [part for part in ("needs_weights", "fingerprint", "edit") if not hasattr(made, part)]:
             raise BadSettings(
                 f"editor '{name}' has no {', no '.join(lacking)}: see docs/extend.md for what an editor is."
@@ -143,6 +146,10 @@ def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = No
     retriever = load_retriever(config.retriever)
     benchmark, settings = load_benchmark(config)
     model, policy = model_with_policy(config, model)
+    encoder: Embedding | None = None
+    if any(getattr(editor, "reads_memory", False) for editor in editors.values()):
+        encoder = load_embedding(config.embedding, cache_folder("vectors"))
+        _try_out(config.retriever, retriever)
     return Parts(
         config=config,
         benchmark=benchmark,
@@ -151,7 +158,7 @@ def load_parts(config: RunConfig, folder: Path, model: BaseChatModel | None = No
         retriever=retriever,
         model=model,
         policy=policy,
-        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding)),
+        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding, encoder)),
     )
 
 
@@ -192,7 +199,11 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
     """
     options = dict(config.options)
     triples = options.pop(OPTION, None)
-    benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
+    with BENCHMARKS.told_of(config.benchmark):
+        benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
+        lacking = [part for part in ("settings", "cases", "metrics") if not hasattr(benchmark, part)]
+        if lacking:
+            raise TypeError(f"what it made has no {', no '.join(lacking)}")
     if triples is not None:
         benchmark = with_triples(benchmark, triples)
     settings = tuple(dict.fromkeys(config.settings)) or benchmark.settings[:1]
@@ -205,12 +216,19 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
     return benchmark, settings
 
 
-def _open_memory(path: Path, embedding: str) -> Any:
+def _try_out(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
+    """A setting that a strategy does not take is found before anything is written."""
+    entry = Entry(id="x", edit_id="x", text="The capital of Veldania is Ostrim.")
+    with told_of(name):
+        retriever(ExactCorpus.of([entry], LexicalEmbedding()))
+
+
+def _open_memory(path: Path, embedding: str, encoder: Embedding | None) -> Any:
     from emend.memory.chroma import ChromaMemory
-    from emend.memory.embed import load_embedding
 
     # Cases are worlds of their own: their edits contradict each other without one being later, unless they are dated.
-    return ChromaMemory(path, load_embedding(embedding, cache_folder("vectors")), superseding="time")
+    encoder = encoder or load_embedding(embedding, cache_folder("vectors"))
+    return ChromaMemory(path, encoder, superseding="time")
 
 
 def data_folder(config: RunConfig) -> Path | None:

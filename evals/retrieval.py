@@ -25,6 +25,8 @@ DEFAULT = "default"
 """The strategy that a run uses unless it is told otherwise."""
 DEPTH = 10
 """So many entries are asked for: what lies deeper counts 0 in the mean reciprocal rank (MRR@10)."""
+KEEP = 0.95
+"""The share of right first hits that a threshold keeps, unless another is told."""
 SIGNS: tuple[Sign, ...] = get_args(Sign)
 CHUNK = 256  # queries embedded at once; fewer than a view keeps, so that all strategies find them embedded
 
@@ -87,7 +89,7 @@ def measure_retrieval(
     seed: int = 0,
     options: Mapping[str, str] | None = None,
     calibrate_on: str | None = None,
-    keep: float = 0.95,
+    keep: float = KEEP,
 ) -> RetrievalReport:
     """The strategies on all probes of a benchmark's cases, the edits of all cases being in one memory.
 

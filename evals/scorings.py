@@ -18,7 +18,6 @@ from emend.graphs.registry import JUDGES
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
-from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
     from emend.graphs.judging import Judge
@@ -114,10 +113,13 @@ def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
         begun = [one for one in every if next(read_judgements(folder, one), None) is not None]
         return next(reversed(begun or every), None)
     found = [one for one in every if one.id == name] or [one for one in every if one.id.startswith(name)]
-    if len(found) != 1:
-        known = [one.id for one in every]
-        why = nearest(name, known) if known else f"there is none: emend score {folder} --judge NAME makes one."
-        raise BadSettings(f"{len(found)} scorings of '{folder}' are named '{name}': {why}")
+    if len(found) > 1:
+        told = ", ".join(one.id for one in found)
+        raise BadSettings(f"'{name}' begins {len(found)} scorings of '{folder}': {told}. Give more of the id.")
+    if not found:
+        known = ", ".join(one.id for one in every)
+        there = f"it has {known}." if known else f"it has none; make one with: emend score {folder} --judge MODEL"
+        raise BadSettings(f"run '{folder}' has no scoring '{name}': {there}")
     return found[0]
 
 

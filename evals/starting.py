@@ -22,7 +22,7 @@ from emend.evals.parts import MEMORY, Parts
 from emend.evals.records import CASES
 from emend.evals.units import groups
 from emend.graphs.registry import GRAPHS
-from emend.memory.errors import BadData, RunRefused
+from emend.memory.errors import BadData, BadSettings, RunRefused
 
 DRAFTS = frozenset({MEMORY, CASES, f"{CASES}.new", f"{MANIFEST}.new"})
 """What a run that is refused while starting has written by then."""
@@ -57,6 +57,7 @@ def begin(parts: Parts, folder: Path) -> Manifest:
     """
     fresh = not (folder / MANIFEST).exists()
     if fresh:
+        _refuse_without_subjects(parts)
         manifest = _manifest(parts, _list_cases(parts, folder))
         manifest.write(folder)
         return manifest
@@ -64,6 +65,18 @@ def begin(parts: Parts, folder: Path) -> Manifest:
     manifest = _manifest(parts, _list_cases(parts, None))
     then.refuse_change(manifest.model_dump(mode="json"), folder)
     return then
+
+
+def _refuse_without_subjects(parts: Parts) -> None:
+    """Editors that write at a subject have nothing to write in a setting whose edits name none."""
+    for one in parts.passes:
+        edits = next((case.edits for case in parts.cases(one.setting) if case.edits), ())
+        if getattr(one.editor, "needs_subject", False) and edits and not any(edit.subject for edit in edits):
+            raise BadSettings(
+                f"editor '{one.name}' writes at an edit's subject, and the edits of setting '{one.setting}' name none: "
+                f"choose another of {', '.join(parts.benchmark.settings)} (--setting), or read triplets out of the "
+                "texts (`emend extract`) and give them with --option triples=FILE --setting extract."
+            )
 
 
 def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:

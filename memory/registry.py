@@ -4,12 +4,13 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, EmendError
 
 T = TypeVar("T")
 
@@ -54,6 +55,25 @@ class Registry(Generic[T]):
         if ":" in name:
             return self._resolve(name, name)
         raise BadSettings(f"unknown {self.kind} '{name}': {nearest(name, self.names())}")
+
+    @contextmanager
+    def told_of(self, name: str) -> Iterator[None]:
+        """Around the making and the use of a part: what a plug-in raises there is told as its own.
+
+        Raises:
+            BadSettings: for whatever else than Emend's errors a plug-in raises; a built-in part's errors pass.
+        """
+        try:
+            yield
+        except EmendError:
+            raise
+        except Exception as error:
+            if name in self.builtin:
+                raise
+            raise BadSettings(
+                f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): see docs/extend.md "
+                f"for what the name of a {self.kind} has to stand for."
+            ) from error
 
     def _resolve(self, name: str, path: str) -> T:
         module, _, attribute = path.partition(":")

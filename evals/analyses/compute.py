@@ -15,6 +15,8 @@ def analyse_runs(name: str, runs: Sequence[Run], asked: Asked | None = None) -> 
         Lacking: the run has not what it needs; says what gives it.
     """
     kind = ANALYSES.load(name)
+    if lacking := [part for part in ("benchmarks", "compute", "lacks") if not hasattr(kind, part)]:
+        raise BadSettings(f"analysis '{name}' has no {', no '.join(lacking)}: see docs/extend.md for what one is.")
     for run in runs:
         if kind.benchmarks and run.benchmark not in kind.benchmarks:
             raise BadSettings(

@@ -1,5 +1,6 @@
 """The quality of extracted triplets and what leaving out a step of the extraction does (DocTER, Tables 6 and 8)."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +15,6 @@ from emend.memory.folders import cache_folder
 
 FIGURES = ("recall", "precision", "f1")
 QUALITY, NUMBER, WRONG = "quality, %", "triplets per document", "of unmatched triplets, %"
-NO_FILE = (
-    "no file of extracted triplets is told: make one for each way of extracting, for example emend extract --benchmark "
-    "docter --out all.jsonl and emend extract --benchmark docter --no-deduplication --out plain.jsonl, and give them "
-    "with --triples all.jsonl --triples plain.jsonl."
-)
 
 
 def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
@@ -31,7 +27,7 @@ def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
     """
     files = asked.triples or tuple(dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options))
     if not files:
-        raise Lacking(NO_FILE)
+        raise Lacking(_no_file(runs[0]))
     encoder = load_embedding(asked.embedding, cache_folder("vectors"))
     rows = [row for file in files for row in _rows(runs[0], Path(file), encoder)]
     return Analysis(
@@ -63,7 +59,19 @@ def _rows(run: Run, file: Path, encoder: Embedding) -> list[Row]:
 
 
 def _lacks(seen: Inventory) -> str:
-    return "" if "triples" in seen.run.options else NO_FILE
+    return "" if "triples" in seen.run.options else _no_file(seen.run)
+
+
+def _no_file(run: Run) -> str:
+    """What to do for files of the run's own documents, which only its benchmark, data and options give."""
+    told = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
+    told += [word for name, value in run.options.items() for word in ("--option", f"{name}={value}")]
+    command = f"emend extract {shlex.join(told)}"
+    return (
+        f"no file of extracted triplets is told: make one for each way of extracting, for example {command} --out "
+        f"all.jsonl and {command} --no-deduplication --out plain.jsonl, and give them with --triples all.jsonl "
+        "--triples plain.jsonl."
+    )
 
 
 TRIPLES = Kind(("docter", "akew"), _lacks, triples)

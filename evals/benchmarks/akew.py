@@ -138,7 +138,7 @@ class Akew:
             BadSettings: the setting is unknown, or the limit is below 1.
             BadData: a record is malformed.
         """
-        check_request(self.name, setting, self.settings, limit)
+        check_request(self.name, setting, self.settings, limit, texts=True)
         rows = list(self._rows.values())
         if limit is not None and limit < len(rows):
             rows = _drawn(rows, limit, seed)

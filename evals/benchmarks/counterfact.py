@@ -29,6 +29,7 @@ from emend.evals.benchmarks.counterfact_rows import (
     original_fact,
 )
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
+from emend.evals.benchmarks.options import check_request
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
@@ -99,10 +100,7 @@ class CounterFact:
             BadSettings: the setting is unknown or has no texts in this data set, or the limit is below 1.
             BadData: a record is malformed.
         """
-        if setting not in self.settings:
-            raise BadSettings(f"unknown setting '{setting}' of counterfact: {nearest(setting, list(self.settings))}")
-        if limit is not None and limit < 1:
-            raise BadSettings(f"limit={limit}: at least 1 case is needed.")
+        check_request(self.name, setting, self.settings, limit, texts=self.dataset == "flat-evidence")
         facts = [fact for fact in self._facts if fact.evidence or setting != "evidence"]
         if not facts:
             raise BadSettings(
@@ -123,6 +121,7 @@ class CounterFact:
             per="case",
             scale=100.0,
             summary="entropy of n-grams, x100",
+            share=False,
         )
         return [*by_code, fluent.model_copy(update={"group": CODE}), *_columns(PAPER, " joint", "")]
 
@@ -197,6 +196,7 @@ def _columns(group: str, mark: str, suffix: str) -> list[Metric]:
             scale=100.0,
             summary=summary,
             group=group,
+            share=value == "success",
         )
         for name, value, kind, summary in COLUMNS
     ]

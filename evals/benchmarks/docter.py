@@ -28,7 +28,7 @@ from emend.evals.benchmarks.docter_rows import (
     triplet_edit,
 )
 from emend.evals.benchmarks.files import NumberedRow, data_folder, read_numbered, require, sha256
-from emend.evals.benchmarks.options import check_request, flag, known_options, one_of, some_of
+from emend.evals.benchmarks.options import check_request, flag, known_options, one_of, some_of, way_to_triplets
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
 from emend.memory.edit import Edit
@@ -121,10 +121,10 @@ class DocTER:
         if setting in UNPUBLISHED:
             raise BadSettings(
                 f"setting '{setting}' of docter needs triplets taken out of the documents, and the paper's own are not "
-                "published: make some with emend extract --benchmark docter --out FILE, then give --option "
-                f"triples=FILE --setting {setting}; or use 'doc' (the documents) or 'gold' (the gold triplets)."
+                f"published: {way_to_triplets(self.name, setting)}; or use 'doc' (the documents) or 'gold' (the gold "
+                "triplets)."
             )
-        check_request(self.name, setting, self.settings, limit)
+        check_request(self.name, setting, self.settings, limit, texts=True)
         crosses, base = self._stand(setting)
         require(self.folder, self._edit_files(base, crosses), REMEDY)
         english, labels = [] if setting in APART else self._english_ids, self._labels

@@ -48,7 +48,15 @@ _ROWS = (
 )
 
 COLUMNS = tuple(
-    Metric(name=name, value=value, kinds=(kind,), scale=100.0, summary=summary, group=group)
+    Metric(
+        name=name,
+        value=value,
+        kinds=(kind,),
+        scale=100.0,
+        summary=summary,
+        group=group,
+        share=not value.startswith("magnitude"),
+    )
     for group, name, value, kind, summary in _ROWS
 )
 """All of them, in percent, in the order of the paper's tables."""

@@ -135,7 +135,7 @@ class ELKEN:
             BadSettings: the setting is unknown, or the limit is below 1.
             BadData: the file is cut off, or a record is malformed.
         """
-        check_request(self.name, setting, self.settings, limit)
+        check_request(self.name, setting, self.settings, limit, texts=True)
         places = [place for place, row in enumerate(self._rows) if self._asks(row)]
         if limit is not None:
             places = sample_ids(places, {}, limit, seed)

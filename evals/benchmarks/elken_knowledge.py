@@ -43,15 +43,20 @@ def knowledge_cases(path: Path, remedy: str) -> Iterator[Case]:
         BadData: the file, or a record, is malformed.
     """
     for number, row in enumerate(read_rows(path, KnowledgeQuestion, remedy)):
-        american = (UNITED_STATES,) if row.answer.id == "Q30" else ()
-        probe = Probe(
-            kind=KIND,
-            prompt=FACT_PROMPT.format(question=row.question),
-            style="raw",
-            gold=(row.answer.name, *row.answer.alias, *american),
-            in_scope=False,
-            scorers=("elken_fact",),
-            query=row.question,
-            tags={"n": number},
-        )
-        yield Case(edits=(), probes=(probe,))
+        yield knowledge_case(row, number)
+
+
+def knowledge_case(row: KnowledgeQuestion, number: int = 0) -> Case:
+    """The case of one question, which its place in the file tells from the same question asked again."""
+    american = (UNITED_STATES,) if row.answer.id == "Q30" else ()
+    probe = Probe(
+        kind=KIND,
+        prompt=FACT_PROMPT.format(question=row.question),
+        style="raw",
+        gold=(row.answer.name, *row.answer.alias, *american),
+        in_scope=False,
+        scorers=("elken_fact",),
+        query=row.question,
+        tags={"n": number},
+    )
+    return Case(edits=(), probes=(probe,))

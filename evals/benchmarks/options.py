@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from emend.evals.benchmarks.triples import EXTRACTED, OPTION
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -53,12 +54,28 @@ def flag(benchmark: str, option: str, told: str) -> bool:
     return told.lower() in ("1", "true")
 
 
-def check_request(benchmark: str, setting: str, settings: Collection[str], limit: int | None) -> None:
-    """That cases may be asked for so.
+def way_to_triplets(benchmark: str, setting: str) -> str:
+    """How to get the triplets that a setting of `EXTRACTED` needs, as a part of a sentence."""
+    method = " --method llm --model MODEL" if setting == "llm" else ""
+    return (
+        f"make some with emend extract --benchmark {benchmark}{method} --out FILE (and the same --data and --option), "
+        f"then give --option {OPTION}=FILE --setting {setting}"
+    )
+
+
+def check_request(
+    benchmark: str, setting: str, settings: Collection[str], limit: int | None, texts: bool = False
+) -> None:
+    """That cases may be asked for so; `texts` says that triplets can be taken out of the benchmark's edits.
 
     Raises:
-        BadSettings: the setting is unknown, or the limit below 1.
+        BadSettings: the setting is unknown, or needs triplets that were not given, or the limit is below 1.
     """
+    if texts and setting in EXTRACTED and setting not in settings:
+        raise BadSettings(
+            f"setting '{setting}' of {benchmark} needs triplets taken out of its texts: "
+            f"{way_to_triplets(benchmark, setting)}; or use one that needs none: {', '.join(settings)}."
+        )
     one_of(benchmark, "setting", setting, settings)
     if limit is not None and limit < 1:
         raise BadSettings(f"limit={limit}: at least 1 case is needed.")

@@ -99,7 +99,7 @@ class ReCoE:
             BadSettings: the setting is unknown or the limit below 1.
             BadData: a record is malformed.
         """
-        check_request(self.name, setting, self.settings, limit)
+        check_request(self.name, setting, self.settings, limit, texts=True)
         return self._build(setting, limit, seed)
 
     def metrics(self) -> Sequence[Metric]:
@@ -125,6 +125,7 @@ class ReCoE:
                 summary=said,
                 group="perplexity",
                 higher_is_better=value in OLD_FACTS,  # an edit is to make these less probable
+                share=False,
             )
             for value, (name, said) in MEANS.items()
             if measured

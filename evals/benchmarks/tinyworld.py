@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from emend.agents.tiny.world import Fact, World, relations
 from emend.editors.base import Demonstration
+from emend.evals.benchmarks.options import check_request
 from emend.evals.benchmarks.tinyworld_author import Author, demonstrated
 from emend.evals.case import Case, Metric
 from emend.memory.errors import BadSettings
@@ -79,8 +80,7 @@ class TinyWorld:
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """One case per subject, in seeded order; a smaller limit gives the first of the same cases."""
-        if setting not in self.settings:
-            raise BadSettings(f"tinyworld has no setting '{setting}': {nearest(setting, list(self.settings))}")
+        check_request(self.name, setting, self.settings, limit, texts=True)
         plan = self._plan(seed)
         edited = frozenset((fact.subject, fact.relation) for fact, _ in plan)
         for place, (fact, target) in enumerate(plan[:limit]):
@@ -107,7 +107,15 @@ class TinyWorld:
     def metrics(self) -> Sequence[Metric]:
         """Exact match of what is generated first, then the likelihood scores under their usual names."""
         return [
-            Metric(name=name, value=value, kinds=kinds, scale=100, summary=summary, group=group)
+            Metric(
+                name=name,
+                value=value,
+                kinds=kinds,
+                scale=100,
+                summary=summary,
+                group=group,
+                share=value != "magnitude",
+            )
             for group, rows in METRICS.items()
             for name, value, kinds, summary in rows
         ]

@@ -29,6 +29,8 @@ class ExtractedDocument(Word):
     """The id of the edit whose text the document is."""
     method: str
     fingerprint: str
+    settings: dict[str, str | int | bool] = {}
+    """What the fingerprint is made of; empty in files that were written before it was kept."""
     triplets: tuple[Triplet, ...] = ()
     reason: str = ""
     failed: bool = False

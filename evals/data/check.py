@@ -146,7 +146,7 @@ def _counts(name: str, shapes: list[Shape], folder: Path, faults: list[Fault]) -
     readings: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for shape in shapes:
         if (file := shape.find(folder)) is not None:
-            readings.setdefault(tuple(shape.options.items()), []).append(file)
+            readings.setdefault(tuple(shape.options.items()), []).extend((file, *shape.beside))
     for options, files in readings.items():
         if any(fault.file in files for fault in faults):
             continue

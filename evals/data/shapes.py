@@ -22,6 +22,8 @@ class Shape(NamedTuple):
     """Of a row, the field that must be there once, and its value."""
     options: Mapping[str, str]
     """Those with which the benchmark reads this file."""
+    beside: tuple[str, ...] = ()
+    """Other files that it reads with these options, each of which has a shape of its own."""
 
     def find(self, folder: Path) -> str | None:
         """The file's name in the folder, None if it is not there."""
@@ -58,12 +60,20 @@ def _docter() -> Iterator[Shape]:
 
 
 def _elken() -> Iterator[Shape]:
-    from emend.evals.benchmarks import elken_rows
+    from emend.evals.benchmarks import elken_knowledge, elken_rows
 
-    for split in ("test", "train"):
+    # The test split looks for its events in the other one, and the knowledge questions come after its cases.
+    for split, beside in (("test", ("train.json",)), ("train", ())):
         options = {"split": split, "blocks": ",".join(elken_rows.BLOCKS)}
-        names = (f"{split}.json",)
-        yield Shape(names, elken_rows.EventRow, elken_rows.event_case, lambda row: ("event", row.event), options)
+        yield Shape((f"{split}.json",), elken_rows.EventRow, elken_rows.event_case, _event, options, beside)
+    yield Shape(
+        elken_knowledge.FILES,
+        elken_knowledge.KnowledgeQuestion,
+        elken_knowledge.knowledge_case,
+        None,
+        {"blocks": elken_knowledge.KNOWLEDGE},
+        ("test.json", "train.json"),
+    )
 
 
 def _recoe() -> Iterator[Shape]:
@@ -103,6 +113,10 @@ def _counterfact() -> Iterator[Shape]:
 
 def _case_id(row: Any) -> tuple[str, object]:
     return "case_id", row.id
+
+
+def _event(row: Any) -> tuple[str, object]:
+    return "event", row.event
 
 
 def _nothing(row: Any) -> object:

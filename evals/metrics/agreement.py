@@ -95,8 +95,9 @@ def agreement(
     unscored = len(first) - len(pairs)
     common, middle = _constants(ones)
 
-    def mean(values: Sequence[float]) -> Estimate:
-        return estimate(values, owners, seed=seed, resamples=resamples).model_copy(update={"unscored": unscored})
+    def mean(values: Sequence[float], share: bool = True) -> Estimate:
+        told = estimate(values, owners, share=share, seed=seed, resamples=resamples)
+        return told.model_copy(update={"unscored": unscored})
 
     def coefficient(of: Callable[[Floats, Floats], Floats]) -> Coefficient:
         return _coefficient(of, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
@@ -112,10 +113,10 @@ def agreement(
         kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
         spearman=coefficient(spearman) if ordered else None,
         kendall=coefficient(kendall) if ordered else None,
-        mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
-        constant_mae=mean([abs(a - middle) for a in ones]) if ordered else None,
-        mean_first=mean(ones) if ordered else None,
-        mean_second=mean(others) if ordered else None,
+        mae=mean([abs(a - b) for a, b, _ in pairs], False) if ordered else None,
+        constant_mae=mean([abs(a - middle) for a in ones], False) if ordered else None,
+        mean_first=mean(ones, False) if ordered else None,
+        mean_second=mean(others, False) if ordered else None,
     )
 
 

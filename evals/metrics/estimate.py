@@ -45,6 +45,7 @@ def estimate(
     cases: Sequence[Hashable],
     *,
     per: str = "record",
+    share: bool = True,
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Estimate:
@@ -59,6 +60,7 @@ def estimate(
         cases: the case of each record, same length.
         per: `record` averages over records (micro), `case` over the means of cases, `any` over their best values and
             `all` over their worst (a case is right if any, or all, of its records are).
+        share: whether values are shares; of marks and magnitudes that are all alike no interval is known.
         seed: of the resampling.
         resamples: number of bootstrap samples.
 
@@ -82,7 +84,11 @@ def estimate(
     sums, counts = _by_case(numbers, owners)
     if per == "case":
         sums, counts = sums / counts, np.ones_like(counts)
-    low, high = _interval(numbers, sums, counts, seed, resamples)
+    means = sums / counts
+    if len(means) > 1 and bool((means == means[0]).all()) and (not share or bool(np.isin(numbers, (0.0, 1.0)).all())):
+        low, high = wilson(float(means[0]) * len(means), len(means)) if share else (None, None)
+    else:
+        low, high = _interval(sums, counts, seed, resamples)
     mean = float(sums.sum() / counts.sum())
     return Estimate(mean=mean, n=len(numbers), unscored=unscored, low=low, high=high)
 
@@ -121,14 +127,9 @@ def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats
     return sums, counts
 
 
-def _interval(
-    numbers: Floats, sums: Floats, counts: Floats, seed: int, resamples: int
-) -> tuple[float | None, float | None]:
+def _interval(sums: Floats, counts: Floats, seed: int, resamples: int) -> tuple[float | None, float | None]:
     if len(sums) < 2:
         return None, None
-    shares = sums / counts
-    if bool(np.isin(numbers, (0.0, 1.0)).all()) and bool((shares == shares[0]).all()):
-        return wilson(float(shares[0]) * len(sums), len(sums))
     means = bootstrap_means(sums, counts, seed, resamples)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)

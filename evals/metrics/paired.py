@@ -53,7 +53,12 @@ class Pair(NamedTuple):
 
 
 def compare_pairs(
-    pairs: Sequence[Pair], per: str = "record", seed: int = 0, resamples: int = RESAMPLES, flips: int = FLIPS
+    pairs: Sequence[Pair],
+    per: str = "record",
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    flips: int = FLIPS,
+    share: bool = True,
 ) -> Paired:
     """The difference of the means over the pairs.
 
@@ -67,6 +72,7 @@ def compare_pairs(
         seed: of the resampling.
         resamples: bootstrap samples.
         flips: patterns of signs that are tried where there are too many to try all.
+        share: whether values are shares, of which an interval is known even where none differs from the others.
     """
     if per in EXTREMES:
         pairs, per = _by_attempt(pairs, per), "record"
@@ -79,7 +85,7 @@ def compare_pairs(
     told = Paired(mean_a=a, mean_b=b, difference=b - a, n=len(scored), cases=table.counts.shape[1], unscored=unscored)
     if told.cases < 2:
         return told
-    low, high = _interval(table, per, seed, resamples)
+    low, high = _interval(table, per, seed, resamples, share)
     p, test = _test(table, per, seed, flips)
     return told.model_copy(update={"low": low, "high": high, "p": p, "test": test})
 
@@ -135,12 +141,12 @@ def _wholes(sums: Floats, counts: Floats, per: str) -> Floats:
     return np.where(positive, len(means) / np.maximum(inverse.sum(axis=0), 1e-300), 0.0)
 
 
-def _interval(table: Table, per: str, seed: int, resamples: int) -> tuple[float | None, float | None]:
+def _interval(table: Table, per: str, seed: int, resamples: int, share: bool) -> tuple[float | None, float | None]:
     """Percentile interval of the difference, by bootstrap over cases."""
     if len(table.counts) == 1:
         gaps = ((table.b - table.a) / table.counts)[0]
         if np.ptp(gaps) == 0:
-            return _unvaried(table, float(gaps[0]))
+            return _unvaried(table, float(gaps[0])) if share else (None, None)
     rng, size = np.random.default_rng(seed), table.counts.shape[1]
     found = []
     for rows in _chunks(resamples, size):
@@ -149,7 +155,7 @@ def _interval(table: Table, per: str, seed: int, resamples: int) -> tuple[float 
         found.append(_wholes(table.b @ weights, counts, per) - _wholes(table.a @ weights, counts, per))
     draws = np.concatenate(found)
     if len(table.counts) > 1 and np.ptp(draws) < 1e-12:
-        return _unvaried(table, float(draws[0]))
+        return _unvaried(table, float(draws[0])) if share else (None, None)
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

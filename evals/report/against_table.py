@@ -11,7 +11,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from emend.evals.report.against import Comparison, Line
-from emend.evals.report.papers import DASH, fits
+from emend.evals.report.figures import INTERVALS, fits
+from emend.evals.report.papers import DASH
 from emend.evals.report.safe import one_line
 
 DECIMALS = {"percent": 1}
@@ -36,7 +37,7 @@ def render_against(found: Comparison, console: Console) -> RenderableType:
         grid = _grid(label, lines, found.models)
         shown = grid if fits(grid, console) else _stacked(label, lines, found.models)
         parts += [Text(""), Text(title, style="bold"), shown]
-    parts.append(Text("run: mean [95 % interval, bootstrap over cases]; n: of the run / of the paper", style="dim"))
+    parts.append(Text(f"run: mean [{INTERVALS}]; n: of the run / of the paper", style="dim"))
     return Group(*parts)
 
 

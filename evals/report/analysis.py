@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.analyses.base import Analysis, Row
-from emend.evals.report.figures import frame, without_empty
+from emend.evals.report.figures import INTERVALS, Frame, frame, without_empty
 from emend.evals.report.safe import one_line
 
 
@@ -29,7 +29,7 @@ def render_analysis(found: Analysis) -> RenderableType:
 
 
 def _counting() -> str:
-    return "95 % intervals by bootstrap over cases; n is scored, the rest is unscored"
+    return f"{INTERVALS}; n is scored, the rest is unscored"
 
 
 def _levels(found: Analysis, panel: str) -> list[RenderableType]:
@@ -37,9 +37,8 @@ def _levels(found: Analysis, panel: str) -> list[RenderableType]:
     return [Text(one_line(f"{line.label}"), style="dim") for line in found.lines if line.panel == panel]
 
 
-def _table(rows: Sequence[Row], series: str) -> Table:
-    table = frame("", series, "mean", "95 %", "n", "unscored")
-    table.columns[1].justify = "left"
+def _table(rows: Sequence[Row], series: str) -> Frame:
+    table = frame("", series, "mean", "95 %", "n", "unscored", names=2)
     digits = 2 if max((abs(row.mean) for row in rows if row.mean is not None), default=0.0) < 10 else 1
     before = ""
     for row in rows:
@@ -79,7 +78,7 @@ def show_possible(rows: Sequence[tuple[str, str, str]], run: str, console: Conso
         console.print(Text("It lacks something for:", style="bold"))
         for name, why in lacking:
             console.print(Text(f"  {name}"))
-            console.print(Padding(Text(one_line(why), style="dim"), (0, 0, 0, 4)))
+            console.print(Padding(Text(one_line(why), style="dim"), (0, 0, 0, 4), expand=False))
     if able:
         name = able[0][0]
         console.print(Text(one_line(f"Show one: emend analyse {run} {name} --plot {name}.png"), style="dim"))

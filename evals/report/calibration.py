@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.calibration import Calibration
 from emend.evals.metrics.agreement import Agreement, Coefficient
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.figures import frame
+from emend.evals.report.figures import INTERVALS, Frame, frame
 from emend.evals.report.plotting import drawing, plain
 from emend.evals.report.safe import one_line
 
@@ -48,7 +47,7 @@ def render_calibration(found: Calibration) -> RenderableType:
     return Group(*parts, *(Text(one_line(note), style="dim") for note in _notes(found)))
 
 
-def _measures(found: Agreement) -> Table:
+def _measures(found: Agreement) -> Frame:
     table = frame("", "value", "95 %", "n")
     alone = not isinstance(found, Calibration)
     for name, told in NAMES.items():
@@ -70,7 +69,7 @@ def _cells(value: Estimate | Coefficient) -> tuple[Text, Text]:
     return Text(f"{number + 0.0:.2f}"), Text(reach, style="dim")
 
 
-def _counts(found: Calibration) -> Table:
+def _counts(found: Calibration) -> Frame:
     names = _label_names(found)
     table = frame("", *names)
     for name, row in zip(names, found.confusion, strict=True):
@@ -85,7 +84,7 @@ def _label_names(found: Calibration) -> list[str]:
 
 
 def _notes(found: Calibration) -> Iterator[str]:
-    yield "95 % intervals by bootstrap over cases"
+    yield INTERVALS
     if found.kind in PUBLISHED:
         yield PUBLISHED[found.kind]
     if found.missing:

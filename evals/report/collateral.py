@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emend.evals.checkpoints import Checkpoints
@@ -102,7 +102,7 @@ def _exponential(nats: Estimate) -> Estimate:
     return nats.model_copy(update=told)
 
 
-def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, Table]]:
+def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, RenderableType]]:
     """A title and a table per setting and mode."""
     for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
         listed = list(found)
@@ -111,7 +111,7 @@ def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, Table]]:
         yield one_line(title + (", before over texts" if over != "texts" else "")), _table(listed, mode == "sequential")
 
 
-def _table(rows: Sequence[PerplexityRow], sequence: bool) -> Table:
+def _table(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:
     table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
     last = ""
     for row in rows:
@@ -121,8 +121,8 @@ def _table(rows: Sequence[PerplexityRow], sequence: bool) -> Table:
         table.add_row(name, *standing, Text(str(row.n)), _cell(row.before), _cell(row), unscored)
         last = row.editor
     reasons = dict.fromkeys(row.reason for row in rows if row.reason)
-    table.caption = Text("unscored: " + "; ".join(one_line(reason, 160) for reason in reasons)) if reasons else None
-    return table
+    told = [Text("unscored: " + "; ".join(one_line(reason, 160) for reason in reasons), style="dim")] if reasons else []
+    return Group(table, *told)
 
 
 def _cell(value: Estimate | Row) -> Text:

@@ -1,15 +1,13 @@
 """The table of `emend compare`."""
 
-from collections.abc import Iterator
 from itertools import groupby
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.compare import Comparison, Coverage, Row
-from emend.evals.report.figures import frame, interval, number, without_empty
+from emend.evals.report.figures import Frame, frame, interval, number, without_empty
 from emend.evals.report.safe import one_line
 
 LEVEL = 0.05
@@ -27,9 +25,11 @@ def render_comparison(found: Comparison) -> RenderableType:
     covered = {(told.editor_a, told.editor_b, told.setting): told for told in found.coverage}
     for key, rows in groupby(found.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
         parts.append(Text(_title(found, covered[key]), style="bold"))
+        sides = (("A", found.run_a, key[0]), ("B", found.run_b, key[1]))
+        parts += [Text(one_line(f"{side} = {run} ({editor})")) for side, run, editor in sides]
         for judge, own in groupby(rows, key=lambda row: row.judge):
             parts += [Text(one_line(judge), style="bold")] if judge else []
-            parts += [_table(list(own), known, found, key), Text("")]
+            parts += [_table(list(own), known), Text("")]
     return Group(*parts, *(Text(one_line(note), style="dim") for note in found.notes))
 
 
@@ -38,8 +38,8 @@ def _title(found: Comparison, told: Coverage) -> str:
     return one_line(f"{found.benchmark}, {told.setting}: {pairs}")
 
 
-def _table(rows: list[Row], known: dict[str, Metric], found: Comparison, key: tuple[str, str, str]) -> Table:
-    table = frame("metric", *_names(found, key), "difference", "95 %", "p", "n", "unscored")
+def _table(rows: list[Row], known: dict[str, Metric]) -> Frame:
+    table = frame("metric", "A", "B", "difference", "95 %", "p", "n", "unscored")
     for row in rows:
         metric, paired = known[row.metric], row.paired
         # Blanks, so that a long name is broken between its words where the table is too wide.
@@ -56,16 +56,6 @@ def _table(rows: list[Row], known: dict[str, Metric], found: Comparison, key: tu
             Text(str(paired.unscored or ""), style="yellow"),
         )
     return without_empty(table, "unscored")
-
-
-def _names(found: Comparison, key: tuple[str, str, str]) -> Iterator[str]:
-    """What the two columns are called: the editors, or the runs where both have the same editor."""
-    one, other, _ = key
-    if one != other:
-        yield from (one_line(one, 16), one_line(other, 16))
-        return
-    for run in (found.run_a, found.run_b):
-        yield f"{one_line(one, 16)}\n{one_line(run.rstrip('/').rpartition('/')[2], 16)}"
 
 
 def _value(value: float | None, metric: Metric, sign: str = "") -> str:

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.records import BASELINE, COSTS, read_lines
-from emend.evals.report.figures import frame
+from emend.evals.report.figures import Frame, frame
 from emend.evals.report.gathered import (
     RETRIES,
     SECONDS,
@@ -128,7 +127,7 @@ def spent_of(gathered: Gathered, folder: Path) -> Spent:
     )
 
 
-def tables(rows: Sequence[Row]) -> Iterator[tuple[str, Table]]:
+def tables(rows: Sequence[Row]) -> Iterator[tuple[str, Frame]]:
     """A title and a table for probes, and for edits, per setting and mode."""
     for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
         told = {(row.editor, row.metric): row for row in found}
@@ -138,7 +137,7 @@ def tables(rows: Sequence[Row]) -> Iterator[tuple[str, Table]]:
                 yield one_line(f"what one {counted} cost, {setting}, mode {mode}"), _table(told, shown)
 
 
-def _table(told: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Table:
+def _table(told: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Frame:
     table = frame("editor", "n", *(metric.name for metric in metrics))
     for editor in dict.fromkeys(editor for editor, _ in told):
         first = told.get((editor, metrics[0].name))
@@ -148,11 +147,11 @@ def _table(told: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Table
 
 
 def _cell(row: Row | None) -> Text:
-    """A few figures, and the interval below where it says more."""
+    """A few figures, and the interval below."""
     if row is None or row.mean is None:
         return Text("-")
     shown = Text(_short(row.mean))
-    if row.low is not None and row.high is not None and _short(row.low) != _short(row.high):
+    if row.low is not None and row.high is not None:
         shown.append(f"\n[{_short(row.low)}, {_short(row.high)}]", style="dim")
     return shown
 

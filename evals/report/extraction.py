@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.triples import ERRORS, TripleQuality
+from emend.evals.report.figures import frame
 from emend.evals.report.safe import one_line
 
 FIGURES = {
@@ -56,10 +55,7 @@ def render_extraction(
     name: str, quality: TripleQuality, embedding: str, published: tuple[Published, ...] = ()
 ) -> RenderableType:
     """A row per figure, in percent but for the number of triplets, and what must be known to read them."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for column in (one_line(name, 20), "95 %", "n", *(row.name for row in published)):
-        table.add_column(Text(column), justify="right", no_wrap=True)
+    table = frame("", one_line(name, 20), "95 %", "n", *(row.name for row in published))
     for label, figure in FIGURES.items():
         one = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
         digits, scale = (2, 1) if figure == "per_document" else (1, 100)

@@ -1,24 +1,85 @@
-"""How numbers stand in tables."""
+"""How numbers stand in tables, and what a table becomes where there is no room for it."""
+
+from collections.abc import Iterator
 
 from rich import box
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
 
 EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decimal
+INTERVALS = "95 % intervals: bootstrap over cases, Wilson's where all cases are alike"
+WIDEST = 10_000
+"""Room to measure a table in; in the console's own it would always fit, with its numbers cut."""
 
 
-def frame(first: str, *more: str) -> Table:
-    """An empty table: the first column on the left, further ones on the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
+class Frame(Table):
+    """A table that lists its rows under each other where the console is too narrow for it."""
+
+    names = 1
+    """So many first columns say what a row is about; in further rows that are about the same they may be empty."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._least(console) <= options.max_width:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield Group(*self._listed())
+
+    def _least(self, console: Console) -> int:
+        """The width without which a number or a word would be cut."""
+        roomy = console.options.update(max_width=WIDEST)
+        first = self.columns[0]
+        found = [Measurement.get(console, roomy, cell) for cell in (first.header, *first.cells)]
+        whole, word = max(one.maximum for one in found), max(one.minimum for one in found)
+        return needed(self, console) - whole + word
+
+    def _listed(self) -> Iterator[RenderableType]:
+        heads = [str(column.header).replace("\n", " ") for column in self.columns]
+        before = [Text()] * self.names
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            cells = [_flat(cell) for cell in row]
+            before = [cell if cell.plain else last for cell, last in zip(cells, before, strict=False)]
+            named = zip(heads, before, strict=False)
+            yield Text("  ").join(Text.assemble((f"{head} " if head else "", "dim"), cell) for head, cell in named)
+            lines = Table.grid(padding=(0, 2))
+            for head, cell in zip(heads[self.names :], cells[self.names :], strict=True):
+                if cell.plain:
+                    lines.add_row(Text(head, style="dim", overflow="fold"), cell)
+            yield Padding(lines, (0, 0, 0, 2), expand=False)
+
+
+def _flat(cell: RenderableType) -> Text:
+    """What stands in a cell, in one line."""
+    told = cell if isinstance(cell, Text) else Text(str(cell))
+    return Text("  ").join(told.split("\n"))
+
+
+def needed(table: Table, console: Console) -> int:
+    """The width of a table in which nothing is folded or cut."""
+    return console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether a table can be printed without cutting anything off."""
+    return needed(table, console) <= console.width
+
+
+def frame(first: str, *more: str, names: int = 1) -> Frame:
+    """An empty table: the columns that name a row on the left, further ones on the right."""
+    table = Frame(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
+    table.names = names
     table.add_column(Text(first, style="bold"), overflow="fold")  # gives way before a number does
-    for heading in more:
-        table.add_column(Text(heading, style="bold", justify="right"), justify="right", no_wrap=True)
+    for place, heading in enumerate(more, start=1):
+        side: JustifyMethod = "left" if place < names else "right"
+        table.add_column(Text(heading, style="bold", justify=side), justify=side, no_wrap=True)
     return table
 
 
-def without_empty(table: Table, *headings: str) -> Table:
+def without_empty(table: Frame, *headings: str) -> Frame:
     """The table without those of the named columns in which no row has anything."""
     kept = []
     for column in table.columns:

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.figures import frame, interval, number
+from emend.evals.report.figures import Frame, frame, interval, number
 from emend.evals.report.gathered import Columns, Gathered, Place, Row, estimate_of, only
 from emend.evals.report.safe import one_line
 
@@ -52,7 +51,7 @@ def _rows(place: Place, standing: int, metric: Metric, now: Columns, first: Colu
     )
 
 
-def tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator[tuple[str, Table]]:
+def tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator[tuple[str, Frame]]:
     """A title and a table per setting and metric."""
     known = {metric.name: metric for metric in metrics}
     for (name, setting), found in groupby(rows, key=lambda row: (row.metric, row.setting)):
@@ -61,7 +60,7 @@ def tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator
         yield one_line(f"{name} by number of edits standing, {setting}{told}"), _table(list(found), metric)
 
 
-def _table(rows: Sequence[ForgettingRow], metric: Metric) -> Table:
+def _table(rows: Sequence[ForgettingRow], metric: Metric) -> Frame:
     table = frame("editor", "edits", "n", "at own edit", "now", "unscored")
     before = ""
     for row in rows:

@@ -131,27 +131,28 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
         for (name, kind), column in columns.items()
         if name == metric.value and (kind in metric.kinds or not metric.kinds)
     ]
-    unscored = sum(len(column.missing) for column in chosen)
     if metric.per in EXTREMES:
-        whole = _by_attempt(chosen, metric.per)
-    else:
-        whole = estimate(
-            [value for column in chosen for value in column.values],
-            [case for column in chosen for case in column.cases],
-            per=metric.per,
-        )
+        return _by_attempt(chosen, metric.per).scaled(metric.scale)
+    whole = estimate(
+        [value for column in chosen for value in column.values],
+        [case for column in chosen for case in column.cases],
+        per=metric.per,
+        share=metric.share,
+    )
+    unscored = sum(len(column.missing) for column in chosen)
     return whole.scaled(metric.scale).model_copy(update={"unscored": unscored})
 
 
 def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
-    """The mean of each attempt's best or worst; what is missing could still turn some, and those are left out."""
+    """The mean of each attempt's best or worst; those that what is missing could still turn are unscored."""
     told: list[tuple[int, float | None]] = [
         pair for column in chosen for pair in zip(column.attempts, column.values, strict=True)
     ]
     told += [(attempt, None) for column in chosen for attempt in column.missing_attempts]
     case_of = {attempt: case for column in chosen for attempt, case in zip(column.attempts, column.cases, strict=True)}
-    kept = [(value, case_of[attempt]) for attempt, value in decided(told, per).items() if value is not None]
-    return estimate([value for value, _ in kept], [case for _, case in kept])
+    case_of |= {at: case for column in chosen for at, case in zip(column.missing_attempts, column.missing, strict=True)}
+    every = decided(told, per)
+    return estimate(list(every.values()), [case_of[attempt] for attempt in every])
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:

@@ -187,7 +187,16 @@ def _metric(
     name: str, value: str, kinds: tuple[str, ...], per: str = "record", scale: float = 100.0, summary: str = ""
 ) -> Metric:
     best = value not in LOWER
-    return Metric(name=name, value=value, kinds=kinds, per=per, scale=scale, summary=summary, higher_is_better=best)
+    return Metric(
+        name=name,
+        value=value,
+        kinds=kinds,
+        per=per,
+        scale=scale,
+        summary=summary,
+        higher_is_better=best,
+        share=scale == 100.0,
+    )
 
 
 def _apart(metrics: Sequence[Metric], taken: set[str]) -> list[Metric]:

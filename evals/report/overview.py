@@ -4,11 +4,10 @@ import shlex
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.overview import CaseRow, NodeRow, Overview
-from emend.evals.report.figures import frame
+from emend.evals.report.figures import Frame, frame
 from emend.evals.report.safe import one_line
 from emend.evals.wanted import Wanted
 
@@ -17,6 +16,7 @@ MOST = 40
 WIDE = 100
 """From this width on there is room for all columns."""
 SHORT = 56
+"""So much of a failure stands beside its case in a terminal; elsewhere it is told whole, below the table."""
 
 
 def show_overview(found: Overview, folder: Path, wanted: Wanted, console: Console) -> None:
@@ -26,11 +26,13 @@ def show_overview(found: Overview, folder: Path, wanted: Wanted, console: Consol
         return
     if found.nodes:
         console.print(_nodes(found.nodes, console.width >= WIDE))
-    console.print(_cases(found.cases, console.width >= WIDE))
-    if console.width < WIDE:
+    beside = console.is_terminal and console.width >= WIDE
+    console.print(_cases(found.cases, beside))
+    if not beside:
+        limit = max(20, console.width - 24) if console.is_terminal else 0
         for row in found.cases[:MOST]:
             if row.found:
-                console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, console.width)}"))
+                console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, limit)}"))
     if len(found.cases) > MOST:
         console.print(Text(f"and {len(found.cases) - MOST} more: --json lists all", style="dim"))
     first = found.cases[0]
@@ -46,12 +48,12 @@ def _options(wanted: Wanted) -> list[str]:
     return [*told, "--errors"] if wanted.errors else told
 
 
-def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Table:
-    heads = {"steps": "steps", "median_ms": "ms", "p95_ms": "95 %", "calls": "calls"} if wide else {}
-    heads = heads or {"steps": "steps", "median_ms": "ms"}
+def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Frame:
+    heads = {"steps": "steps", "median_ms": "median ms"}
+    heads |= {"p95_ms": "p95 ms", "calls": "calls"} if wide else {}
     heads |= {"input_tokens": "in", "output_tokens": "out", "retries": "retries", "errors": "errors"}
     names = [name for name in heads if any(getattr(row, name) for row in rows)]
-    table = _table(["editor", "node", *(heads[name] for name in names)])
+    table = frame("editor", "node", *(heads[name] for name in names), names=2)
     last = ""
     for row in rows:
         cells = [_number(getattr(row, name)) for name in names]
@@ -60,11 +62,11 @@ def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Table:
     return table
 
 
-def _cases(rows: tuple[CaseRow, ...], wide: bool) -> Table:
+def _cases(rows: tuple[CaseRow, ...], beside: bool) -> Frame:
     counted = ("probes", "steps", "seconds", "retries", "errors", "unscored", "failed")
     names = [name for name in counted if any(getattr(row, name) for row in rows)]
-    why = wide and any(row.found for row in rows)
-    table = _table(["case", "editor", *("s" if name == "seconds" else name for name in names)])
+    why = beside and any(row.found for row in rows)
+    table = frame("case", "editor", *("s" if name == "seconds" else name for name in names), names=2)
     if why:
         table.add_column(Text("what", style="bold"), no_wrap=True)
     last = ("", 0)
@@ -76,19 +78,11 @@ def _cases(rows: tuple[CaseRow, ...], wide: bool) -> Table:
     return table
 
 
-def _table(heads: list[str]) -> Table:
-    table = frame(*heads)
-    table.columns[0].no_wrap = True
-    table.columns[1].justify = "left"
-    table.columns[1].header = Text(heads[1], style="bold")
-    return table
-
-
 def _number(value: float) -> str:
     if not value:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _found(row: CaseRow, width: int) -> str:
-    return one_line(" ".join(row.found.split()), max(20, width - 24) if width > SHORT else SHORT)
+def _found(row: CaseRow, limit: int) -> str:
+    return one_line(" ".join(row.found.split()), limit)

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from emend.evals.papers.checks import Disagreement, known_disagreements
 from emend.evals.papers.tables import Cell, Paper, Table, paper
+from emend.evals.report.figures import fits
 
 DASH, DOUBT = "—", "!"
-UNBOUNDED = 10_000
 Key = tuple[str, ...]
 
 
@@ -28,9 +28,8 @@ def show_list(papers: list[Paper], console: Console) -> None:
         for one in found.tables:
             cells = f"{len(one.cells)} cells" if one.cells else "no figures"
             grid.add_row(Text(one.id), Text(cells, style="dim"), Text(one.caption))
-        console.print(
-            *([""] if number else []), Text(found.citation, style="bold"), Padding(grid, (0, 0, 0, 2)), sep="\n"
-        )
+        listed = Padding(grid, (0, 0, 0, 2), expand=False)
+        console.print(*([""] if number else []), Text(found.citation, style="bold"), listed, sep="\n")
 
 
 def show_paper_table(table: Table, console: Console) -> None:
@@ -67,12 +66,6 @@ def _chunks(table: Table, doubts: list[Disagreement], console: Console) -> Itera
 
 def _fits(table: Table, columns: list[Key], doubts: list[Disagreement], console: Console) -> bool:
     return fits(_grid(table, columns, doubts), console)
-
-
-def fits(grid: Grid, console: Console) -> bool:
-    """Whether a table can be printed without cutting anything off."""
-    wide = console.options.update(max_width=UNBOUNDED)  # a measure is cut to the width that is offered
-    return console.measure(grid, options=wide).maximum <= console.width
 
 
 def _grid(table: Table, columns: list[Key], doubts: list[Disagreement]) -> Grid:

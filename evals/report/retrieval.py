@@ -1,14 +1,13 @@
 """The table of `emend retrieval`: strategies under each kind of probe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal
 from itertools import groupby
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from emend.evals.report.figures import INTERVALS, Frame, frame
 from emend.evals.report.safe import one_line
 from emend.evals.retrieval import DEPTH
 from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
@@ -26,26 +25,20 @@ def show_retrieval(report: RetrievalReport, console: Console) -> None:
 def render_retrieval(report: RetrievalReport, narrow: bool = False) -> RenderableType:
     """The table in percent (MRR in 0..1), and what must be known to read it; narrow fits 80 columns."""
     title = one_line(f"{report.benchmark}, {report.setting}: {report.edits} edits, {report.entries} entries")
-    table = _table([name for name in COLUMNS if not (narrow and name == "95 %")], 2, narrow)
+    table = frame(*_heads([name for name in COLUMNS if not (narrow and name == "95 %")], narrow), names=2)
     for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.in_scope)):
         for place, row in enumerate(rows):
             table.add_row("" if place else Text(one_line(kind[0])), *_narrowed(list(_cells(row)), narrow))
     parts: list[RenderableType] = [Text(title, style="bold"), table]
     if report.thresholds:
-        parts.append(_threshold_table(report, narrow))
+        told = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
+        parts += [Text(told, style="bold"), _threshold_table(report, narrow)]
     return Group(*parts, *(Text(note, style="dim") for note in retrieval_notes(report)))
 
 
-def _table(names: Sequence[str], words: int, narrow: bool) -> Table:
-    """Of these columns; the first so many hold names, which fold where there is no room for them, numbers never do."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
-    for place, name in enumerate(names):
-        told = name.replace(" ", "\n") if narrow else name
-        if place < words:
-            table.add_column(told, overflow="fold", no_wrap=not narrow)
-        else:
-            table.add_column(told, justify="right", no_wrap=True)
-    return table
+def _heads(names: list[str], narrow: bool) -> list[str]:
+    """The words of a heading under each other, where there is no room beside each other."""
+    return [name.replace(" ", "\n") if narrow and name != "95 %" else name for name in names]
 
 
 def _narrowed(cells: list[Text], narrow: bool) -> list[Text]:
@@ -56,11 +49,9 @@ def _narrowed(cells: list[Text], narrow: bool) -> list[Text]:
     return [strategy, n, hit if interval.plain == "-" else Text("\n").join([hit, interval]), *rest]
 
 
-def _threshold_table(report: RetrievalReport, narrow: bool) -> Table:
+def _threshold_table(report: RetrievalReport, narrow: bool) -> Frame:
     """The thresholds that were calibrated, and what they let through."""
-    table = _table(("strategy", "by", "kind", "least", "n", "false hits", "95 %"), 3, narrow)
-    table.title, table.title_justify = f"thresholds that keep {100 * report.keep:g} % of the right first hits", "left"
-    table.title_style = "bold"
+    table = frame(*_heads(["strategy", "by", "kind", "least", "n", "false hits", "95 %"], narrow), names=3)
     for row in report.thresholds:
         table.add_row(*_threshold_cells(row))
     return table
@@ -82,7 +73,7 @@ def _least(value: float) -> str:
 def retrieval_notes(report: RetrievalReport) -> list[str]:
     """What must be known to read the numbers rightly."""
     told = [
-        f"embedding {one_line(report.embedding)}; [95 % intervals, bootstrap over cases]; MRR over {DEPTH} entries",
+        f"embedding {one_line(report.embedding)}; [{INTERVALS}]; MRR over {DEPTH} entries",
         "ms: mean time of a search, without the time that the embedding took",
     ]
     told += [f"{name} returned something for every probe that is out of scope" for name in _unbounded(report)]

@@ -20,8 +20,10 @@ def write_svg(report: Report, path: Path, title: str = "emend", width: int = WID
     """Draw the report as a terminal of `width` columns would show it.
 
     Raises:
-        BadSettings: the file cannot be written.
+        BadSettings: the file's ending does not say SVG, or it cannot be written.
     """
+    if path.suffix.lower() != ".svg":
+        raise BadSettings(f"--svg {path}: the ending must be .svg.")
     console = Console(
         record=True, file=io.StringIO(), width=max(width, NARROW), force_terminal=True, color_system="truecolor"
     )

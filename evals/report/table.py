@@ -14,14 +14,12 @@ from rich.text import Text
 
 from emend.evals.case import Metric
 from emend.evals.report import collateral, costs, forgetting
-from emend.evals.report.figures import decimals
+from emend.evals.report.figures import INTERVALS, decimals, fits
 from emend.evals.report.figures import interval as interval
 from emend.evals.report.rows import Report, Row
 from emend.evals.report.safe import one_line
 
 NARROW = 100
-WIDEST = 10_000
-"""Room to measure a table in; in the console's own it would always fit, with its numbers cut."""
 STAR = "*"
 
 
@@ -53,12 +51,11 @@ def render(report: Report, console: Console) -> RenderableType:
     parts: list[RenderableType] = []
     for block in blocks(report):
         table = _table(block, plain)
-        wide = console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
-        fits = console.width >= NARROW and wide <= console.width
-        parts += [Text(block.title, style="bold"), table if fits else _stacked(block, plain), Text("")]
+        whole = console.width >= NARROW and fits(table, console)
+        parts += [Text(block.title, style="bold"), table if whole else _stacked(block, plain), Text("")]
     beside = *collateral.tables(report.perplexity), *costs.tables(report.costs)
-    for title, table in (*forgetting.tables(report.forgetting, report.metrics), *beside):
-        parts += [Text(title, style="bold"), table, Text("")]
+    for title, further in (*forgetting.tables(report.forgetting, report.metrics), *beside):
+        parts += [Text(title, style="bold"), further, Text("")]
     return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
 
 
@@ -154,10 +151,10 @@ def _counted(number: int, what: str) -> str:
 def notes(report: Report, plain: bool = False) -> list[str]:
     """What must be known to read the numbers rightly."""
     size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
-    told = [f"{size}; [95 % intervals, bootstrap over cases]"]
+    told = [f"{size}; [{INTERVALS}]"]
     if report.spent:
         told.append(costs.told_of(report.spent))
-    if plain and report.rows:
+    if plain and any(_best(block, metric) for block in blocks(report) for metric in block.metrics):
         told.append(f"{STAR} best of its column")
     if report.cut:
         told.append(f"{report.cut} prompts were longer than the model's window and were cut at the front")

@@ -33,7 +33,10 @@ def load_extractor(method: str = "rules", model: Any = None, form: str = "json")
         BadSettings: unknown method, or `llm` without a model.
         MissingExtra: what the method needs is not installed.
     """
-    extractor: Extractor = EXTRACTORS.load(method)(model, form)
+    with EXTRACTORS.told_of(method):
+        extractor: Extractor = EXTRACTORS.load(method)(model, form)
+        if not callable(getattr(extractor, "extract", None)):
+            raise TypeError("what it made has no extract")
     return extractor
 
 

@@ -91,6 +91,11 @@ def test_every_graph_is_drawn_in_the_terminal_as_mermaid_and_as_json(name):
         assert all(target in shown for target in row["leads_to"])
 
 
+def test_a_graph_is_drawn_in_one_form():
+    with pytest.raises(BadSettings, match="--mermaid and --json do not go together"):
+        RUN.invoke(app, ["graph", "rag", "--mermaid", "--json"], catch_exceptions=False)
+
+
 def test_an_unknown_graph_is_named():
     with pytest.raises(BadSettings, match="unknown graph 'melo'"):
         RUN.invoke(app, ["graph", "melo"], catch_exceptions=False)

@@ -290,14 +290,48 @@ def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
     assert told.code == 0 and "What is the capital of France? Blue" in " ".join(told.out.split())
 
 
-def test_a_run_that_is_told_to_end_says_how_it_goes_on(emend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("begun", "said"), [(False, "nothing was begun"), (True, "Go on with: emend resume ended")])
+def test_a_run_that_is_told_to_end_says_how_it_goes_on(
+    emend: Any, monkeypatch: pytest.MonkeyPatch, begun: bool, said: str
+) -> None:
     before = signal.getsignal(signal.SIGTERM)
 
-    def ending(*_: Any) -> None:
+    def ending(config: Any, folder: Path, *_: Any) -> None:
+        if begun:
+            folder.mkdir()
+            (folder / "manifest.json").write_text("{}", encoding="utf-8")
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
     monkeypatch.setattr("emend.evals.run.run", ending)
     told = emend(*RUN, "--out", "ended")
-    assert told.code == 130 and "Go on with: emend resume ended" in told.err
+    assert told.code == 130 and said in told.err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--editor", "json:dumps"), "editor 'json:dumps' cannot be made or used (TypeError"),
+        (("--editor", "rag", "--benchmark", "json:dumps"), "benchmark 'json:dumps' cannot be made or used"),
+        (("--editor", "rag", "--retriever", "bm25(tokens=foo)"), "foo"),
+        (("--editor", "rag", "--embedding", "./nowhere"), "embedding folder './nowhere' does not exist"),
+        (("--editor", "rome", "--setting", "document"), "the edits of setting 'document' name none"),
+    ],
+)
+def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, ...], told: str) -> None:
+    if "--benchmark" not in words:
+        words = ("--benchmark", "tinyworld", *words)
+    found = emend("run", *words, "--limit", "1", "--out", "refused")
+    assert found.code == 2 and told in found.err and not Path("refused").exists()
+
+
+@pytest.mark.parametrize("kind", ["scope", "encoder"])
+def test_training_does_not_begin_where_something_lies(emend: Any, kind: str) -> None:
+    Path("file").write_text("x", encoding="utf-8")
+    Path("full").mkdir()
+    Path("full/records.jsonl").write_text("x", encoding="utf-8")
+    for out, told in (("file", "is a file"), ("full", "is not empty")):
+        found = emend("train", kind, "--benchmark", "tinyworld", "--limit", "2", "--out", out)
+        assert found.code == 2 and told in found.err
+    assert [path.name for path in Path("full").iterdir()] == ["records.jsonl"]

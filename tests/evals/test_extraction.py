@@ -281,6 +281,8 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
     [
         (("--benchmark", "tinyworld", "--method", "ruels"), "did you mean 'rules'"),
         (("--benchmark", "tinyworld", "--method", "llm"), "needs a model"),
+        (("--benchmark", "tinyworld", "--form", "lines"), "method 'rules' asks no chat model, and --form lines"),
+        (("--benchmark", "tinyworld", "--method", "spacy", "--form", "json"), "choose --method llm"),
         (("--benchmark", "tinyworld", "--validation", "ends"), "unknown validation"),
         (("--benchmark", "tinyworld", "--limit", "0"), "--limit is 0"),
         (("--benchmark", "tinyworld", "--setting", "triplet"), "no documents"),

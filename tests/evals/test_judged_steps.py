@@ -119,7 +119,7 @@ def test_a_scoring_is_chosen_by_name_or_left_out(runs, tmp_path):
     assert scoring is not None
     assert any(probe.judged for probe in trace(folder, "1", scoring=scoring.id[:8]).probes)
     assert not any(probe.judged for probe in trace(folder, "1", scoring="none").probes)
-    with pytest.raises(BadSettings, match="did you mean"):
+    with pytest.raises(BadSettings, match=f"has no scoring .*: it has {scoring.id}"):
         trace(folder, "1", scoring=scoring.id + "x")
 
 

@@ -271,10 +271,16 @@ def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
     assert rows(elken, scoring=other.id)["G Q"].mean == 0.0
     assert rows(elken, scoring="none")["G Q"].n == 0
     assert any(one.id in note for note in report(elken, other.id).choices)
-    with pytest.raises(BadSettings, match="0 scorings"):
+    with pytest.raises(BadSettings, match="has no scoring 'nobody': it has ") as refused:
         report(elken, "nobody")
-    with pytest.raises(BadSettings, match="2 scorings"):
+    assert one.id in str(refused.value) and other.id in str(refused.value)
+    with pytest.raises(BadSettings, match=r"'openai' begins 2 scorings of .*\. Give more of the id"):
         find_scoring(elken, "openai")
+
+
+def test_a_run_without_a_scoring_says_what_makes_one(elken):
+    with pytest.raises(BadSettings, match="has no scoring 'foo': it has none; make one with: emend score .* --judge"):
+        report(elken, "foo")
 
 
 def test_a_judge_that_was_never_reached_hides_no_other(elken):

@@ -214,12 +214,19 @@ def test_the_table_says_what_the_rows_say(emend):
         (["--benchmark", BENCHMARK, "--strategy", "bm52"], "did you mean 'bm25'"),
         (["--benchmark", BENCHMARK, "--setting", "laud"], "did you mean 'loud'"),
         (["--benchmark", BENCHMARK, "--option", "cases"], "no key=value"),
+        (["--benchmark", BENCHMARK, "--keep", "0.9"], "--keep 0.9 belongs to --calibrate"),
+        (["--benchmark", BENCHMARK, "--calibrate", "efficacy", "--keep", "2"], "keep=2.0: give a share"),
     ],
 )
 def test_a_wrong_name_is_one_line_and_exit_code_2(emend, words, told):
     code, out, err = emend(*words)
     assert (code, out) == (2, "")
     assert told in err and err.count("\n") == 1
+
+
+def test_a_seed_below_zero_is_refused_by_its_range(emend):
+    code, out, err = emend("--benchmark", BENCHMARK, "--seed", "-1")
+    assert (code, out) == (2, "") and "'--seed'" in err and "0" in err
 
 
 def test_one_strategy_needs_no_name(emend):

@@ -266,7 +266,7 @@ def test_all_in_short_as_json_is_nodes_and_cases(smooth):
         (("nowhere",), "no case 'nowhere'"),
         (("--editor", "rig"), "the run has no editor 'rig': did you mean 'rag'?"),
         (("--kind", "eficacy"), "the run has no probes of kind 'eficacy': did you mean 'efficacy'?"),
-        (("1", "--scoring", "x"), "0 scorings of"),
+        (("1", "--scoring", "x"), "has no scoring 'x'"),
         (("1", "--md", "--out", "no/such/folder/x.md"), "cannot write 'no/such/folder/x.md'"),
     ],
 )

@@ -43,9 +43,10 @@ def test_the_classifier_is_written_and_measured_on_questions_that_it_was_not_tra
 
 def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path):
     scope = tmp_path / "scope"
-    told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6", "--out", str(scope)]
-    shown = RUN.invoke(app, told, catch_exceptions=False, env={"COLUMNS": "80"}).stdout
+    told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
+    shown = RUN.invoke(app, [*told, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
     assert "decided right" in shown and "learned from" in shown and "serac.scope=" in shown
+    told += ["--out", str(tmp_path / "again")]
     rows = json.loads(RUN.invoke(app, [*told, "--json"], catch_exceptions=False).stdout)["rows"]
     assert {row["split"] for row in rows} == {"train"}
     run = ["run", "--benchmark", "tinyworld", "--editor", "serac", "--set", f"serac.scope={scope}", "--limit", "1"]

@@ -63,6 +63,13 @@ def test_the_drop_of_two_data_sets_and_without_settings(tmp_path: Path) -> None:
         analysed("drop", alone)
 
 
+def test_without_a_file_of_triplets_the_command_for_the_run_s_own_documents_is_told(tmp_path: Path) -> None:
+    run = akew_run(tmp_path / "a", "counterfact", struct=[1])
+    command = "emend extract --benchmark akew --option dataset=counterfact"
+    with pytest.raises(Lacking, match=f"{command} --out .* {command} --no-deduplication --out .* --triples"):
+        analysed("triples", run)
+
+
 # The four examples of AKEW's Figure 6, in short: question, gold, old object, triplets, what was said, error.
 FIGURE_6 = [
     (

@@ -120,6 +120,38 @@ def test_an_unknown_setting_and_an_impossible_limit_are_refused_before_the_first
         benchmark.cases(setting or benchmark.settings[0], limit)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "setting"),
+    [
+        ("tinyworld", {}, "extract"),
+        ("akew", {}, "tool"),
+        ("docter", {}, "extract"),
+        ("docter", {}, "tool"),
+        ("elken", {}, "extract"),
+        ("recoe", {}, "extract"),
+    ],
+)
+def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_it(name, options, setting):
+    benchmark = BENCHMARKS.load(name)(FIXTURES / name, options)
+    said = f"make some with emend extract --benchmark {name} --out FILE .*--option triples=FILE --setting {setting};"
+    with pytest.raises(BadSettings, match=said):
+        list(benchmark.cases(setting))
+    with pytest.raises(BadSettings, match=f"emend extract --benchmark {name} --method llm --model MODEL --out FILE"):
+        list(benchmark.cases("llm"))
+
+
+def test_only_texts_have_triplets_to_take_out(tmp_path):
+    with pytest.raises(BadSettings, match="unknown setting 'extract' of mquake: known: triplet"):
+        BENCHMARKS.load("mquake")(FIXTURES / "mquake", {}).cases("extract")
+    (tmp_path / "counterfact-edit-evidence-1k.json").write_bytes(
+        (FIXTURES / "counterfact" / "counterfact-edit.json").read_bytes()
+    )
+    with pytest.raises(BadSettings, match="emend extract --benchmark counterfact"):
+        BENCHMARKS.load("counterfact")(tmp_path, {"dataset": "flat-evidence"}).cases("extract")
+    with pytest.raises(BadSettings, match="unknown setting 'extract' of counterfact"):
+        BENCHMARKS.load("counterfact")(FIXTURES / "counterfact", {}).cases("extract")
+
+
 def test_a_run_on_a_damaged_file_ends_with_one_line_and_leaves_what_was_there(tmp_path, capsys, monkeypatch):
     loader = LOADERS[3]
     folder, out = damaged(loader, tmp_path, lambda rows: rows[1].pop("src")), tmp_path / "run"

@@ -95,6 +95,30 @@ def test_a_file_that_is_cut_off_is_read_up_to_the_cut(copy):
     assert (answer.record, answer.field, answer.value) == ("0", "tendency.qas[0].answer", "'D'")
 
 
+def test_elkens_knowledge_questions_are_checked_where_they_are_and_absent_without_fault_where_not(copy):
+    folder = copy("elken")
+    path = folder / "background_knowledge_qas.json"
+    assert [file.name for file in check("elken", folder).files if file.absent] == [path.name]
+    assert check("elken", folder).faults == ()
+    row = {"question": "Who is the child of Ilse Varn?", "answer": {"id": "NA", "name": "Odd Varn", "alias": []}}
+    path.write_text(json.dumps([row, row]), "utf-8")  # what is asked again counts again
+    checked = check("elken", folder)
+    assert checked.faults == () and ("blocks=knowledge", "cases", 2) in checked.counts
+    path.write_text(json.dumps([row, row | {"question": ""}])[:-1], "utf-8")
+    cut, empty = check("elken", folder).faults
+    assert cut.file == path.name and "2 whole records stand before it" in cut.problem
+    assert (empty.file, empty.record, empty.field) == (path.name, "1", "question")
+
+
+@pytest.mark.parametrize("name", ["test.json", "train.json"])
+def test_a_fault_of_one_file_is_no_fault_of_another_that_is_read_beside_it(copy, name):
+    folder = copy("elken")
+    row = {"question": "Who is the child of Ilse Varn?", "answer": {"id": "NA", "name": "Odd Varn", "alias": []}}
+    (folder / "background_knowledge_qas.json").write_text(json.dumps([row]), "utf-8")
+    (folder / name).write_text((folder / name).read_text("utf-8")[:-40], "utf-8")
+    assert {fault.file for fault in check("elken", folder).faults} == {name}
+
+
 @pytest.mark.parametrize(("content", "said"), [(b'{"a": 1}', "a list of records"), (b'["\xff"]', "UTF-8")])
 def test_a_file_that_is_no_list_or_no_text_is_named(copy, content, said):
     folder = copy("elken")
@@ -124,7 +148,8 @@ def test_a_file_that_is_not_as_it_was_fetched_is_a_fault(copy):
     checked = check(str(folder))
     (fault,) = checked.faults
     assert fault.file == "test.json" and "0" * 64 in fault.problem
-    assert {file.name: file.checksum for file in checked.files} == {"test.json": "changed", "train.json": "not known"}
+    there = {file.name: file.checksum for file in checked.files if not file.absent}
+    assert there == {"test.json": "changed", "train.json": "not known"}
 
 
 def test_a_part_of_a_published_file_is_told_from_it_and_is_no_fault():

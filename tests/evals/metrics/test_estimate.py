@@ -107,3 +107,11 @@ def test_a_case_can_count_with_its_best_or_its_worst_record():
     best, worst = estimate(values, cases, per="any"), estimate(values, cases, per="all")
     assert (best.mean, best.n) == (pytest.approx(2 / 3), 3)
     assert (worst.mean, worst.n) == (pytest.approx(1 / 3), 3)
+
+
+def test_of_what_is_no_share_and_does_not_vary_no_interval_is_known():
+    marks = estimate([1.0] * 6, range(6), share=False)
+    assert (marks.mean, marks.low, marks.high) == (1.0, None, None)
+    varied = estimate([1.0, 5.0, 1.0, 5.0], range(4), share=False)
+    assert varied.low is not None and varied.high is not None and 1.0 <= varied.low < 3.0 < varied.high <= 5.0
+    assert estimate([1.0] * 6, range(6)).low == pytest.approx(wilson(6, 6)[0])

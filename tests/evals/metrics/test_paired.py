@@ -148,3 +148,8 @@ def test_the_interval_of_a_harmonic_difference_is_around_it(kinds: tuple[tuple[f
     told = compare_pairs(pairs, "harmonic")
     assert told.low is not None and told.high is not None and told.difference is not None
     assert told.low <= told.difference <= told.high and told.low < told.high
+
+
+def test_of_magnitudes_that_differ_alike_no_interval_is_known():
+    pairs = [Pair(case, "x", 1.0, 1.0) for case in range(8)]
+    assert compare_pairs(pairs, share=False).low is None and compare_pairs(pairs).low is not None
