@@ -287,8 +287,7 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
     yield "second less first, paired by probe; 95 % intervals by bootstrap over cases"
     tests = {row.paired.test for row in rows if row.paired.test}
     if tests:
-        told = " or ".join(sorted(tests))
-        yield f"p: {told} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
+        yield f"p: {' or '.join(sorted(tests))} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
     for one in coverage:
         if one.only_a or one.only_b:
             yield (
