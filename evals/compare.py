@@ -285,9 +285,9 @@ def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage]
 def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequence[Row]) -> Iterator[str]:
     """What differs beside the editor, and how the numbers are to be read."""
     yield "second less first, paired by probe; 95 % intervals by bootstrap over cases"
-    tests = {row.paired.test for row in rows if row.paired.test}
+    tests = " or ".join(sorted({row.paired.test for row in rows if row.paired.test}))
     if tests:
-        yield f"p: {' or '.join(sorted(tests))} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
+        yield f"p: {tests} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
     for one in coverage:
         if one.only_a or one.only_b:
             yield (
