@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from emend.agents.folder import weights_digest
+from emend.agents.heap import give_back
 from emend.agents.logistic import Floats, sigmoid
 from emend.agents.scope import write_settings
 from emend.agents.scope_training import ScopeExample
@@ -173,6 +174,7 @@ def _step(
     torch.nn.utils.clip_grad_norm_(scope.model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
+    give_back()
 
 
 def _pairs(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
+from emend.agents.heap import give_back
 from emend.memory.embed import SentenceEmbedding
 from emend.memory.errors import BadData, MissingExtra
 from emend.memory.quiet import quiet
@@ -100,6 +101,7 @@ def train_encoder(
         torch.nn.utils.clip_grad_norm_(course.body.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        give_back()
         told(step + 1, steps)
     _write(course.body, base.name, out)
 
