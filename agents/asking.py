@@ -241,6 +241,7 @@ def asked_once(
             result = inner._generate(messages, **asked)
         message = result.generations[0].message
     except UNREADABLE as error:
+        # A parameter that the client does not take ("unexpected keyword argument") is no reply.
         if not hasattr(inner, "_get_request_payload") or as_model_error(error, "") or "argument" in str(error):
             raise
         raise BrokenReply(error) from error

@@ -70,7 +70,9 @@ class ClientProcess:
             ModelUnreachable: the process ended during the call.
             ModelError: as the client's error is sorted; its cause is a `ClientRaised`.
         """
-        if not self._ready.wait(START) or self._ended:
+        if not self._ended and not self._ready.wait(START):
+            self._ended = True  # it is waited for once, not by every call
+        if self._ended:
             raise ProcessEnded
         waiting: Future[Any] = Future()
         try:

@@ -70,8 +70,10 @@ def begin(parts: Parts, folder: Path) -> Manifest:
 def _refuse_without_subjects(parts: Parts) -> None:
     """Editors that write at a subject have nothing to write in a setting whose edits name none."""
     for one in parts.passes:
+        if not getattr(one.editor, "needs_subject", False):
+            continue
         edits = next((case.edits for case in parts.cases(one.setting) if case.edits), ())
-        if getattr(one.editor, "needs_subject", False) and edits and not any(edit.subject for edit in edits):
+        if edits and not any(edit.subject for edit in edits):
             raise BadSettings(
                 f"editor '{one.name}' writes at an edit's subject, and the edits of setting '{one.setting}' name none: "
                 f"choose another of {', '.join(parts.benchmark.settings)} (--setting), or read triplets out of the "

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from emend.agents import client_process
 from emend.agents.asking import AskedModel
 from emend.agents.client_process import MANY, worth_a_process
 from emend.evals.manifest import RunConfig
@@ -183,6 +184,19 @@ def test_a_run_of_many_at_once_asks_through_a_process_and_ends_it(tmp_path):
         summary = run(config, tmp_path / "run")
         assert summary.records and summary.calls == provider.count and not summary.failed
         assert {thread.name for thread in set(threading.enumerate()) - before}.isdisjoint({"emend-client"})
+
+
+def test_a_process_that_does_not_get_ready_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr(client_process, "START", 0.3)
+    monkeypatch.setattr(client_process, "CHILD", "import time; time.sleep(60)  # {path!r}")
+    with Provider(lambda asked: "Ostrim") as provider:
+        model = elsewhere(provider)
+        model.invoke("x")
+        began = time.monotonic()
+        assert [model.invoke("x").text for _ in range(5)] == ["Ostrim"] * 5
+        assert provider.count == 6 and time.monotonic() - began < 5 * 0.3
+        model.policy.processes[0]._process.kill()
+        model.policy.close()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def lines_of(shown: RenderableType, width: int) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def whole(text: str, width: int, *parts: str) -> None:
+def assert_whole(text: str, width: int, *parts: str) -> None:
     """No line is too wide, and each part stands in one."""
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
@@ -96,7 +96,7 @@ def test_a_stress_test_keeps_its_texts_and_relations(width: int) -> None:
     relations = tuple(Relation(kind=k, left="gold", op="about", right="language", outcome="broken") for k in kinds)
     console, file = console_of(width)
     show_stress(StressReport(judge="tiny", rows=rows, relations=relations), console)
-    whole(file.getvalue(), width, "claimed", "verdict", "gold is", "language", "overall mark", "0.75", *kinds)
+    assert_whole(file.getvalue(), width, "claimed", "verdict", "gold is", "language", "overall mark", "0.75", *kinds)
     assert file.getvalue().count("broken") == len(kinds) + 1  # and in the note that counts them
 
 
@@ -108,7 +108,7 @@ def test_a_comparison_keeps_its_metrics(tmp_path: Path, width: int, monkeypatch:
     run = write_run(Path("run"), records)
     console, file = console_of(width)
     show_comparison(compare(run, editor_a="rag", editor_b="ike"), console)
-    whole(file.getvalue(), width, "EM", "40.0", "100.0", "+60.0", "difference", "A = run (rag)", "B = run (ike)")
+    assert_whole(file.getvalue(), width, "EM", "40.0", "100.0", "+60.0", "difference", "A = run (rag)", "B = run (ike)")
 
 
 @WIDTHS
@@ -119,7 +119,9 @@ def test_a_calibration_keeps_its_measures_and_why_there_is_none(width: int) -> N
         scale="yes or no", prompt_id="p", labelled=16, missing=0, reasons={}, repeats=1, items="i", measured="m",
     )  # fmt: skip
     text = "\n".join(lines_of(render_calibration(found), width))
-    whole(text, width, "equal labels", "Cohen's", "kappa", "always the most", "0.81", "[0.63, 0.94]", "undefined:")
+    assert_whole(
+        text, width, "equal labels", "Cohen's", "kappa", "always the most", "0.81", "[0.63, 0.94]", "undefined:"
+    )
 
 
 @WIDTHS
@@ -138,7 +140,7 @@ def test_a_retrieval_keeps_its_kinds_strategies_and_thresholds(width: int) -> No
     )
     show_retrieval(report, console)
     parts = ("out_of_scope", "default", "time(dense)", "[92.0, 98.0]", "0.977", "neighborhood", "5.10433", "37.9")
-    whole(file.getvalue(), width, *parts)
+    assert_whole(file.getvalue(), width, *parts)
 
 
 @WIDTHS
@@ -148,4 +150,6 @@ def test_costs_keep_their_editors(width: int) -> None:
     cost |= {"mean": 11.5, "low": 10.5, "high": 12.5}
     rows = [Row(editor=e, metric=name, **cost) for e in ("structured_in_context", "rag") for name in names]
     ((_, table),) = costs.tables(rows)
-    whole("\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]")
+    assert_whole(
+        "\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]"
+    )
