@@ -26,6 +26,7 @@ from torch.nn.functional import kl_div
 
 from emend.agents.causal_lm import CausalLM
 from emend.agents.llm import load_model
+from emend.editors.architectures import architecture_of
 from emend.editors.base import Materials
 from emend.editors.locate import Located, locate, locate_essence
 from emend.editors.memit import Memit
@@ -231,16 +232,15 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
     lm = model.lm
     loaded = peak()
     print(f"resident after loading: {loaded:.0f} MB", flush=True)
-    rome, memit = (
-        Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "statistics": str(folder / "stats")})),
-        Memit(
-            Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "statistics": str(folder / "stats")})
-        ),
-    )
-    _, one, _ = timed(lambda: collect(lm, rome.paths, [5], texts, folder / "one"))
-    _, six, rose = timed(lambda: collect(lm, rome.paths, range(6), texts, folder / "stats"))
+    # The statistics first: editors refuse to be made where they lack.
+    paths = architecture_of(lm.model)
+    _, one, _ = timed(lambda: collect(lm, paths, [5], texts, folder / "one"))
+    _, six, rose = timed(lambda: collect(lm, paths, range(6), texts, folder / "stats"))
     told = f"one layer {one:.2f} CPU s, six layers {six:.2f}, ratio {six / one:.2f} (aim {AIMS['statistics']})"
     print(f"statistics: {told}, memory +{rose:.0f} MB", flush=True)
+    statistics = str(folder / "stats")
+    rome = Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "statistics": statistics}))
+    memit = Memit(Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "statistics": statistics}))
     ours = {"ROME": _ours(rome, rome.solve_each, every, plain), "MEMIT": _ours(memit, memit.solve, every, plain)}
     print(
         f"Emend's peak above loading, statistics and edits: +{peak() - loaded:.0f} MB (aim {AIMS['memory']})",

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from emend.agents.llm import load_model
+from emend.editors.architectures import architecture_of
 from emend.editors.base import Materials
 from emend.editors.costing import Meter
 from emend.editors.memit import Memit
@@ -90,10 +91,11 @@ def bench(chosen: argparse.Namespace, folder: Path) -> None:
 def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argparse.Namespace, folder: Path) -> None:
     lm, every, texts = model.lm, edits(count), corpus(chosen.texts)
     layers = [layer for layer in layers if layer < chosen.layers]
+    paths = architecture_of(lm.model)
+    name = f"{method.name}, layers {layers}"
+    measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect(lm, paths, layers, texts, folder))
     own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "statistics": str(folder)}
     editor = method(Materials(model=model, settings=own))
-    name = f"{editor.name}, layers {layers}"
-    measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect(lm, editor.paths, layers, texts, folder))
     measure(f"{name}, first edit with factors", lm, 1, lambda: editor.solve(every[:1]))
     found = measure(f"{name}, search, {count} edits", lm, count, lambda: editor.search(every))
     measure(f"{name}, write, {count} edits", lm, count, lambda: editor.factors(every, found))
