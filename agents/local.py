@@ -1,23 +1,28 @@
 """A local causal language model as a LangChain chat model that also scores; calls of many threads share batches."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LangSmithParams
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from emend.agents.batching import Batcher
 from emend.agents.causal_lm import CausalLM, Scored
 from emend.agents.replying import Generated
 from emend.agents.scoring import Scores, joined
+from emend.agents.tool_forms import read_reply, rendered, takes_tools
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
 from emend.memory.probe import LOCAL_PROVIDER, Usage
 
-ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+CALL_TOKENS = 256
+"""New tokens of a reply that may call tools, unless the model's setting allows more or the call says another number."""
 
 
 class LocalChatModel(BaseChatModel):
@@ -69,6 +74,23 @@ class LocalChatModel(BaseChatModel):
         """Whether prompts go through a chat template."""
         return bool(self.lm.tokenizer.chat_template) if self.chat is None else self.chat
 
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model is shown tools by its chat template, and its calls can be read."""
+        return self.chats and takes_tools(self.lm.tokenizer)
+
+    def bind_tools(
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **more: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools, which its chat template shows it.
+
+        Raises:
+            BadSettings: the template takes none.
+        """
+        if not self.calls_tools:
+            raise BadSettings(f"local model '{self.model_name}' calls no tools: its chat template takes none.")
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **more)
+
     def _get_ls_params(self, stop: list[str] | None = None, **more: Any) -> LangSmithParams:
         """What tracers are told of the model: nobody provides it but this process."""
         return {**super()._get_ls_params(stop=stop, **more), "ls_provider": LOCAL_PROVIDER}
@@ -112,38 +134,43 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        limit = kwargs.pop("max_new_tokens", None) or kwargs.pop("max_tokens", None) or self.max_new_tokens
+        tools = kwargs.pop("tools", None) or []
+        limit = kwargs.pop("max_new_tokens", None) or kwargs.pop("max_tokens", None)
         if kwargs:
             raise BadSettings(
                 f"local model '{self.model_name}' was called with {', '.join(sorted(kwargs))}: "
-                "it takes stop and max_new_tokens only."
+                "it takes stop and max_new_tokens only, and tools where its chat template does."
             )
         continues = not self.chats and len(messages) == 1 and isinstance(messages[0], HumanMessage)
         if stop is None:
             stop = list(self.stop_at) if continues else []
-        told: Generated = self._batcher.ask((limit, tuple(stop)), self._text(messages))
-        return ChatResult(generations=[ChatGeneration(message=self._message(told))])
+        limit = limit or (max(self.max_new_tokens, CALL_TOKENS) if tools else self.max_new_tokens)
+        text = self._text(messages, tools)
+        told: Generated = self._batcher.ask((limit, tuple(stop)), text)
+        message = AIMessage(told.text)
+        if tools:
+            ids = [token for token in told.ids if token not in self.lm.ends]
+            message = read_reply(self.lm.tokenizer, ids, told.text, text, tools)
+        return ChatResult(generations=[ChatGeneration(message=self._told(message, told))])
 
-    def _text(self, messages: list[BaseMessage]) -> str:
+    def _text(self, messages: list[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
         if not self.chats:
             return "\n\n".join(str(message.text) for message in messages)
-        said = [{"role": ROLES.get(m.type, m.type), "content": str(m.text)} for m in messages]
-        return str(self.lm.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True))
+        return rendered(self.lm.tokenizer, messages, tools)
 
-    def _message(self, told: Generated) -> AIMessage:
-        return AIMessage(
-            content=told.text,
-            usage_metadata={
-                "input_tokens": told.input_tokens,
-                "output_tokens": told.output_tokens,
-                "total_tokens": told.input_tokens + told.output_tokens,
-            },
-            response_metadata={
-                "model_name": self.model_name,
-                "cut_tokens": told.cut_tokens,
-                "finish_reason": "stop" if told.finished else "length",
-            },
-        )
+    def _told(self, message: AIMessage, told: Generated) -> AIMessage:
+        """The message, with what the reply took."""
+        message.usage_metadata = {
+            "input_tokens": told.input_tokens,
+            "output_tokens": told.output_tokens,
+            "total_tokens": told.input_tokens + told.output_tokens,
+        }
+        message.response_metadata = {
+            "model_name": self.model_name,
+            "cut_tokens": told.cut_tokens,
+            "finish_reason": "stop" if told.finished else "length",
+        }
+        return message
 
     def _run(self, key: Hashable, asked: list[Any]) -> list[Any]:
         """One padded batch: of (prompt, target) lists to score, or of prompts with one limit and stop texts."""

@@ -39,6 +39,8 @@ class Generated(NamedTuple):
     """How many tokens of the prompt did not fit the window."""
     finished: bool
     """False when the limit of new tokens ended it."""
+    ids: tuple[int, ...]
+    """The new tokens, with the one that ended it."""
 
 
 class Plan(NamedTuple):
@@ -167,9 +169,10 @@ class Replying:
         for count in range(1, (ended or len(new)) + 1):
             text, stopped = halt.read(new[:count])
             if stopped:
-                return Generated(text, len(row.ids), count, row.cut, True)
+                return Generated(text, len(row.ids), count, row.cut, True, tuple(new[:count]))
         count = ended or len(new)
-        return Generated(halt.read(new[:count])[0], len(row.ids), count, row.cut, ended is not None)
+        ids = tuple(new[:count])
+        return Generated(halt.read(ids)[0], len(row.ids), count, row.cut, ended is not None, ids)
 
 
 def _state(weight: Tensor) -> tuple[int, int]:

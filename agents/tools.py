@@ -161,8 +161,11 @@ def _told(hits: Sequence[Hit]) -> Found:
 
 
 def can_call_tools(model: BaseChatModel) -> bool:
-    """Whether the model's class, or that of the model that it wraps, brings tool calling of its own."""
+    """Whether the model, or the one that it wraps, brings tool calling: as it says itself, else by its class."""
     asked: Any = getattr(model, "inner", model)
+    said = getattr(asked, "calls_tools", None)
+    if isinstance(said, bool):
+        return said
     return asked.__class__.bind_tools is not BaseChatModel.bind_tools
 
 

@@ -38,7 +38,8 @@ class Agent(Remembering):
         if not can_call_tools(materials.model):
             raise BadSettings(
                 f"editor 'agent' needs a model that calls tools, and {type(materials.model).__name__} does not: take "
-                "one of a provider (openai:NAME, anthropic:NAME), or the editor 'rag' or 'mello'."
+                "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
+                "editor 'rag' or 'mello'."
             )
         super().__init__(materials)
 

@@ -1,0 +1,176 @@
+"""How local chat models call tools: what their chat templates are given, and how their replies are read.
+
+Replies are read by transformers' response templates. Few tokenizers bring one yet; for the others the forms below are
+told apart by the marks that stand in the chat template, so that a fine-tuned model is read as its base is.
+"""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+
+from emend.agents.thoughts import without_thoughts
+from emend.memory.edit import content_id
+from emend.memory.errors import ModelError
+
+ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+BARE = re.compile(r'\{\s*"name"\s*:\s*"([^"]*)"')
+ID_LENGTH = 9
+"""Of a call's id: letters and digits, as many as Mistral's templates insist on."""
+THOUGHTS = {"open": "<think>", "close": "</think>"}
+NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
+FORMS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    # Qwen 3.5, Qwen3-Coder
+    (
+        ("<tool_call>", "<function="),
+        {
+            "open_pattern": r"\s*<tool_call>\s*<function=(?P<name>[^>\n]+)>",
+            "close_pattern": r"</function>\s*</tool_call>",
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<parameter=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</parameter>"},
+            "transform": NAMED,
+        },
+    ),
+    # Qwen 2.5 and 3, Hermes
+    (("<tool_call>",), {"open_pattern": r"\s*<tool_call>", "close": "</tool_call>", "content": "json"}),
+    # Mistral, tokenizers since v11, and before
+    (
+        ("[TOOL_CALLS]", "[ARGS]"),
+        {
+            "open_pattern": r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]",
+            "close_pattern": r"(?=\[TOOL_CALLS\])",
+            "content": "json",
+            "transform": NAMED,
+        },
+    ),
+    (("[TOOL_CALLS]",), {"open": "[TOOL_CALLS]", "content": "json"}),
+    # Llama 3: the whole reply is the call, see `_bare`
+    (('"parameters"',), {}),
+)
+"""Marks of a chat template, all of which stand there, and how a call is written; the first that fits counts."""
+
+
+def response_template(tokenizer: Any) -> dict[str, Any] | None:
+    """How the model's replies are read: as its tokenizer says, else by the form that its chat template shows."""
+    own = getattr(tokenizer, "response_template", None)
+    if own:
+        return dict(own)
+    shown = str(tokenizer.chat_template or "")
+    call = next((call for marks, call in FORMS if all(mark in shown for mark in marks)), None)
+    if call is None:
+        return None
+    fields: dict[str, Any] = {"thinking": THOUGHTS, "content": {}}
+    fields |= {"tool_calls": call | {"repeats": True}} if call else {}
+    return {"start_anchor_pattern": r"\A(?!)", "fields": fields}  # the prompt is not read: no anchor is ever found
+
+
+def takes_tools(tokenizer: Any) -> bool:
+    """Whether the chat template shows tools to the model, and its calls can be read."""
+    if not tokenizer.chat_template or response_template(tokenizer) is None:
+        return False
+    asked = [{"role": "user", "content": "x"}]
+    name = "a_tool_to_look_for"
+    tool = {"type": "function", "function": {"name": name, "description": "x", "parameters": {"type": "object"}}}
+    try:
+        return name in tokenizer.apply_chat_template(asked, tools=[tool], tokenize=False)
+    except (TemplateError, ValueError, TypeError, KeyError):
+        return False
+
+
+def rendered(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
+    """The conversation as the chat template writes it, up to where the reply begins.
+
+    Raises:
+        ModelError: the template refuses it.
+    """
+    said = [_as_chat(message) for message in messages]
+    given = {"tools": list(tools)} if tools else {}
+    try:
+        return str(tokenizer.apply_chat_template(said, **given, tokenize=False, add_generation_prompt=True))
+    except TemplateError as error:
+        roles = ", ".join(told["role"] for told in said)
+        raise ModelError(
+            f"the model's chat template refuses messages of {roles}: {error}. Take another model, or model.chat=false."
+        ) from error
+
+
+def _as_chat(message: BaseMessage) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": ROLES.get(message.type, message.type), "content": str(message.text)}
+    if isinstance(message, AIMessage) and message.tool_calls:
+        told["tool_calls"] = [
+            {"type": "function", "id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
+            for call in message.tool_calls
+        ]
+    if isinstance(message, ToolMessage):
+        told |= {"name": message.name, "tool_call_id": message.tool_call_id}
+    return told
+
+
+def read_reply(
+    tokenizer: Any, ids: Sequence[int], plain: str, prompt: str, tools: Sequence[dict[str, Any]]
+) -> AIMessage:
+    """A reply's text, and the calls in it; calls in a broken form are kept as they stand.
+
+    Args:
+        tokenizer: of a model that `takes_tools`.
+        ids: the reply's tokens but for the end token; marks of calls are special tokens in some models.
+        plain: its text without special tokens.
+        prompt: what was asked.
+        tools: those that were offered.
+    """
+    own = bool(getattr(tokenizer, "response_template", None))
+    names = {tool["function"]["name"] for tool in tools}
+    raw = tokenizer.decode(list(ids), skip_special_tokens=False)
+    try:
+        told = tokenizer.parse_response(
+            raw, response_template(tokenizer), prefix=prompt if own else "", tools=list(tools)
+        )
+        found = [call for one in told.get("tool_calls") or () for call in (one if isinstance(one, list) else [one])]
+        calls = [_call(call, f"{place} {prompt}") for place, call in enumerate(found or _bare(plain, names))]
+    except ValueError as error:
+        broken = invalid_tool_call(name=None, args=raw, id=_id(prompt), error=str(error)[:300])
+        return AIMessage(content="", invalid_tool_calls=[broken])
+    said = str(told.get("content") or "") if own or found else "" if calls else plain
+    return AIMessage(
+        content=said,
+        tool_calls=[call for call in calls if call["type"] == "tool_call"],
+        invalid_tool_calls=[call for call in calls if call["type"] == "invalid_tool_call"],
+    )
+
+
+def _bare(plain: str, names: Collection[str]) -> list[Any]:
+    """Calls of the tools in JSON without marks: Llama's whole reply, and what small models of any family write.
+
+    Raises:
+        ValueError: a call is begun and is no JSON: it must not pass for an answer.
+    """
+    text, found, end = without_thoughts(plain), [], 0
+    for begun in BARE.finditer(text):
+        if begun.start() >= end and begun[1] in names:
+            told, end = json.JSONDecoder().raw_decode(text, begun.start())
+            found.append(told)
+    return found
+
+
+def _call(told: Any, place: str) -> ToolCall | InvalidToolCall:
+    """A call as LangChain writes it; Llama says `parameters` where the others say `arguments`.
+
+    Raises:
+        ValueError: its arguments are a text that is no JSON.
+    """
+    said = told.get("function", told) if isinstance(told, dict) else {}
+    said = said if isinstance(said, dict) else {}
+    name, given = said.get("name"), said.get("arguments", said.get("parameters", {}))
+    if isinstance(given, str):
+        given = json.loads(given)
+    if not isinstance(name, str) or not isinstance(given, dict):
+        return invalid_tool_call(name=None, args=json.dumps(told), id=_id(place), error="no name, or no arguments")
+    return tool_call(name=name, args=given, id=_id(place))
+
+
+def _id(place: str) -> str:
+    return content_id(place)[:ID_LENGTH]
