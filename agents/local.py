@@ -1,7 +1,7 @@
 """A local causal language model as a LangChain chat model that also scores; calls of many threads share batches."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
@@ -36,6 +36,8 @@ class LocalChatModel(BaseChatModel):
         BadSettings: a call asks for something that a local model does not have.
     """
 
+    supports_structure: ClassVar[bool] = False
+    """It is asked for JSON in text: a call of a tool that it need not make would be no surer."""
     lm: CausalLM
     model_name: str = ""
     max_new_tokens: int = 32

@@ -242,11 +242,12 @@ def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> Re
         more: what follows the number of tokens.
         who: stands before the message.
     """
-    usage, remedy = usage_of(message), "allow more new tokens, for example --set model.max_tokens=4096."
+    usage = usage_of(message)
+    remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
     if ending_of(message) in WINDOW:
         remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
     elif LOCAL_MARK in message.response_metadata:
-        remedy = "allow more new tokens, for example --set model.max_new_tokens=512."
+        remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
     return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{more}: {remedy}", reply, usage)
 
 

@@ -124,7 +124,7 @@ LEADS: dict[type[ModelError], str] = {
     RequestRefused: "the request was rejected",
 }
 Sort = tuple[type[ModelError], str]
-CUT: Sort = (ReplyCutOff, "Allow more new tokens, for example --set model.max_tokens=4096.")
+CUT: Sort = (ReplyCutOff, "Allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096).")
 REFUSED: Sort = (ReplyRefused, "The probe has no answer from this model.")
 AWAY: Sort = (ModelUnreachable, "Check the provider and the address, then resume the run.")
 LIMITED: Sort = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, then resume the run.")

@@ -1,14 +1,24 @@
 """The command `emend extract`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli_options import Json, pair, print_rows
+from emend.evals.cli_judging import asking
+from emend.evals.cli_limits import Limits
+from emend.evals.cli_options import Json, grouped, overrides_of, pair, print_rows
 from emend.memory.errors import BadSettings
+from emend.memory.secrets import refuse_secrets
+
+if TYPE_CHECKING:
+    from emend.agents.policy import CallPolicy
+
+SET = {"model": "the model that reads", "judge": "the model that sorts errors"}
+"""What `--set` may be about."""
 
 
+@grouped
 def extract(
     benchmark: Annotated[str, typer.Option(help="See: emend list benchmarks.")],
     out: Annotated[Path, typer.Option("--out", help="The file of triplets, one JSON line per document.")],
@@ -27,9 +37,15 @@ def extract(
     judge: Annotated[str | None, typer.Option(help="A chat model that sorts errors; default by rule.")] = None,
     embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample that --limit takes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the sample that --limit takes.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Documents read at the same time.")] = 1,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="model.key=value or judge.key=value, how they are loaded and asked."),
+    ] = None,
+    *,
+    limits: Limits,
     as_json: Json = False,
 ) -> None:
     """Extract triplets from a benchmark's documents, and measure them; the same command again goes on."""
@@ -39,25 +55,59 @@ def extract(
     from emend.evals.parts import load_benchmark
     from emend.evals.progress import fitting
     from emend.graphs.extract import ExtractContext
-    from emend.graphs.extraction.load import load_extractor
     from emend.memory.embed import load_embedding
     from emend.memory.folders import cache_folder
 
     _check(limit, concurrency, method, form)
+    overrides = _overrides(settings or [], method, judge)
     options = dict(pair(text, "--option") for text in option or ())
     config = RunConfig(benchmark=benchmark, data=data, editors=("rag",), options=options)
     source, _ = load_benchmark(config)
     chosen = text_setting(source, setting)
     encoder = load_embedding(embedding, cache_folder("vectors"))
-    extractor = load_extractor(method, model, form or "json")
-    context = ExtractContext(extractor, encoder, coreference, validation, deduplication, attempts, normalisation)
-    documents = documents_of(source, chosen, limit, seed)
-    told = settings_of(context)
-    found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency, told)
-    quality = score(documents, found.rows, encoder, *_sorter(judge))
+    with asking(limits) as policy:
+        extractor = _extractor(method, model, form or "json", overrides.get("model", {}), policy)
+        context = ExtractContext(extractor, encoder, coreference, validation, deduplication, attempts, normalisation)
+        documents = documents_of(source, chosen, limit, seed)
+        told = settings_of(context)
+        found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency, told)
+        quality = score(documents, found.rows, encoder, *_sorter(judge, overrides.get("judge", {}), policy))
     _print(benchmark, method, documents[0].edit.language if documents else "en", quality, encoder.identity, as_json)
     if not as_json:
         _say_next(out, found.rows, found.skipped, benchmark, method)
+
+
+def _overrides(texts: list[str], method: str, judge: str | None) -> dict[str, dict[str, Any]]:
+    """What `--set` says of the models that are asked.
+
+    Raises:
+        BadSettings: it is about nothing that is asked, or holds a key.
+    """
+    told = overrides_of(texts)
+    for name in told:
+        if name not in SET:
+            raise BadSettings(f"--set {name}: only model.key=value and judge.key=value can be set here.")
+        if (name == "judge" and judge is None) or (name == "model" and method in ("rules", "spacy")):
+            raise BadSettings(f"--set {name}: {SET[name]} is not asked: leave it out, or name one.")
+        refuse_secrets(told[name], name)
+    return told
+
+
+def _extractor(method: str, model: str | None, form: str, settings: dict[str, Any], policy: "CallPolicy") -> Any:
+    """The extractor; a chat model is asked within the limits."""
+    from emend.graphs.extraction.load import load_extractor
+
+    if method != "llm" or model is None:
+        return load_extractor(method, model, form)
+    from emend.agents.extract import check_form
+    from emend.agents.llm import fingerprint, load_model
+    from emend.graphs.extraction.llm import LlmExtractor
+    from emend.memory.edit import content_id
+
+    check_form(form)  # before a model is loaded
+    chat = load_model(model, policy, **settings)
+    name = fingerprint(chat, model) + (f"+{content_id(settings)[:8]}" if settings else "")
+    return LlmExtractor(chat, form, name)
 
 
 def _check(limit: int | None, concurrency: int, method: str, form: str | None) -> None:
@@ -76,13 +126,13 @@ def _check(limit: int | None, concurrency: int, method: str, form: str | None) -
         )
 
 
-def _sorter(judge: str | None) -> tuple[Any, str]:
+def _sorter(judge: str | None, settings: dict[str, Any], policy: "CallPolicy") -> tuple[Any, str]:
     if judge is None:
         return None, "rules"
     from emend.agents.extract import sort_error
     from emend.agents.llm import load_model
 
-    model = load_model(judge)
+    model = load_model(judge, policy, **settings)
     return (lambda gold, triplet: sort_error(model, gold, triplet)), judge
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from rich.table import Table
 from rich.text import Text
 
 from emend.agents.encoder_training import EncoderTraining, Pair, train_encoder
 from emend.evals.metrics.estimate import estimate
+from emend.evals.report.figures import frame
 from emend.evals.report.safe import one_line
 from emend.evals.report.table import console_for
 from emend.evals.scope import ScopeRun, Told, questions_of, some_of
@@ -93,9 +93,8 @@ def _say(done: int, whole: int) -> None:
 def show_encoder(rows: Sequence[EncoderRow], embedding: str, out: Path) -> None:
     """Print what is found before and after, and how the adapter is used."""
     console = console_for()
-    table = Table(title="own edit first, in percent [95 % interval]", title_justify="left", box=None, padding=(0, 2))
-    for heading in ("questions", "encoder", "n", "edits", "first", ""):
-        table.add_column(heading, justify="right" if heading in ("n", "edits", "first") else "left")
+    table = frame("questions", "encoder", "n", "edits", "first", "", names=2)
+    table.title, table.title_justify = "own edit first, in percent [95 % interval]", "left"
     names = {"train": "learned from", "check": "checked on"}
     for row in sorted(rows, key=lambda row: (row.split == "check", row.encoder == "after")):
         hit = "-" if row.hit is None else f"{100 * row.hit:.1f}"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 from emend.agents.scope import Scope, settle_threshold
@@ -16,6 +15,7 @@ from emend.evals.case import Case
 from emend.evals.manifest import RunConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.parts import load_benchmark
+from emend.evals.report.figures import frame
 from emend.evals.report.safe import one_line
 from emend.evals.report.table import console_for
 from emend.memory.edit import Word
@@ -233,9 +233,8 @@ def _rows(split: Literal["train", "check"], told: Told, found: Sequence[Decision
 def show_scope(rows: Sequence[ScopeRow], out: Path) -> None:
     """Print how the questions were decided, and how the classifier is used."""
     console = console_for()
-    table = Table(title="decided right, in percent [95 % interval]", title_justify="left", box=None, padding=(0, 2))
-    for heading in ("questions", "scope", "n", "edits", "right", ""):
-        table.add_column(heading, justify="right" if heading in ("n", "edits", "right") else "left")
+    table = frame("questions", "scope", "n", "edits", "right", "", names=2)
+    table.title, table.title_justify = "decided right, in percent [95 % interval]", "left"
     names = {"train": "learned from", "check": "checked on"}
     for row in rows:
         told = "-" if row.accuracy is None else f"{100 * row.accuracy:.1f}"

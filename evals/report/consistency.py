@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from emend.evals.metrics.consistency import References, consistency
 from emend.evals.records import read_records
+from emend.evals.report.figures import Frame, frame
 from emend.evals.report.gathered import Row
 from emend.evals.report.safe import one_line
 from emend.memory.errors import BadData
@@ -41,11 +41,10 @@ def consistency_rows(run: Path, references: Path) -> list[Row]:
     ]
 
 
-def consistency_table(rows: list[Row]) -> Table:
+def consistency_table(rows: list[Row]) -> Frame:
     """One row per editor: RS with its interval, n and what could not be scored."""
-    table = Table(title="RS: generated texts against reference texts, cosine of tf-idf (percent)", title_justify="left")
-    for name in ("editor", "RS", "95% interval", "n", "unscored"):
-        table.add_column(name, justify="left" if name == "editor" else "right")
+    table = frame("editor", "RS", "95 % interval", "n", "unscored")
+    table.title, table.title_justify = "RS: generated texts against reference texts, cosine of tf-idf (percent)", "left"
     for row in rows:
         scored = row.mean is not None and row.low is not None and row.high is not None
         told = (f"{row.mean:.1f}", f"[{row.low:.1f}, {row.high:.1f}]") if scored else ("-", "")

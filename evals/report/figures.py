@@ -40,6 +40,8 @@ class Frame(Table):
     def _listed(self) -> Iterator[RenderableType]:
         heads = [str(column.header).replace("\n", " ") for column in self.columns]
         before = [Text()] * self.names
+        if self.title:
+            yield Text(str(self.title), style="italic")
         for row in zip(*(column.cells for column in self.columns), strict=True):
             cells = [_flat(cell) for cell in row]
             before = [cell if cell.plain else last for cell, last in zip(cells, before, strict=False)]

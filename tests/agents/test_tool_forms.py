@@ -11,8 +11,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from transformers import AutoTokenizer
 
 from emend.agents.causal_lm import CausalLM
+from emend.agents.llm import load_model
 from emend.agents.local import CALL_TOKENS, LocalChatModel
 from emend.agents.replying import Generated
+from emend.agents.structured import ask_structured
 from emend.agents.tool_forms import read_reply, rendered, takes_tools
 from emend.agents.tools import TOOLS, can_call_tools, lookup
 from emend.editors.base import Materials
@@ -187,6 +189,16 @@ def test_a_local_chat_model_calls_tools(scripted, lms):
     assert not can_call_tools(plain)
     with pytest.raises(BadSettings, match="'random' calls no tools"):
         plain.bind_tools([lookup])
+
+
+def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(scripted):
+    Scripted.replies = [f"Here it is: {GIVEN}"]
+    assert ask_structured(scripted, "Which fact?", lookup).value == lookup(**CALL)
+    assert "lookup" not in Scripted.asked[0][0].split("relation")[0]  # no tool was shown
+    tiny = load_model("tiny")
+    with pytest.raises(ModelReplyError):  # it writes no JSON, but it is asked
+        ask_structured(tiny, "Which fact?", lookup, retries=0)
+    tiny.close()
 
 
 def asked(scripted, folder, *replies):

@@ -1,0 +1,57 @@
+"""`emend extract` with a chat model: how it is loaded, and within which limits it is asked."""
+
+import json
+import sys
+
+import pytest
+
+from emend.evals.cli import main
+from tests.provider.server import Provider
+
+REPLY = json.dumps({"triplets": [{"subject": "Ana", "relation": "is", "object": "here"}]})
+
+
+def extract(tmp_path, *arguments):
+    given = ["--benchmark", "tinyworld", "--limit", "4", "--embedding", "lexical", "--out", str(tmp_path / "t.jsonl")]
+    before, sys.argv = sys.argv, ["emend", "extract", *given, *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code
+    finally:
+        sys.argv = before
+    return 0
+
+
+def test_a_chat_model_is_asked_with_its_settings_and_not_more_often_than_allowed(tmp_path, capsys):
+    with Provider(lambda asked: REPLY) as provider:
+        told = ("--method", "llm", "--model", provider.spec("openai"), "--set", "model.temperature=0.5")
+        assert extract(tmp_path, *told, "--max-calls", "3") == 2
+        assert provider.count == 3 and "--max-calls" in capsys.readouterr().err
+        assert extract(tmp_path, *told) == 0  # goes on where it stopped
+        assert provider.count == 4
+        assert {request.body["temperature"] for request in provider.requests} == {0.5}
+        assert extract(tmp_path, *told[:-1], "model.temperature=0") == 2
+        assert provider.count == 4 and "extractor" in capsys.readouterr().err  # another way of reading
+
+
+def test_a_judge_of_errors_has_settings_of_its_own(tmp_path):
+    with Provider(lambda asked: "wrong") as provider:
+        told = ("--judge", provider.spec("openai"), "--set", "judge.max_tokens=77")
+        assert extract(tmp_path, *told) == 0
+        assert provider.requests and all(77 in request.body.values() for request in provider.requests)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--set", "model.temperature=1"), "the model that reads is not asked"),
+        (("--set", "judge.temperature=1"), "the model that sorts errors is not asked"),
+        (("--set", "rag.k=1"), "only model.key=value and judge.key=value"),
+        (("--method", "llm", "--model", "tiny", "--set", "model.api_key=x"), "api_key"),
+    ],
+)
+def test_settings_of_what_is_not_asked_are_refused(tmp_path, capsys, arguments, says):
+    assert extract(tmp_path, *arguments) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))
