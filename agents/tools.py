@@ -5,6 +5,7 @@ text to read, marked as such.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,17 +103,18 @@ class Toolbox:
     def _lookup(self, subject: str, relation: str) -> Found:
         """The newest edit of that subject whose relation shares the most telling words, and at least one."""
         wanted = _telling(relation)
-        rated = [
-            (len(wanted & _telling(said.relations)), place, said)
-            for place, said in enumerate(self._said)
-            if subject.casefold() in said.subjects
-        ]
+        about = [said for said in self._said if said.is_about(subject)]
+        rated = [(len(wanted & _telling(said.relations)), place, said) for place, said in enumerate(about)]
         fitting = [one for one in rated if one[0]]
-        return _told([max(fitting, key=lambda one: one[:2])[2].hit] if fitting else [])
+        if fitting:
+            return _told([max(fitting, key=lambda one: one[:2])[2].hit])
+        if not about:
+            return Found(f"No change is listed under '{subject}'. Its name may be written otherwise: search_memory.")
+        found = _told([said.hit for said in about[-LISTED:]])
+        return Found(f"None of the changes under '{subject}' names that relation. They are:\n{found.text}", found.hits)
 
     def _list(self, entity: str) -> Found:
-        name = entity.casefold()
-        named = [said for said in self._said if name in said.hit.entry.text.casefold() or name in said.names]
+        named = [said for said in self._said if said.names_entity(entity)]
         return _told([said.hit for said in named[-LISTED:]])
 
     @cached_property
@@ -133,6 +135,16 @@ class _Said(NamedTuple):
     names: frozenset[str]
     """The subjects and the objects."""
     relations: str
+    """In the words of cloze and triplets; the whole text where there are neither."""
+
+    def is_about(self, subject: str) -> bool:
+        """Whether that is its subject; of a text without one, whether it names it."""
+        return _plain(subject) in self.subjects if self.subjects else self.names_entity(subject)
+
+    def names_entity(self, entity: str) -> bool:
+        """Whether the whole name stands in it."""
+        name = re.escape(_plain(entity))
+        return _plain(entity) in self.names or bool(re.search(rf"(?<!\w){name}(?!\w)", _plain(self.hit.entry.text)))
 
 
 def _said_by(edit: Edit) -> list[_Said]:
@@ -144,11 +156,15 @@ def _said_by(edit: Edit) -> list[_Said]:
     out = []
     for place, entry in enumerate(entries):
         told = edit.triplets[place : place + 1] if apart else edit.triplets
-        subjects = {triplet.subject.casefold() for triplet in told} | ({edit.subject.casefold()} - {""})
-        objects = {triplet.object.casefold() for triplet in told}
-        relations = " ".join([edit.prompt, *(triplet.relation for triplet in told)])
+        subjects = {_plain(triplet.subject) for triplet in told} | ({_plain(edit.subject)} - {""})
+        objects = {_plain(triplet.object) for triplet in told}
+        relations = " ".join([edit.prompt, *(triplet.relation for triplet in told)]).strip() or entry.text
         out.append(_Said(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
     return out
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _telling(text: str) -> set[str]:

@@ -20,6 +20,8 @@ from emend.memory.secrets import hide_keys
 ENOUGH = 20
 """A share of failures means nothing before so many units were tried."""
 PROVIDER = (KeyRefused, ModelUnreachable, QuotaExhausted, RateLimited, RequestRefused)
+VARYING = re.compile(r"\b(?:[a-z]+[-_])?(?=[\w.-]*\d)[\w.-]+", re.IGNORECASE)
+"""What differs between two tellings of one failure: ids of requests, numbers, and durations."""
 IN_A_ROW = 10
 """So many units that fail alike, one after the other, because of the provider: the next one would too."""
 
@@ -53,7 +55,7 @@ class Failures:
             self._check()
 
     def _stop_if_hopeless(self, error: BaseException) -> None:
-        now = re.sub(r"\d+", "", told(error)) if isinstance(error, PROVIDER) else ""
+        now = VARYING.sub("", told(error)) if isinstance(error, PROVIDER) else ""
         self._alike = self._alike + 1 if now and now == self._last else 1
         self._last = now
         if now and self._alike >= IN_A_ROW:

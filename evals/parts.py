@@ -174,7 +174,7 @@ def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> 
     given |= {name: Path(path) for name in ("prices", "cache") if (path := getattr(config, name)) is not None}
     told = " and ".join("--" + name.replace("_", "-") for name, value in given.items() if value is not None)
     local = BadSettings(f"{told} with model '{config.model}': a model on this machine has no provider to ask or pay.")
-    limited = told and not _asks_elsewhere(config)
+    limited = told and not asks_elsewhere(config)
     if limited and config.model.partition(":")[0] in LOCAL:
         raise local
     policy = CallPolicy.of(**given, at_once=config.concurrency)
@@ -184,7 +184,7 @@ def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> 
     return model, policy
 
 
-def _asks_elsewhere(config: RunConfig) -> bool:
+def asks_elsewhere(config: RunConfig) -> bool:
     """Whether an editor is set to ask a model of a provider besides the model under test."""
     values = [value for name, told in config.overrides.items() if name != MODEL for value in told.values()]
     spoken = {str(value).partition(":")[0] for value in values if ":" in str(value)}

@@ -22,7 +22,7 @@ from emend.evals.failures import Failures, error_line
 from emend.evals.foreseeing import Ahead
 from emend.evals.locking import owned_folder
 from emend.evals.manifest import RunConfig, now
-from emend.evals.parts import Parts, load_parts
+from emend.evals.parts import Parts, asks_elsewhere, load_parts
 from emend.evals.progress import Progress, Quiet
 from emend.evals.queues import Inline, Queue
 from emend.evals.records import RunFiles, mend
@@ -37,12 +37,15 @@ from emend.memory.errors import (
     MemoryMismatch,
     MissingData,
     MissingExtra,
+    ModelError,
     RunRefused,
     TooManyFailures,
 )
 
 FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
 """Not the fault of one unit: the run ends."""
+GOES_ON = (*FATAL, ModelError)
+"""What a unit was answered before one of these is kept: it is paid for."""
 
 
 class Summary(Word):
@@ -102,7 +105,7 @@ def run(
         for event in cuts:
             files.event(event | {"at": now()})
         work = _Work(parts, files, finished, progress or Quiet(), begun.units)
-        if hasattr(parts.model, "policy"):  # the replies of a model on this machine cost nothing but time
+        if hasattr(parts.model, "policy") or asks_elsewhere(config):  # else a reply costs nothing but time
             work.unfinished = stack.enter_context(Unfinished(out, finished))
         try:
             return work.through(out)
@@ -260,7 +263,7 @@ class _Work:
 
     def _ask(self, one: Pass, unit: Unit, answerer: Answerer) -> None:
         try:
-            with working(self.unfinished, unit.key, lambda error: isinstance(error, FATAL) or self.stop.is_set()):
+            with working(self.unfinished, unit.key, lambda error: isinstance(error, GOES_ON) or self.stop.is_set()):
                 asked = ask_unit(one, unit, answerer, self.baseline, self.stop)
                 self.files.unit(asked.records, asked.events)
         except FATAL:

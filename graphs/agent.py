@@ -16,6 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.answer import build_prompt
+from emend.agents.decompose import walked
 from emend.agents.reading import usage_of
 from emend.agents.thoughts import without_thoughts
 from emend.agents.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
@@ -48,8 +49,8 @@ class AgentContext(RagContext):
 
 
 def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", "compose"]:
-    """To the model, unless there is nothing that it could find."""
-    return "compose" if runtime.context.empty else "plan"
+    """To the model, unless there is nothing that it could find, or nothing that could be scored after it."""
+    return "compose" if runtime.context.empty or state.get("targets") == [] else "plan"
 
 
 def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
@@ -78,7 +79,9 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 def _messages(state: AgentState) -> list[BaseMessage]:
     if "messages" in state:
         return messages_from_dict(state["messages"])
-    return [SystemMessage(SYSTEM), HumanMessage(build_prompt(Probe.model_validate(state["probe"])))]
+    probe = Probe.model_validate(state["probe"])
+    plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"  # the model answers at once, see `SYSTEM`
+    return [SystemMessage(SYSTEM), HumanMessage(build_prompt(probe) if plain else walked(probe))]
 
 
 def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
@@ -101,9 +104,10 @@ def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 
 def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     """The conversation as text, up to the answer; where nothing stands, the probe alone."""
-    if runtime.context.empty:
+    if "messages" not in state:
         return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
-    return {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
+    told: AgentState = {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
+    return {**told, "reading": "line"} if state.get("reading") == "thoughts" else told
 
 
 def conclude(state: AgentState, runtime: Runtime[AgentContext]) -> RespondState:

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.answer import build_prompt, find_wording, put_again
 from emend.agents.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
-from emend.agents.decompose import FINAL
+from emend.agents.decompose import FINAL, cloze_of, walked
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.probe import Probe
@@ -35,8 +35,8 @@ class CotContext(RagContext):
 
 
 def after_retrieve(state: CotState) -> Literal["think", "compose"]:
-    """Without a new fact there is nothing to think about, and the probe stays as it is."""
-    return "think" if state["hits"] else "compose"
+    """Without a new fact, or anything to score, there is nothing to think about, and the probe stays as it is."""
+    return "think" if state["hits"] and state.get("targets") != [] else "compose"
 
 
 def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
@@ -52,13 +52,13 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
         thought = think_aloud(context.model, build_prompt(probe, facts, (), context.wording))
     elif context.form == "steps":
         hops = min(int(probe.tags.get("hops", 1)), HOPS)
-        thought = think_in_steps(context.model, told, probe.prompt, probe.style != "question", hops)
+        thought = think_in_steps(context.model, told, walked(probe), bool(cloze_of(probe)), hops)
         if probe.choices:  # a line of its own would end with a name
             walk = thought.text.removesuffix(FINAL)
             thought = thought._replace(text=put_again(walk, probe, facts, context.wording))
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
-        thought = think_aloud(context.model, head + told + LEAD.format(question=probe.prompt))
+        thought = think_aloud(context.model, head + told + LEAD.format(question=walked(probe)))
     update: CotState = {"prompt": thought.text, "reading": "line", "usage": spent(state, thought.usage)}
     if thought.final is not None:
         update |= {"final": thought.final, "cut_tokens": thought.cut_tokens}

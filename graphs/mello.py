@@ -28,11 +28,13 @@ from emend.agents.decompose import (
     NextStep,
     Verdict,
     check_prompt,
+    cloze_of,
     opening,
     read_round,
     read_verdict,
     step_prompt,
     take_step,
+    walked,
 )
 from emend.agents.structured import ask_structured
 from emend.graphs.rag import RagContext, RagState, as_hits
@@ -81,8 +83,8 @@ class MelloContext(RagContext):
 
 
 def begin(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "compose"]:
-    """Into the walk, unless there is nothing that could contradict."""
-    return "compose" if runtime.context.empty else "decompose"
+    """Into the walk, unless there is nothing that could contradict, or nothing that could be scored after it."""
+    return "compose" if runtime.context.empty or state.get("targets") == [] else "decompose"
 
 
 def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
@@ -94,7 +96,7 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     hops, transcript = (
         list(state.get("hops", ())),
-        state.get("transcript") or opening(probe.prompt, context.demonstrations if context.form == "text" else ""),
+        state.get("transcript") or opening(walked(probe), context.demonstrations if context.form == "text" else ""),
     )
     if context.form == "lines":
         return _next_line(probe, context, hops, transcript, state)
@@ -133,8 +135,8 @@ def _next_round(
 def _next_schema(
     probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
 ) -> MelloState:
-    steps = transcript.removeprefix(opening(probe.prompt)).splitlines()
-    said = ask_structured(context.model, step_prompt(probe.prompt, steps), NextStep)
+    steps = transcript.removeprefix(opening(walked(probe))).splitlines()
+    said = ask_structured(context.model, step_prompt(walked(probe), steps), NextStep)
     usage, step = spent(state, said.usage), said.value
     if step.done and step.final_answer.strip():
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
@@ -153,7 +155,7 @@ def _next_line(
 ) -> MelloState:
     if len(hops) >= limit_of(probe, context):
         return {"transcript": transcript, "hops": hops}
-    step = take_step(context.model, transcript, "" if probe.style == "question" else probe.prompt)
+    step = take_step(context.model, transcript, cloze_of(probe))
     hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
     return {"transcript": step.text, "hops": hops, "usage": spent(state, step.usage)}
 
@@ -220,7 +222,7 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     Line by line a probe with choices is put once more behind the walk: there the model has to choose.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
-    if context.empty:
+    if "transcript" not in state:
         return {"prompt": build_prompt(probe, (), (), context.wording)}
     if context.form == "lines" and probe.choices:
         facts = [hit["text"] for hit in state.get("hits", ())]

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.language_models import BaseChatModel
@@ -195,7 +195,7 @@ def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(
     Scripted.replies = [f"Here it is: {GIVEN}"]
     assert ask_structured(scripted, "Which fact?", lookup).value == lookup(**CALL)
     assert "lookup" not in Scripted.asked[0][0].split("relation")[0]  # no tool was shown
-    tiny = load_model("tiny")
+    tiny: Any = load_model("tiny")
     with pytest.raises(ModelReplyError):  # it writes no JSON, but it is asked
         ask_structured(tiny, "Which fact?", lookup, retries=0)
     tiny.close()

@@ -140,3 +140,16 @@ def test_the_summary_counts_what_the_provider_saw(tmp_path):
     (now,) = summary.spent.values()
     assert (now.requests, now.retries, now.requests - now.replies) == (provider.count, 2, 2)
     assert summary.calls == now.replies and now.seconds_waited > 0
+
+
+def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(tmp_path):
+    with Provider(knows, strike=lambda asked: "401" if provider.count > 1 else "") as provider:
+        told = config(provider, options={"cases": "1"}, editors=("rag",))
+        failed = run(told, tmp_path / "run")
+        assert (failed.failed, failed.records) == (1, 0)
+        first = provider.count
+        provider.strike = lambda asked: ""
+        summary = run(told, tmp_path / "run")
+    assert (summary.failed, summary.records) == (0, 2)
+    assert len({request.body["messages"][0]["content"] for request in provider.requests}) == provider.count - 1
+    assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "unfinished").exists()

@@ -135,14 +135,51 @@ def test_lookup_finds_the_newest_edit_of_the_subject_and_relation_alone():
     assert [
         hit.entry.edit_id for hit in tools.use("lookup", {"subject": "veldania", "relation": "the capital of"}).hits
     ] == [NEW.id]
-    for asked in ({"subject": "Veldania", "relation": "river"}, {"subject": "Vel", "relation": "capital"}):
-        assert tools.use("lookup", asked) == (NOTHING, ())
+    told = tools.use("lookup", {"subject": " VELDANIA ", "relation": "river"})
+    assert told.text.startswith("None of the changes under ' VELDANIA ' names that relation") and len(told.hits) == 2
+    unknown = tools.use("lookup", {"subject": "Vel", "relation": "capital"})
+    assert unknown.text.startswith("No change is listed under 'Vel'") and not unknown.hits
+
+
+def test_lookup_and_list_know_texts_without_a_subject_by_the_names_in_them():
+    document = Edit(form="document", text="Meburg became the capital of Vouna. Its mayor is Karo Benn.")
+    tools = toolbox((document, RIVER))
+    for subject, relation in (("Vouna", "capital"), ("Karo Benn", "mayor")):
+        assert [hit.entry.edit_id for hit in tools.use("lookup", {"subject": subject, "relation": relation}).hits] == [
+            document.id
+        ]
+    assert tools.use("list_updates", {"entity": "vouna"}).hits
+    assert tools.use("list_updates", {"entity": "Vou"}).text == NOTHING  # half a name is none
 
 
 def test_list_updates_names_every_edit_of_an_entity_oldest_first():
     found = toolbox().use("list_updates", {"entity": "Veldania"})
     assert [hit.entry.edit_id for hit in found.hits] == [OLD.id, NEW.id]
     assert toolbox().use("list_updates", {"entity": "Nowhere"}).text == NOTHING
+
+
+def test_where_nothing_can_be_scored_nothing_is_asked():
+    model = Caller(script=[AIMessage("Sorn")])
+    run_graph(
+        APP,
+        {"probe": PROBE.model_dump(mode="json"), "targets": []},
+        AgentContext(model, toolbox().retriever, toolbox=toolbox()),
+    )
+    assert not model.seen
+
+
+def test_a_question_with_solved_thoughts_is_asked_plainly_and_answered_at_once():
+    dressed: dict[str, Any] = {
+        "prompt": "Question: Who?\nThoughts:",
+        "query": "Who?",
+        "style": "raw",
+        "reading": "thoughts",
+    }
+    probe = Probe(kind="x", gold=("Sorn",), examples="Question: Where?\nThoughts: Here.\nAnswer: Here", **dressed)
+    model = Caller(script=[AIMessage("Sorn")])
+    state = {"probe": probe.model_dump(mode="json"), "reading": "thoughts"}
+    final, _ = run_graph(APP, state, AgentContext(model, toolbox().retriever, toolbox=toolbox()))
+    assert model.seen[0][-1].content == "Who?" and (final["reply"], final["reading"]) == ("Sorn", "line")
 
 
 def test_a_change_cannot_end_its_own_mark():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.decompose import DEMONSTRATIONS, read_round, read_verdict
+from emend.agents.decompose import DEMONSTRATIONS, read_round, read_verdict, walked
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.errors import ModelReplyError
@@ -79,6 +79,26 @@ def test_targets_are_scored_where_the_final_answer_would_stand():
     assert scored["prompt"] == said["prompt"] and scored["prompt"].endswith("\nFinal answer:")
 
 
+def test_where_nothing_can_be_scored_nothing_is_asked():
+    model, found = replies(*WALK), Told("The country of Ann is Chad.")
+    final, _ = walk(model, found, targets=[])
+    assert not model.calls and not found.asked and final["prompt"] == f"Q: {QUESTION}\nA:"
+
+
+@pytest.mark.parametrize(
+    ("probe", "taken"),
+    [
+        ({"prompt": "Be brief.\nQuestion: Who?\nAnswer:", "style": "raw"}, "Be brief.\nWho?"),
+        ({"prompt": "Pick.\nQuestion: Who?\n(A) Bo (B) Li\nAnswer:", "style": "raw"}, "Pick.\nWho?\n(A) Bo (B) Li"),
+        ({"prompt": "Question: Who?\nThoughts:", "query": "Who?", "style": "raw", "reading": "thoughts"}, "Who?"),
+        ({"prompt": "", "query": "Who?", "choices": ("a", "b")}, "Who?"),
+        ({"prompt": "Who?", "style": "question"}, "Who?"),
+    ],
+)
+def test_the_walk_takes_what_a_benchmark_asks_without_the_leads_of_its_prompt(probe, taken):
+    assert walked(Probe(kind="x", gold=("Bo",), **probe)) == taken
+
+
 def test_a_retrieval_that_finds_nothing_is_shown_as_such():
     model = replies(*WALK)
     walk(model, Told())
@@ -115,6 +135,7 @@ def test_four_hops_are_covered_and_a_question_that_tells_its_number_may_take_it(
         ([""], "neither 'Subquestion:'"),
         (["Subquestion: What is the country of Ann?"], "neither 'Subquestion:'"),
         (["Subquestion:\nGenerated answer: Peru."], "neither 'Subquestion:'"),
+        (["Subquestion: Who?\nGenerated answer:"], "nothing follows 'Generated answer:'"),
         (["Final answer:"], "neither 'Subquestion:'"),
         ([WALK[0], "Final answer: Bo"], "no line says whether"),
         ([WALK[0], "The fact contradicts.\nFinal answer: Bo"], "no line says whether"),
@@ -126,6 +147,16 @@ def test_a_reply_off_the_form_is_an_error_that_keeps_the_reply_and_the_steps(rep
     steps = steps_of(caught.value)
     assert caught.value.reply == replied[-1]
     assert steps[-1].node == "decompose" and steps[-1].error and len(steps) == 2 * len(replied) - 1
+
+
+def test_blank_lines_stars_and_plain_english_are_read_too():
+    told = read_round("Subquestion: Who?\n\n**Generated answer:** It is Bo.")
+    assert (told.subquestion, told.tentative) == ("Who?", "It is Bo.")
+    english = (
+        "**Retrieved fact contradicts the generated answer, so the intermediate answer is: Li**\n\nFinal answer: Li"
+    )
+    told = read_round(english, checking=True)
+    assert told.verdict == (True, "Li") and told.final == "Li"
 
 
 def test_where_nothing_stands_the_probe_is_asked_as_it_is():
