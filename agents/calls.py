@@ -118,6 +118,12 @@ class Journal(BaseCallbackHandler):
         with self._lock:
             self._ended.append(("", call))
 
+    def rest(self) -> tuple[ModelCall, ...]:
+        """All calls that nobody has taken, in the order in which they ended."""
+        with self._lock:
+            own, self._ended = [call for _, call in self._ended], []
+        return tuple(own)
+
     def take(
         self, task: str = "", before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None
     ) -> tuple[ModelCall, ...]:

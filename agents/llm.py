@@ -139,7 +139,9 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
 
     if settings.get("max_retries"):
         raise BadSettings("model.max_retries: Emend tries again itself, with its own waits; leave the setting out.")
-    asked = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | settings
+    # Servers that speak like OpenAI's count the tokens of a stream only where they are asked to.
+    counted = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
+    asked = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | counted | settings
     sent = {setting: value for setting, value in asked.items() if value is not None}
     try:
         with warnings.catch_warnings(action="ignore"):  # of settings it does not know, which are refused below

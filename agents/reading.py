@@ -125,7 +125,7 @@ def usage_of(message: AIMessage) -> Usage:
     told: Any = message.usage_metadata or {}
     retries = max(0, int(message.response_metadata.get("tries", 1)) - 1)
     tokens = {name: told.get(name, 0) for name in ("input_tokens", "output_tokens")}
-    return Usage(**tokens, calls=1, retries=retries)
+    return Usage(**tokens, calls=1, retries=retries, untold=int(message.usage_metadata is None))
 
 
 def read_message(message: AIMessage, shape: Shape[T]) -> T:

@@ -19,7 +19,7 @@ from emend.agents.marks import unmarked
 from emend.agents.reading import cut_off, was_cut
 from emend.memory.edit import Edit, content_id
 from emend.memory.embed import FUNCTION_WORDS
-from emend.memory.retrieval.base import Hit, Retriever
+from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.bm25 import words
 from emend.memory.superseding import Claim, in_order, moment
 
@@ -98,7 +98,7 @@ class Toolbox:
         return run[name]()
 
     def _search(self, query: str) -> Found:
-        return _told(self.retriever.search(query, self.k)[: self.k])
+        return _told(search(self.retriever, query, self.k)[: self.k])
 
     def _lookup(self, subject: str, relation: str) -> Found:
         """The newest edit of that subject whose relation shares the most telling words, and at least one."""

@@ -1,12 +1,13 @@
 """CRAG (Yan et al. 2024): what is retrieved is judged before it is used."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from emend.agents.relevance import Evaluator, ModelEvaluator, ScopeEvaluator
 from emend.editors.base import Materials
@@ -14,8 +15,15 @@ from emend.editors.remembering import RagSettings, Remembering
 from emend.editors.scoping import scope_for
 from emend.graphs.crag import CragContext
 from emend.memory.edit import Edit, content_id
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings, EmendError, MemoryUnavailable
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+
+LISTS = ("results", "documents")
+"""Under which name a search's reply has what it found."""
+TEXTS = ("page_content", "content", "text", "snippet")
+"""Under which name what was found has its text."""
+WORDLESS = frozenset({"audio", "file", "image", "image_url", "reasoning", "video"})
+"""Types of content blocks that say nothing about the question."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +75,10 @@ class Crag(Remembering):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the evaluator and the thresholds in use."""
+        """As for `Rag`, with the evaluator, the thresholds in use, and what a second memory holds."""
         limits = {"upper": round(self.upper, 6), "lower": round(self.lower, 6)}
-        return super().fingerprint | {"evaluator": self.evaluator.identity} | limits
+        second = {"second_memory": self.search.content} if isinstance(self.search, SecondMemory) else {}
+        return super().fingerprint | {"evaluator": self.evaluator.identity} | limits | second
 
     def context(self, found: Retriever, edits: Sequence[Edit]) -> CragContext:
         """With the evaluator, how strips are made, and the wider search."""
@@ -88,20 +97,84 @@ class Crag(Remembering):
 
 
 class Searching:
-    """A function from a query to texts, or a LangChain tool, as a retriever."""
+    """Whatever can be asked, such as a function from a query to texts, a LangChain tool or a client, as a retriever.
 
-    def __init__(self, ask: Callable[[str], Any]) -> None:
-        self._ask = ask
+    Args:
+        ask: called with the query and how much is wanted.
+        name: what `crag.search` calls it.
+    """
+
+    def __init__(self, ask: Callable[[str, int], Any], name: str) -> None:
+        self._ask, self._name = ask, name
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The first k texts, with falling scores; they belong to no edit."""
-        found = self._ask(query)
-        texts = [str(found)] if isinstance(found, str) else [str(text) for text in found]
+        """The first k passages, with falling scores; they belong to no edit. Hits of a retriever stay as they are.
+
+        Raises:
+            BadData: what it gave cannot be read.
+            MemoryUnavailable: for whatever else than Emend's errors it raises.
+        """
+        try:
+            found = self._ask(query, k)
+            if isinstance(found, list | tuple) and all(isinstance(one, Hit) for one in found):
+                return list(found)
+            texts = list(islice(self._passages(found), k))
+        except EmendError:
+            raise
+        except Exception as error:
+            raise MemoryUnavailable(
+                f"crag.search='{self._name}' fails on {query[:60]!r} ({type(error).__name__}: {error}): mend it, or "
+                "leave crag.search out."
+            ) from error
         return [
             Hit(entry=Entry(id=content_id("found", text), edit_id="", text=text), score=1 / (1 + place))
-            for place, text in enumerate(texts[:k])
-            if text.strip()
+            for place, text in enumerate(texts)
         ]
+
+    def _passages(self, found: Any) -> Iterator[str]:
+        """The texts in what was found, however they are wrapped; nothing and blank ones are none."""
+        if found is None or isinstance(found, str):
+            if found and found.strip():
+                yield str(found)
+            return
+        inner = next((told for name in (*LISTS, *TEXTS) if (told := _under(found, name))), None)
+        if inner is not None:
+            yield from self._passages(inner)
+        elif isinstance(found, Mapping):
+            if found and not {*LISTS, *TEXTS} & found.keys() and found.get("type") not in WORDLESS:
+                raise self._unreadable(f"a dict with {', '.join(map(repr, found))}"[:100])
+        elif any(hasattr(found, name) for name in (*LISTS, *TEXTS)):
+            return
+        elif isinstance(found, Iterable) and not isinstance(found, bytes | bytearray | BaseModel):
+            for one in found:  # a BaseModel gives the names of its fields
+                yield from self._passages(one)
+        else:
+            raise self._unreadable(f"{type(found).__name__} {found!r}"[:100])
+
+    def _unreadable(self, what: str) -> BadData:
+        return BadData(
+            f"crag.search='{self._name}' gave {what}, and no passage can be read from that: let it return texts, "
+            f"LangChain documents, or dicts with {', '.join(map(repr, TEXTS[1:]))} or {TEXTS[0]!r}, by themselves or "
+            f"in a list, also under {' or '.join(map(repr, LISTS))}."
+        )
+
+
+def _under(found: Any, name: str) -> Any:
+    """What a dict or an object has under that name; a method is nothing."""
+    told = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+    return None if callable(told) and not isinstance(told, str) else told
+
+
+@dataclass(frozen=True)
+class SecondMemory:
+    """A strategy over another memory than that of the edits; `content` is a digest of what it can find."""
+
+    retriever: Retriever
+    content: str
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """What the strategy finds."""
+        return self.retriever.search(query, k)
 
 
 def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> Retriever:
@@ -109,34 +182,37 @@ def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None
 
     Args:
         spec: the folder of a memory, or `module:attribute` of a retriever, of a class that makes one, of a LangChain
-            tool or retriever, or of a function from a query to texts.
+            tool or retriever, or of a function from a query to texts, documents, or dicts with a text.
         strategy: how a second memory is searched.
         embedding: of a second memory; empty for lexical or auto, as it was made.
 
     Raises:
-        BadSettings: there is no such thing, or it cannot search.
+        BadSettings: there is no such thing, it cannot be loaded, or it cannot search.
     """
     if strategy is not None and Path(spec).is_dir():
         return second_memory(Path(spec), strategy, embedding)
     module, colon, attribute = spec.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadSettings(f"crag.search='{spec}' cannot be loaded: {error}. Write module:attribute.") from error
-    if isinstance(found, type):
-        found = found()
+        if isinstance(found, type):
+            found = found()
+    except EmendError:
+        raise
+    except Exception as error:  # a module or class of the user's, and such as ask for a key
+        told = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise BadSettings(f"crag.search='{spec}' cannot be loaded: {told}. Write module:attribute.") from error
     if hasattr(found, "search"):
-        return found  # type: ignore[no-any-return]
+        return Searching(found.search, spec)
     if hasattr(found, "invoke"):  # a LangChain tool or retriever
-        return Searching(lambda query: _texts(found.invoke(query)))
+        return Searching(lambda query, k: found.invoke(query), spec)
     if callable(found):
-        return Searching(found)
+        return Searching(lambda query, k: found(query), spec)
     raise BadSettings(
         f"crag.search='{spec}' cannot search: name a retriever, a tool, or a function from text to texts."
     )
 
 
-def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str = "") -> Retriever:
+def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str = "") -> SecondMemory:
     """A strategy over all that a memory holds now; what it finds belongs to no edit that stands.
 
     Raises:
@@ -156,9 +232,6 @@ def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embeddi
                 f"crag.search={folder} holds {memory.count():,} entries, and at most {EXACT_LIMIT:,} are searched: "
                 "name a module:attribute that keeps it open."
             )
-        return strategy(memory.view())
-
-
-def _texts(found: Any) -> Any:
-    """Documents as their texts; anything else as it is."""
-    return [getattr(one, "page_content", one) for one in found] if isinstance(found, list | tuple) else found
+        view = memory.view()
+        held = sorted((entry.id, entry.text, entry.time or "") for entry in view.entries())
+        return SecondMemory(strategy(view), content_id("second memory", encoder.identity, held))

@@ -1,27 +1,33 @@
 """Asking an edited model by hand: a memory's edits stand, and one question follows another."""
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Self, TextIO
 
+from langchain_core.messages import convert_to_openai_messages, messages_from_dict
 from rich.text import Text
 
-from emend.agents.llm import load_model
 from emend.editors.base import Answerer, Materials
 from emend.editors.registry import EDITORS
-from emend.evals.manifest import MODEL
+from emend.editors.unedited import Unedited
+from emend.evals.manifest import RunConfig
+from emend.evals.parts import model_with_policy
 from emend.evals.report.safe import one_line
 from emend.evals.report.table import console_for
+from emend.evals.report.tracing import content_of, grown_by
+from emend.evals.trace import new_hits
 from emend.graphs.running import listening
 from emend.memory.edit import Edit
+from emend.memory.errors import BadData
 from emend.memory.probe import Answer, Probe, Step, Style
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.secrets import hide_keys
 
 LONG = 300
-SAID_ELSEWHERE = ("usage", "cut_tokens", "messages", "transcript", "reading")
+SAID_ELSEWHERE = ("usage", "cut_tokens", "transcript", "reading")
+HINT = "One question a line; Ctrl-D ends."
 
 
 class Lent:
@@ -43,14 +49,16 @@ class Asking:
 
     Args:
         model: by name.
-        editor: by name; one that reads a memory.
+        editor: by name; the one that leaves the model as it is needs no memory.
         where: the memory's folder, or its server.
         retriever: a strategy, or a chain of them.
         overrides: settings, by editor; those of the model are under `model`.
         embedding: the memory's, by name; None where it is one of the usual ones.
+        limits: how providers are asked, under the names that a run's configuration has for it; none by default.
 
     Raises:
-        BadSettings: an unknown name. And whatever loading a model or a memory raises.
+        BadSettings: an unknown name, or limits of a model on this machine. And whatever loading a model or a memory
+            raises.
     """
 
     def __init__(
@@ -61,24 +69,37 @@ class Asking:
         retriever: str,
         overrides: dict[str, dict[str, Any]],
         embedding: str | None = None,
+        limits: dict[str, Any] | None = None,
     ) -> None:
         self._factory, self._strategy = EDITORS.load(editor), load_retriever(retriever)
-        self._model, self._where, self._name, self._overrides = model, where, editor, overrides
-        self._embedding, self._open = embedding, ExitStack()
+        told: dict[str, Any] = {"model": model, "overrides": overrides} | (limits or {})
+        self._config = RunConfig(benchmark="", editors=(editor,), concurrency=1, **told)
+        self._where, self._embedding, self._open = where, embedding, ExitStack()
         self._answerer: Answerer | None = None
 
     def __enter__(self) -> Self:
-        from emend.evals.cli_memory import opened_memory
-
         with ExitStack() as opening:
-            memory = opening.enter_context(opened_memory(self._where, self._embedding, search=True))
-            model = load_model(self._model, **self._overrides.get(MODEL, {}))
+            memory = opening.enter_context(self._memory()) if self._needs_memory else None
+            model, policy = model_with_policy(self._config)
+            opening.callback(policy.close)
             if hasattr(model, "close"):
                 opening.callback(model.close)
-            materials = Materials(model, Lent(memory), self._strategy, settings=self._overrides.get(self._name, {}))
-            self._answerer = opening.enter_context(self._factory(materials).edit(memory.edits(current=True)))
+            lent, edits = (None, ()) if memory is None else (Lent(memory), memory.edits(current=True))
+            settings = self._config.overrides.get(self._config.editors[0], {})
+            materials = Materials(model, lent, self._strategy, settings=settings, policy=policy)
+            self._answerer = opening.enter_context(self._factory(materials).edit(edits))
             self._open = opening.pop_all()
         return self
+
+    @property
+    def _needs_memory(self) -> bool:
+        """Whatever the editor does with edits, it must have them; the baseline does nothing with them."""
+        return not (isinstance(self._factory, type) and issubclass(self._factory, Unedited))
+
+    def _memory(self) -> AbstractContextManager[Any]:
+        from emend.evals.cli_memory import opened_memory
+
+        return opened_memory(self._where, self._embedding, search=True)
 
     def __exit__(self, *raised: object) -> None:
         self._open.close()
@@ -95,18 +116,67 @@ class Asking:
             return self._answerer.answer(probe)
 
 
-def show_step(step: Step) -> None:
-    """Print a step: its node, how long it took, what it changed."""
+def questions(source: TextIO, told: TextIO) -> Iterator[str]:
+    """One question a line, until the input ends; whoever types them is told so, and when the next one is expected.
+
+    Raises:
+        BadData: the input is not UTF-8.
+    """
+    typed = source.isatty() and told.isatty()
+
+    def line() -> str:
+        if typed:
+            told.write("> ")
+            told.flush()
+        return source.readline()
+
+    if typed:
+        told.write(f"{HINT}\n")
+    try:
+        yield from filter(None, (text.strip() for text in iter(line, "")))
+    except UnicodeDecodeError as error:
+        raise BadData(f"the input is not UTF-8 ({error.reason}): write the questions in UTF-8.") from error
+    if typed:
+        told.write("\n")  # what follows does not stand behind the last prompt
+
+
+def showing() -> Callable[[Step], None]:
+    """Prints the steps of one question, each as it is told: of what grew since the step before, the new part."""
+    state: dict[str, Any] = {}
+
+    def shown(step: Step) -> None:
+        show_step(step, state)
+        state.update(step.update)
+
+    return shown
+
+
+def show_step(step: Step, before: dict[str, Any]) -> None:
+    """Print a step: its node, how long it took, what it changed of the state before it."""
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
-    for name, value in step.update.items():
-        if name not in SAID_ELSEWHERE and value not in ([], ""):
-            last = value[-1] if name == "hops" else value  # those before were shown when they were made
-            told = last if isinstance(last, str) else json.dumps(last, ensure_ascii=False)
-            shown = one_line(hide_keys(told))  # a model may repeat what a careless server tells it
-            console.print(Text(f"  {name}: {shown[:LONG]}{'...' if len(shown) > LONG else ''}"), soft_wrap=True)
+    for name, told in _changes(step.update, before):
+        shown = one_line(hide_keys(told))  # a model may repeat what a careless server tells it
+        console.print(Text(f"  {name}: {shown[:LONG]}{'...' if len(shown) > LONG else ''}"), soft_wrap=True)
     if step.error:
         console.print(Text(f"  {one_line(hide_keys(step.error))}", style="red"), soft_wrap=True)
+
+
+def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in update.items():
+        old = before.get(name)
+        new = new_hits(value, old or ()) if name == "hits" else grown_by(value, old)[1]
+        if name == "messages":
+            yield from ((who, told) for who, told in _spoken(new) if told and told not in update.values())
+        elif name not in SAID_ELSEWHERE and new not in ([], ""):
+            yield name, new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
+
+
+def _spoken(messages: Any) -> Iterator[tuple[str, str]]:
+    """Of a conversation as LangChain writes it, what the model said and called, and what tools returned."""
+    if all(isinstance(one, dict) and {"type", "data"} <= one.keys() for one in messages):
+        told: Any = convert_to_openai_messages(messages_from_dict(messages))
+        yield from ((one["role"], content_of(one)) for one in told if one["role"] in ("assistant", "tool"))
 
 
 def show_answer(answer: Answer, steps: bool) -> None:

@@ -4,10 +4,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from emend.agents.calls import recording
 from emend.agents.policy import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.unedited import Unedited
-from emend.evals.baseline import Baseline, ask, needs_baseline, spent_until
+from emend.evals.baseline import Baseline, ask, needs_baseline, spent_until, usage_over
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.metrics.elken import NO_BASELINE
@@ -15,8 +16,8 @@ from emend.evals.metrics.scorers import NO_PROBABILITIES, OF_BEFORE, Scores, ask
 from emend.evals.steps import event_of
 from emend.evals.units import Pass, Unit
 from emend.graphs.running import steps_of
-from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe
+from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
+from emend.memory.probe import Answer, Probe, Step, Usage
 from emend.memory.secrets import hide_keys
 
 
@@ -68,7 +69,7 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
     compared = needs_baseline(probe)
     kept = baseline.kept(probe, run.repeat) if compared and isinstance(run.editor, Unedited) else None
     try:
-        answer = kept.said() if kept else ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
+        answer = kept.said() if kept else _heard(run.name, answerer, probe)
         no_use = None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
         answer, no_use = _of_no_use(error), hide_keys(str(error))
@@ -87,6 +88,28 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
     elif _searched(answer) and UNTOLD in probe.tags:
         scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
     return Said(answer, scores, seconds, bool(kept))
+
+
+def _heard(editor: str, answerer: Answerer, probe: Probe) -> Answer:
+    """The answer; where the editor tells no steps, with one that has its calls to models, and with what they cost.
+
+    Raises:
+        BadSettings: the editor answers with something else than an `Answer`.
+    """
+    at, began = time.time(), time.perf_counter()
+    with recording() as journal:
+        answer: object = ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
+    if not isinstance(answer, Answer):
+        raise BadSettings(
+            f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/extend.md."
+        )
+    calls = journal.rest()
+    if answer.steps or not calls:
+        return answer
+    update = {} if answer.text is None else {"reply": answer.text}
+    step = Step(node="answer", update=update, ms=(time.perf_counter() - began) * 1000, at=at, place=1, calls=calls)
+    usage = usage_over(calls) if answer.usage == Usage() else answer.usage
+    return answer.but(steps=(step,), usage=usage)
 
 
 def _by_whom(scores: Scores, editor: str) -> Scores:

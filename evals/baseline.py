@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from emend.agents.policy import repetition
@@ -12,7 +12,7 @@ from emend.evals.records import RunFiles
 from emend.graphs.running import keep_steps, steps_of
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from emend.memory.secrets import hide_keys
 
 STRIPES = 64
@@ -151,12 +151,18 @@ def spent_until(error: Exception) -> Usage:
         return own
     told = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
     silent = bool(own.calls) and calls[-1] not in told  # refused, and the provider counted no tokens
+    return usage_over(told).plus(Usage(calls=int(silent)))
+
+
+def usage_over(calls: Sequence[ModelCall]) -> Usage:
+    """What calls cost together."""
     return Usage(
-        input_tokens=sum(call.input_tokens for call in told),
-        output_tokens=sum(call.output_tokens for call in told),
-        calls=sum(not call.cached for call in told) + silent,
-        cached=sum(call.cached for call in told),
-        retries=sum(len(call.retries) for call in told),
+        input_tokens=sum(call.input_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        calls=sum(not call.cached for call in calls),
+        cached=sum(call.cached for call in calls),
+        retries=sum(len(call.retries) for call in calls),
+        untold=sum(not (call.cached or call.input_tokens or call.output_tokens) for call in calls),
     )
 
 

@@ -90,7 +90,7 @@ def read_labels(path: Path, kinds: Mapping[str, JudgeKind]) -> list[Labelled]:
         BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other ends of lines
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
     rows = [_labelled(line, f"{path}, line {n}", kinds) for n, line in enumerate(lines, 1) if line.strip()]

@@ -64,6 +64,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that module:attribute finds what lies where one works; installed ones first
+    kept = signal.signal(signal.SIGTERM, _ended)  # what a scheduler sends first
     try:
         app()
     except EmendError as error:
@@ -71,6 +72,12 @@ def main() -> None:
 
         sys.stderr.write(f"error: {one_line(hide_keys(' '.join(str(error).split())))}\n")
         sys.exit(2)
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def _ended(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @app.command()
@@ -249,10 +256,6 @@ def _run(config: "RunConfig", folder: Path) -> Path:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    def ended(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    kept = signal.signal(signal.SIGTERM, ended)  # what a scheduler sends first
     try:
         yield
     except KeyboardInterrupt:
@@ -264,8 +267,6 @@ def _interruptible(folder: Path) -> Iterator[None]:
         raise typer.Exit(130) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error
-    finally:
-        signal.signal(signal.SIGTERM, kept)
 
 
 def _say_next(folder: Path) -> None:

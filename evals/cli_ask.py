@@ -1,22 +1,31 @@
 """The command `emend ask`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emend.evals.cli_limits import Limits
 from emend.evals.cli_memory import FOLDER, Where
-from emend.evals.cli_options import Set, overrides_of
-from emend.memory.errors import BadData, BadSettings, ModelReplyError
+from emend.evals.cli_options import Set, grouped, overrides_of
+from emend.memory.errors import BadSettings, KeyRefused, ModelError, QuotaExhausted
 from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
-    from emend.memory.probe import Answer
+    from collections.abc import Callable
+
+    from emend.evals.ask import Asking
+
+HOPELESS = (KeyRefused, QuotaExhausted)
+"""What befalls one question would befall the next as well."""
 
 
+@grouped
 def ask(
     question: Annotated[str | None, typer.Argument(help="What is asked; without it, one question a line.")] = None,
-    model: Annotated[str, typer.Option(help="tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME.")] = "tiny",
+    model: Annotated[str, typer.Option(help="tiny, hf:FOLDER, openai:NAME, anthropic:NAME.")] = "tiny",
     editor: Annotated[str, typer.Option(help="An editor over a memory; see: emend list editors.")] = "rag",
     where: Where = FOLDER,
     retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "dense",
@@ -26,41 +35,50 @@ def ask(
     ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show each step as soon as it has ended.")] = False,
     settings: Set = None,
+    *,
+    limits: Limits,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a question, each on its line.")] = False,
 ) -> None:
     """Ask a model that knows what a memory holds; nothing is added to the memory."""
-    from emend.evals.ask import Asking, show_answer, show_step
+    from emend.evals.ask import Asking, questions
 
     if question is not None and not question.strip():
         raise BadSettings("the question is blank: write one, or leave it out to be asked for it.")
     overrides = overrides_of(settings or [])
-    with Asking(model, editor, where, retriever, overrides, embedding) as asking:
-        lost = 0
-        for text in [question] if question is not None else _lines():
-            try:
-                answer = asking.ask(
-                    text, "cloze" if continued else "question", show_step if trace and not as_json else None
-                )
-            except ModelReplyError as error:
-                if question is not None:
-                    raise
-                lost += 1  # the questions after it may fare better
-                typer.echo(f"{text[:60]}: {hide_keys(str(error))}", err=True)
-                continue
-            _tell(answer, as_json, trace) if as_json else show_answer(answer, trace)
+    with Asking(model, editor, where, retriever, overrides, embedding, asdict(limits)) as asking:
+        answer = partial(_answer, asking, continued, trace, as_json)
+        if question is not None:
+            answer(question)
+            return
+        lost = sum(not _answered(answer, text) for text in questions(sys.stdin, sys.stderr))
     if lost:
         raise typer.Exit(1)
 
 
-def _lines() -> Any:
-    """One question a line, until the input ends."""
+def _answered(answer: "Callable[[str], None]", text: str) -> bool:
+    """Whether one of several questions has an answer: those after one that has none may fare better.
+
+    Raises:
+        KeyRefused: no question will have one; likewise QuotaExhausted, and BudgetReached, which is no error of a model.
+    """
+    from emend.evals.report.safe import one_line
+
     try:
-        for line in sys.stdin:
-            if line.strip():
-                yield line.strip()
-    except UnicodeDecodeError as error:
-        raise BadData(f"the input is not UTF-8 ({error.reason}): write the questions in UTF-8.") from error
+        answer(text)
+    except HOPELESS:
+        raise
+    except ModelError as error:
+        typer.echo(f"{one_line(text, 60)}: {one_line(hide_keys(' '.join(str(error).split())))}", err=True)
+        return False
+    return True
 
 
-def _tell(answer: "Answer", as_json: bool, trace: bool) -> None:
-    typer.echo(hide_keys(answer.model_dump_json(exclude=None if trace else {"steps"})))
+def _answer(asking: "Asking", continued: bool, trace: bool, as_json: bool, text: str) -> None:
+    """Ask, and print the answer."""
+    from emend.evals.ask import show_answer, showing
+
+    answer = asking.ask(text, "cloze" if continued else "question", showing() if trace and not as_json else None)
+    if as_json:
+        typer.echo(hide_keys(answer.model_dump_json(exclude=None if trace else {"steps"})))
+    else:
+        show_answer(answer, trace)

@@ -27,7 +27,7 @@ def calibrate(
     """Measure how far a judge agrees with people's labels, and keep it for reports."""
     from emend.evals.asking_judges import Asking, judge_kinds
     from emend.evals.calibration import calibrate as calibrate_on
-    from emend.evals.calibration import keep, read_labels
+    from emend.evals.calibration import keep, kept, read_labels
 
     if plot is not None:
         from emend.evals.report.plotting import require_plotting
@@ -39,7 +39,8 @@ def calibrate(
         found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))
     good = [one for one in found if one.n]
     if good:
-        _tell(good, [keep(one, panel.judges) for one in good], plot, as_json)
+        before = [kept(panel.judges, one.kind) for one in good]
+        _tell(good, [keep(one, panel.judges) for one in good], before, plot, as_json)
     if silent := [one.kind for one in found if not one.n]:
         raise ModelError(
             f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so nothing of it is "
@@ -47,7 +48,13 @@ def calibrate(
         )
 
 
-def _tell(found: "Sequence[Calibration]", files: Sequence[Path], plot: Path | None, as_json: bool) -> None:
+def _tell(
+    found: "Sequence[Calibration]",
+    files: Sequence[Path],
+    before: "Sequence[Calibration | None]",
+    plot: Path | None,
+    as_json: bool,
+) -> None:
     if plot is not None:
         from emend.evals.report.calibration import plot_calibrations
 
@@ -58,6 +65,7 @@ def _tell(found: "Sequence[Calibration]", files: Sequence[Path], plot: Path | No
     from emend.evals.report.calibration import render_calibration
     from emend.evals.report.table import console_for
 
-    for one, file in zip(found, files, strict=True):
+    for one, file, old in zip(found, files, before, strict=True):
         console_for().print(render_calibration(one))
-        typer.echo(f"Kept in {file}; reports with this judge show it.\n")
+        other = f" In place of one over {old.labelled} labels." if old and old != one else ""
+        typer.echo(f"Kept in {file}; reports with this judge show it.{other}\n")

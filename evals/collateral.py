@@ -54,7 +54,7 @@ def held_out_texts(named: str | None, benchmark: Any, seed: int) -> tuple[str, .
     if not file.is_file():
         raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NONE}.")
     try:
-        told = file.read_text(encoding="utf-8")
+        told = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"'{file}' cannot be read: {error}. Write held-out texts in UTF-8, one a line.") from error
     texts = tuple(line.strip() for line in told.splitlines() if line.strip())

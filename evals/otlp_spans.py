@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from emend.evals.case import Record
 from emend.evals.judged_steps import JudgedItem
+from emend.evals.trace import new_hits
 from emend.memory.edit import content_id
 from emend.memory.probe import LOCAL_PROVIDER
 
@@ -150,30 +151,42 @@ def _results(record: Record, at: float, content: bool) -> Iterator[Event]:
 
 
 def _steps(above: tuple[str, ...], steps: Sequence[dict[str, Any]], content: bool) -> Iterator[Span]:
-    last = 0.0
+    last, state = 0.0, dict[str, Any]()
     for place, step in enumerate(steps):
+        state = {} if step["place"] <= 1 else state
         start = step["at"] or last
         end = last = start + step["ms"] / 1000
         key = (*above, f"{place} {step['node']}")
-        span = Span(step["node"], key, start, end, _node_attributes(step, content))
+        span = Span(step["node"], key, start, end, _node_attributes(step, state, content))
+        state = state | (step["update"] or {})
         span.error = _error(step["error"], content)
         yield span
         for number, call in enumerate(step["calls"]):
             yield _call((*key, f"call {number}"), call, content)
 
 
-def _node_attributes(step: dict[str, Any], content: bool) -> dict[str, Value]:
+def _node_attributes(step: dict[str, Any], before: dict[str, Any], content: bool) -> dict[str, Value]:
+    """Of the hits that a walk gathers a step tells its own."""
     update = step["update"] or {}
     told: dict[str, Value] = {KIND: "CHAIN", "emend.node": step["node"], "emend.place": step["place"]}
-    if "hits" in update:
+    hits = new_hits(update["hits"], before.get("hits", ())) if "hits" in update else None
+    if (documents := update.get("searched", hits)) is not None:  # a wider search's own before what it lets stand
         told |= {KIND: "RETRIEVER", "gen_ai.operation.name": "retrieval"}
-        for place, hit in enumerate(update["hits"]):
-            name = f"retrieval.documents.{place}.document"
-            told |= {f"{name}.id": str(hit.get("edit_id", "")), f"{name}.score": float(hit.get("score", 0.0))}
-            if content:
-                told[f"{name}.content"] = str(hit.get("text", ""))
+        for place, hit in enumerate(documents):
+            told |= _document(f"retrieval.documents.{place}.document", hit, content)
     if content:
         told |= {"output.value": json.dumps(update, ensure_ascii=False), "output.mime_type": "application/json"}
+    return told
+
+
+def _document(name: str, hit: dict[str, Any], content: bool) -> dict[str, Value]:
+    """A passage that was found; one of no edit goes by the id of its own, one that was judged has its verdict."""
+    document = str(hit.get("edit_id") or hit.get("entry_id", ""))
+    told: dict[str, Value] = {f"{name}.id": document, f"{name}.score": float(hit.get("score", 0.0))}
+    if "relevance" in hit:
+        told[f"{name}.metadata"] = json.dumps({key: hit[key] for key in ("relevance", "kept") if key in hit})
+    if content:
+        told[f"{name}.content"] = str(hit.get("text", ""))
     return told
 
 
@@ -229,8 +242,7 @@ def _text(message: dict[str, Any]) -> str:
 
 
 def _retry(told: dict[str, Any]) -> Event:
-    attributes: dict[str, Value] = {"emend.attempt": told["attempt"], "emend.wait": told["wait"]}
-    attributes["error.type"] = told["error"]
+    attributes = {"emend.attempt": told["attempt"], "emend.wait": told["wait"], "error.type": told["error"]}
     if told["status"]:
         attributes["http.response.status_code"] = told["status"]
     return Event("retry", told["at"], attributes)

@@ -1,10 +1,12 @@
 """The files of a run: written a whole unit at a time, read a line at a time, mended after a crash."""
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
@@ -229,6 +231,7 @@ def read_records(folder: Path) -> Iterator[Record]:
     """
     path = folder / RECORDS
     held: list[Record] = []
+    seen: set[str] = set()
     for number, _, line in _lines(path):
         if not line.endswith(b"\n"):
             return
@@ -239,19 +242,36 @@ def read_records(folder: Path) -> Iterator[Record]:
             where = ".".join(map(str, first["loc"])) or "the whole line"
             raise BadData(
                 f"{path}, line {number}, field {where}: {first['msg']}. "
-                "Restore the file, or start a new run in another folder."
+                f"Restore the file; `emend resume {folder}` drops it if it is the last one. Or start a new run in "
+                "another folder."
             ) from error
         if held and held[0].unit != record.unit:
             held = []
         held.append(record)
-        if len(held) == record.of:
+        if len(held) < record.of:
+            continue
+        if record.unit in seen:
+            _warn(f"{path}, line {number}: the records of unit {record.unit} are there twice; the first ones count")
+        else:
             yield from held
-            held = []
+        seen.add(record.unit)
+        held = []
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    """The lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`; a torn last line is left out."""
-    for _, _, line in _lines(folder / name):
+    """The lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`; a torn last line is left out.
+
+    So is, with a warning, another one that cannot be read.
+    """
+    for number, _, line in _lines(folder / name):
         told = _parsed(line)
         if told is not None:
             yield told
+        elif line.endswith(b"\n"):
+            _warn(f"{folder / name}, line {number} cannot be read and is left out: what is shown lacks it")
+
+
+@cache
+def _warn(message: str) -> None:
+    """Once, however often a file is read."""
+    logging.getLogger(__name__).warning(message)

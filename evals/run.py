@@ -275,14 +275,9 @@ class _Work:
             return
         unscored = sum(bool(record.unscored) for record in asked.records)
         usages = [record.usage for record in asked.records if not record.kept]
-        counts = {
-            "finished": 1,
-            "records": len(asked.records),
-            "unscored": unscored,
-            "input_tokens": sum(usage.input_tokens for usage in usages),
-            "output_tokens": sum(usage.output_tokens for usage in usages),
-            "calls": sum(usage.calls for usage in usages),
-        }
+        counts = {"finished": 1, "records": len(asked.records), "unscored": unscored}
+        for name in ("input_tokens", "output_tokens", "calls"):
+            counts[name] = sum(getattr(usage, name) for usage in usages)
         with self.lock:
             for name, count in counts.items():
                 self.told[name] += count

@@ -62,7 +62,7 @@ def begin(parts: Parts, folder: Path) -> Manifest:
         manifest.write(folder)
         return manifest
     then = Manifest.read(folder)
-    manifest = _manifest(parts, _list_cases(parts, None))
+    manifest = _manifest(parts, _list_cases(parts, None if (folder / CASES).exists() else folder))
     then.refuse_change(manifest.model_dump(mode="json"), folder)
     return then
 
@@ -85,7 +85,6 @@ def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:
     editors: dict[str, dict[str, dict[str, Any]]] = {}
     for one in parts.passes:
         editors.setdefault(one.setting, {})[one.name] = one.editor.fingerprint
-    drawable = {told["graph"] for named in editors.values() for told in named.values() if "graph" in told}
     return Manifest(
         config=parts.config,
         cases=cases,
@@ -93,7 +92,7 @@ def _manifest(parts: Parts, cases: dict[str, CaseList]) -> Manifest:
         editors=editors,
         benchmark=_benchmark(parts),
         metrics=tuple(parts.benchmark.metrics()),
-        graphs={name: _drawn(name) for name in sorted(drawable)},
+        graphs=_drawn(parts),
         versions=versions(),
         git=git_state(),
         platform=machine(),
@@ -114,9 +113,17 @@ def _benchmark(parts: Parts) -> dict[str, Any]:
     return told
 
 
-def _drawn(name: str) -> dict[str, Any]:
-    graph = GRAPHS.load(name)().get_graph()
-    return {"mermaid": graph.draw_mermaid(), "json": graph.to_json()}
+def _drawn(parts: Parts) -> dict[str, dict[str, Any]]:
+    """The graphs of the editors, by name: an editor's own where it has one; one that nobody knows is left undrawn."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in parts.passes:
+        name, app = one.editor.fingerprint.get("graph"), getattr(one.editor, "app", None)
+        if app is None and name in GRAPHS.names():
+            app = GRAPHS.load(name)()
+        if name is not None and app is not None:
+            graph = app.get_graph()
+            found[str(name)] = {"mermaid": graph.draw_mermaid(), "json": graph.to_json()}
+    return dict(sorted(found.items()))
 
 
 def _list_cases(parts: Parts, folder: Path | None) -> dict[str, CaseList]:

@@ -144,6 +144,26 @@ def failure_fits(wanted: Wanted, line: dict[str, Any]) -> bool:
     return alone or any(wanted.model_copy(update={"errors": False}).fits(step) for step in line["steps"])
 
 
+def states_before(
+    steps: Sequence[dict[str, Any]], shown: Sequence[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each shown step with the state that all steps before it, shown or not, had left in its walk."""
+    left, state = list(shown), dict[str, Any]()
+    for step in steps:
+        if step["place"] <= 1:
+            state = {}
+        if left and step == left[0]:
+            yield left.pop(0), state
+        state = state | (step["update"] or {})
+    yield from ((step, {}) for step in left)
+
+
+def new_hits(hits: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+    """What a step of a walk found itself, where the state holds every hit so far; all that is not such a list."""
+    kept = len(before)
+    return list(hits[kept:] if list(hits[:kept]) == list(before) else hits)
+
+
 def find_case(folder: Path, wanted: str) -> dict[str, Any]:
     """The line of `cases.jsonl` that an id, the beginning of one, or a number means.
 

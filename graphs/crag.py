@@ -7,15 +7,16 @@ search is whatever retriever one plugs in; without one an incorrect retrieval le
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
 
 from emend.agents.answer import build_prompt
 from emend.agents.relevance import Evaluator
-from emend.graphs.rag import RagContext, RagState, as_hits, retrieve
+from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import respond, spent
 from emend.graphs.strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.memory.probe import Probe, Usage
@@ -28,13 +29,33 @@ WEB_TOP = 5
 """How many strips of what a search found are kept."""
 
 
+class SearchedState(HitState):
+    """A passage that the wider search found: `relevance` is that of its best strip, `kept` whether one is used."""
+
+    relevance: float
+    kept: bool
+
+
+class StripState(TypedDict):
+    """A strip with its score; `entry_id` is that of its passage, `source` the name of the knowledge it was cut for."""
+
+    entry_id: str
+    source: Literal["internal", "external"]
+    text: str
+    relevance: float
+    kept: bool
+
+
 class CragState(RagState, total=False):
     """As for rag; `hits` are the passages from which the used strips come.
 
-    `judged` has the passages with their scores, `internal` and `external` the refined knowledge from either source.
+    `judged` has the passages with their scores, `searched` those of the wider search, `strips` what either were cut
+    into; `internal` and `external` are the refined knowledge from either source.
     """
 
     judged: list[dict[str, Any]]
+    searched: list[SearchedState]
+    strips: list[StripState]
     action: Action
     internal: str
     external: str
@@ -90,12 +111,20 @@ def _scores(
         return [WORST] * len(texts), Usage()
     told = context.evaluator.judge(Probe.model_validate(state["probe"]).asked, asked)
     found = iter(told.scores)
-    return [WORST if bad else next(found) for bad in worst], told.usage
+    return [WORST if bad else float(next(found)) for bad in worst], told.usage
 
 
 def after_evaluate(state: CragState) -> Literal["refine", "search"]:
     """What is worth something is refined; what is not is replaced."""
     return "search" if state["action"] == "incorrect" else "refine"
+
+
+class Weighed(NamedTuple):
+    """Strips put together again, the score of each in their order, and what scoring them cost."""
+
+    made: Recomposed
+    scores: list[float]
+    usage: Usage
 
 
 def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
@@ -105,31 +134,59 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
         ModelReplyError: a model that judges replied with no score.
     """
     context, hits = runtime.context, state["hits"]
-    cut = [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
+    cut = _cut(hits, context)
     passages = frozenset(hit["text"] for hit in hits)
-    made, usage = _refined(state, context, [strip for strip, _ in cut], passages, context.top or TOP[context.strips])
-    used = {cut[place][1]["entry_id"]: cut[place][1] for place in made.kept}
-    return {"internal": made.text, "hits": list(used.values()), "usage": spent(state, usage)}
+    weighed = _refined(state, context, [strip for strip, _ in cut], passages, context.top or TOP[context.strips])
+    used = {cut[place][1]["entry_id"]: cut[place][1] for place in weighed.made.kept}
+    return {
+        "internal": weighed.made.text,
+        "strips": _as_strips("internal", cut, weighed),
+        "hits": list(used.values()),
+        "usage": spent(state, weighed.usage),
+    }
+
+
+def _cut(hits: Sequence[HitState], context: CragContext) -> list[tuple[str, HitState]]:
+    """The strips of all passages, each with the passage that it is from."""
+    return [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
+
+
+def _as_strips(
+    source: Literal["internal", "external"], cut: Sequence[tuple[str, HitState]], weighed: Weighed
+) -> list[StripState]:
+    """The strips as the state holds them."""
+    kept = frozenset(weighed.made.kept)
+    return [
+        {
+            "entry_id": hit["entry_id"],
+            "source": source,
+            "text": strip,
+            "relevance": weighed.scores[place],
+            "kept": place in kept,
+        }
+        for place, (strip, hit) in enumerate(cut)
+    ]
 
 
 def _refined(
     state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
-) -> tuple[Recomposed, Usage]:
+) -> Weighed:
     """What is left of the strips; a short fact that is a passage of its own is scored as any other."""
     if context.strips == "selection" and "judged" in state and len(strips) == len(state["judged"]):
         known = {str(told["text"]): float(told["relevance"]) for told in state["judged"]}
         if all(strip in known for strip in strips):  # the passages whole, which have been scored
             scores = [known[strip] for strip in strips]
-            return recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower), Usage()
+            made = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
+            return Weighed(made, scores, Usage())
     return _scored_and_kept(state, context, strips, passages, top)
 
 
 def _scored_and_kept(
     state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
-) -> tuple[Recomposed, Usage]:
+) -> Weighed:
     worst = [too_short(strip) and strip not in passages for strip in strips]
     scores, usage = _scores(state, context, strips, worst)
-    return recompose(strips, scores, top, context.floor, worst, context.lower), usage
+    return Weighed(recompose(strips, scores, top, context.floor, worst, context.lower), scores, usage)
 
 
 def after_refine(state: CragState) -> Literal["search", "compose"]:
@@ -143,15 +200,26 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     Raises:
         ModelReplyError: a model that judges replied with no score.
     """
-    context = runtime.context
+    context, k = runtime.context, runtime.context.search_k
     asked = Probe.model_validate(state["probe"]).asked
-    k = context.search_k
     found = as_hits(context.search.search(asked, k), k) if context.search else []
-    strips = [strip for hit in found for strip in decompose(hit["text"], context.strips)]
+    cut = _cut(found, context)
     passages = frozenset(hit["text"] for hit in found)
-    made, usage = _scored_and_kept(state, context, strips, passages, context.top or WEB_TOP)
-    kept = state["hits"] if state["action"] == "ambiguous" else []
-    return {"external": made.text, "hits": kept, "usage": spent(state, usage)}
+    weighed = _scored_and_kept(state, context, [strip for strip, _ in cut], passages, context.top or WEB_TOP)
+    return {
+        "external": weighed.made.text,
+        "searched": [_searched(hit, cut, weighed) for hit in found],
+        "strips": [*state.get("strips", ()), *_as_strips("external", cut, weighed)],
+        "hits": state["hits"] if state["action"] == "ambiguous" else [],
+        "usage": spent(state, weighed.usage),
+    }
+
+
+def _searched(hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weighed) -> SearchedState:
+    """A found passage, with what became of its strips."""
+    places = [place for place, (_, owner) in enumerate(cut) if owner is hit]
+    best = max((weighed.scores[place] for place in places), default=WORST)
+    return {**hit, "relevance": best, "kept": any(place in weighed.made.kept for place in places)}
 
 
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:

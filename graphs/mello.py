@@ -41,6 +41,7 @@ from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
+from emend.memory.retrieval.base import search
 
 Form = Literal["text", "lines", "structured"]
 FORMS: tuple[Form, ...] = ("text", "lines", "structured")
@@ -176,7 +177,7 @@ def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     """The fact nearest to the subquestion; a retrieval that finds nothing is shown as such."""
     hops = list(state["hops"])
     k = runtime.context.k
-    found = as_hits(runtime.context.retriever.search(hops[-1]["subquestion"], k), k)
+    found = as_hits(search(runtime.context.retriever, hops[-1]["subquestion"], k), k)
     fact = " ".join(hit["text"] for hit in found) or NOTHING
     if not fact.endswith((".", "!", "?")):
         fact += "."

@@ -58,6 +58,7 @@ class Usage(Word):
 
     `cached` counts replies that were kept from earlier: they cost no token and are no call. `retries` counts how often
     a provider was asked again because it did not answer or asked for fewer calls; these are no calls of their own.
+    `untold` counts the calls whose tokens nobody told: the tokens are those of the others.
     """
 
     input_tokens: int = 0
@@ -65,6 +66,7 @@ class Usage(Word):
     calls: int = 0
     cached: int = 0
     retries: int = 0
+    untold: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
@@ -74,6 +76,7 @@ class Usage(Word):
             calls=self.calls + other.calls,
             cached=self.cached + other.cached,
             retries=self.retries + other.retries,
+            untold=self.untold + other.untold,
         )
 
 

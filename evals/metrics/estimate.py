@@ -119,12 +119,17 @@ def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats,
 
 
 def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats]:
-    """Sum and number of the values of each case, in order of first appearance, which decides what a seed draws."""
-    place: dict[Hashable, int] = {}
-    index = np.array([place.setdefault(case, len(place)) for case in cases])
+    """Sum and number of the values of each case, in the order of `placed`, which decides what a seed draws."""
+    place = placed(cases)
+    index = np.array([place[case] for case in cases])
     counts = np.bincount(index, minlength=len(place)).astype(np.float64)
     sums = np.bincount(index, weights=numbers, minlength=len(place)).astype(np.float64)
     return sums, counts
+
+
+def placed(cases: Iterable[Hashable]) -> dict[Hashable, int]:
+    """The place of each case, whatever order they come in: threads write records as they end."""
+    return {case: at for at, case in enumerate(sorted(set(cases), key=repr))}
 
 
 def _interval(sums: Floats, counts: Floats, seed: int, resamples: int) -> tuple[float | None, float | None]:
@@ -163,7 +168,7 @@ def harmonic(
     n = sum(len(values) for values, _ in kinds)
     if not kinds or not all(values for values, _ in kinds):
         return Estimate(mean=None, n=n)
-    place = {case: at for at, case in enumerate(dict.fromkeys(case for _, cases in kinds for case in cases))}
+    place = placed(case for _, cases in kinds for case in cases)
     sums, counts = np.zeros((len(kinds), len(place))), np.zeros((len(kinds), len(place)))
     for row, (values, cases) in enumerate(kinds):
         at = np.array([place[case] for case in cases])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, decided, wilson
+from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, decided, placed, wilson
 from emend.memory.edit import Word
 
 FLIPS = 9999
@@ -111,7 +111,7 @@ def _table(scored: Sequence[tuple[Pair, float, float]], per: str) -> Table:
     """The table of a metric: one row, or one per kind where the metric is made of the kinds' means."""
     apart = per in ("kind", "harmonic")
     kinds = {kind: at for at, kind in enumerate(dict.fromkeys(pair.kind if apart else "" for pair, _, _ in scored))}
-    places = {case: at for at, case in enumerate(dict.fromkeys(pair.case for pair, _, _ in scored))}
+    places = placed(pair.case for pair, _, _ in scored)
     table = Table(len(kinds), len(places))
     for pair, a, b in scored:
         at = kinds[pair.kind if apart else ""], places[pair.case]

@@ -56,6 +56,8 @@ class Spent(Word):
     seconds: float
     cpu_seconds: float
     peak_bytes: int | None = None
+    untold: int = 0
+    """Calls whose tokens nobody told."""
 
 
 def costs_of(gathered: Gathered, folder: Path, editors: Sequence[str]) -> list[Row]:
@@ -107,13 +109,14 @@ def spent_of(gathered: Gathered, folder: Path) -> Spent:
     """What the whole run took, as its files tell."""
     from emend.evals.baseline import Kept  # brings the graphs' libraries, which other tables do without
 
-    told = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls")}
+    told = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls", "untold")}
     tokens = calls = 0
     for line in read_lines(folder, BASELINE):
         usage = Kept.model_validate(line).usage
         told["input_tokens"] += usage.input_tokens
         told["output_tokens"] += usage.output_tokens
         told["calls"] += usage.calls
+        told["untold"] += usage.untold
         tokens, calls = tokens + usage.input_tokens + usage.output_tokens, calls + usage.calls
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return Spent(
@@ -165,6 +168,7 @@ def _short(value: float) -> str:
 def told_of(spent: Spent) -> str:
     """All of it in one line."""
     tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, {spent.calls:,} calls"
+    tokens += f", of which {spent.untold:,} did not tell their tokens" if spent.untold else ""
     before = f" ({spent.baseline_tokens:,} tokens and {spent.baseline_calls:,} calls of them before any edit)"
     time = f"; {spent.seconds:,.1f} s, {spent.cpu_seconds:,.1f} s of processor" if spent.processes else ""
     memory = f", at most {spent.peak_bytes / MIB:,.0f} MiB" if spent.peak_bytes else ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic
 from emend.evals.metrics.macro import macro
-from emend.memory.edit import Word
+from emend.memory.edit import Word, content_id
 
 REASONS = 200
 """So many different reasons are told apart; the rest count as one."""
@@ -37,8 +37,8 @@ class Column:
     """
 
     def __init__(self) -> None:
-        self.values, self.cases, self.attempts = array("d"), array("l"), array("l")
-        self.missing, self.missing_attempts = array("l"), array("l")
+        self.values, self.cases, self.attempts = array("d"), array("q"), array("q")
+        self.missing, self.missing_attempts = array("q"), array("q")
 
     def put(self, value: float, case: int, attempt: int = 0) -> None:
         """Add a number."""
@@ -52,6 +52,8 @@ class Column:
         self.missing_attempts.append(attempt)
 
 
+DIGITS = 14
+"""Hexadecimal ones of a case's number: two of a million cases are alike once in a hundred thousand such runs."""
 Columns = dict[tuple[str, str], Column]
 """By output and kind."""
 SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
@@ -87,8 +89,7 @@ class Gathered:
         place = Place(record.setting, record.mode, record.editor)
         first = self.places.setdefault(place, {})
         columns = self.again.setdefault((place, record.checkpoint), {}) if record.checkpoint else first
-        case = self.cases.setdefault(record.case, len(self.cases))
-        attempt = self.attempts.setdefault((record.case, record.repeat), len(self.attempts))
+        case, attempt = self._numbers(record)
         for name, value in record.values.items():
             columns.setdefault((name, record.kind), Column()).put(value, case, attempt)
         for name in record.unscored:
@@ -97,15 +98,35 @@ class Gathered:
         costs = {SECONDS: record.seconds, TOKENS_IN: usage.input_tokens, TOKENS_OUT: usage.output_tokens}
         costs[RETRIES] = usage.retries
         for name, cost in costs.items():
-            first.setdefault((name, ""), Column()).put(cost, case)
+            column = first.setdefault((name, ""), Column())
+            if usage.untold and name in (TOKENS_IN, TOKENS_OUT):
+                column.miss(case, 0)
+            else:
+                column.put(cost, case)
         if not record.kept:
             self.spent.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
+            self.spent.update(untold=usage.untold)
         for reason in set(record.unscored.values()):
             known = reason in self.reasons or len(self.reasons) < REASONS
             self.reasons[reason if known else "other reasons"] += 1
         self.units.add(record.unit)
         self.records += 1
         self.cut += record.cut_tokens > 0
+
+    def _numbers(self, record: Record) -> tuple[int, int]:
+        """A number for the case, and one for the attempt, whatever the order in which records were written.
+
+        By them cases are drawn, so that runs with the same records have the same intervals.
+        """
+        key = record.case, record.repeat
+        if key not in self.attempts:
+            self.attempts[key] = _number(*key)
+            self.cases.setdefault(record.case, _number(record.case))
+        return self.cases[record.case], self.attempts[key]
+
+
+def _number(*key: str | int) -> int:
+    return int(content_id(*key)[:DIGITS], 16)
 
 
 def gather(records: Iterable[Record]) -> Gathered:

@@ -13,10 +13,12 @@ from emend.evals.judged_steps import JudgedItem
 from emend.evals.paths import START, Ways
 from emend.evals.report.safe import one_line, safe
 from emend.evals.steps import retries_of
-from emend.evals.trace import Trace, TracedProbe
+from emend.evals.trace import Trace, TracedProbe, new_hits, states_before
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
 LONG = 300
+NAME = 60
+"""So many characters of a target name it."""
 HANGING = 2
 """Blanks before the rest of a line that is broken."""
 NARROWEST = 20
@@ -70,7 +72,7 @@ def _probe_lines(probe: TracedProbe, ways: Ways | None) -> Iterator[Line]:
     yield Line(Text(heading(record), style="bold"))
     yield field("asked", record.prompt, indent=2)
     yield field("right", right(record), indent=2)
-    yield from steps_lines(probe.shown, ways)
+    yield from steps_lines(probe.shown, ways, probe.steps)
     left = len(probe.steps) - len(probe.shown)
     if left:
         yield Line(Text(f"{left} other steps are not shown", style="dim"), 2)
@@ -121,14 +123,16 @@ def judged_heading(one: JudgedItem) -> str:
     return one_line(" · ".join(parts))
 
 
-def steps_lines(steps: Sequence[dict[str, Any]], ways: Ways | None = None) -> Iterator[Line]:
-    """A probe asked for a text and for probabilities goes through the graph twice; what repeats is said once."""
+def steps_lines(
+    steps: Sequence[dict[str, Any]], ways: Ways | None = None, whole: Sequence[dict[str, Any]] = ()
+) -> Iterator[Line]:
+    """A probe asked for a text and for probabilities goes through the graph twice; what repeats is said once.
+
+    `whole` has the steps that are not shown as well, which is where a state that grows has come from.
+    """
     said: dict[str, list[Any]] = {}
-    state: dict[str, Any] = {}
     last: dict[str, Any] = {}
-    for step in steps:
-        if step["place"] <= 1:
-            state = {}
+    for step, state in states_before(whole or steps, steps):
         before = said.setdefault(step["node"], [])
         same = step["update"] in before
         before.append(step["update"])
@@ -142,7 +146,6 @@ def steps_lines(steps: Sequence[dict[str, Any]], ways: Ways | None = None) -> It
         if step["error"]:
             yield Line(Text(one_line(step["error"]), style="red"), 4)
         last = step
-        state |= step["update"] or {}
 
 
 def _chosen(step: dict[str, Any], last: dict[str, Any], ways: Ways | None) -> bool:
@@ -203,11 +206,13 @@ def update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[Lin
 
     Of a text or list that only grew, the new part is shown, and nothing of a value that stayed the same.
     """
-    for place, hit in enumerate(update.get("hits", ()), 1):
-        aside = f"score {hit.get('score', math.nan):.4f} {hit.get('edit_id', '')}"
-        yield field(f"hit {place}", str(hit.get("text", "")), aside)
-    if "hits" in update and not update["hits"]:
-        yield field("hits", "none")
+    if "hits" in update:
+        found = new_hits(update["hits"], before.get("hits", ()))
+        for place, hit in enumerate(found, 1):
+            aside = f"score {hit.get('score', math.nan):.4f} {hit.get('edit_id', '')}"
+            yield field(f"hit {place}", str(hit.get("text", "")), aside)
+        if not found:
+            yield field("hits", no_hits(update["hits"]))
     for name in ("prompt", "reply"):
         if name in update:
             yield field(name, str(update[name]))
@@ -222,6 +227,11 @@ def update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[Lin
             yield field(one_line(name) + (" +" if grown else ""), shown)
 
 
+def no_hits(hits: Sequence[Any]) -> str:
+    """What is said where a step has no new hits: these, if any, were there before."""
+    return "as before" if hits else "none"
+
+
 def grown_by(value: Any, before: Any) -> tuple[bool, Any]:
     """Whether a text or list only got longer, or its last part changed, and the new part; else all of it."""
     if isinstance(value, str) and isinstance(before, str) and before and value.startswith(before) and value != before:
@@ -233,10 +243,12 @@ def grown_by(value: Any, before: Any) -> tuple[bool, Any]:
 
 
 def log_probs(record: Record) -> str:
-    """Each target with its log-probability."""
-    names = (record.gold[0], record.rival or "")
-    pairs = [f"{name} {value:.3f}" for name, value in zip(names, record.log_probs, strict=False)]
-    return ", ".join(pairs)
+    """Each target with its log-probability: gold and rival, or all gold answers and then what they compete with."""
+    names = [*record.gold, *(f"choice {place}" for place in range(1, len(record.log_probs) - len(record.gold) + 1))]
+    if record.rival is not None and len(record.log_probs) == 2:
+        names = [record.gold[0], record.rival]
+    pairs = zip(names, record.log_probs, strict=False)
+    return ", ".join(f"{one_line(name, NAME)} {value:.3f}" for name, value in pairs)
 
 
 def cost(record: Record) -> str:

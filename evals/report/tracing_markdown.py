@@ -12,15 +12,17 @@ from emend.evals.report.tracing import (
     SAID_ELSEWHERE,
     content_of,
     cost,
+    grown_by,
     heading,
     judged_heading,
     log_probs,
+    no_hits,
     retry_told,
     right,
     step_cost,
     step_title,
 )
-from emend.evals.trace import Trace, TracedProbe
+from emend.evals.trace import Trace, TracedProbe, new_hits, states_before
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#~!])")
 _TICKS = re.compile(r"`{3,}")
@@ -61,7 +63,7 @@ def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
     yield f"- cost: {cost(record)}"
     if ways is not None and probe.steps:
         yield from ("", "```mermaid", drawn(ways, [[step["node"] for step in probe.steps]]), "```")
-    yield from _steps(probe.shown)
+    yield from _steps(probe.shown, probe.steps)
     for one in probe.judged:
         yield from _judged(one)
 
@@ -76,9 +78,10 @@ def _judged(one: JudgedItem) -> Iterator[str]:
     yield from _steps(one.steps)
 
 
-def _steps(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _steps(steps: Sequence[dict[str, Any]], whole: Sequence[dict[str, Any]] = ()) -> Iterator[str]:
+    """The steps; `whole` has those that are not shown as well."""
     said: list[tuple[str, Any]] = []
-    for step in steps:
+    for step, state in states_before(whole or steps, steps):
         same = (step["node"], step["update"]) in said
         said.append((step["node"], step["update"]))
         yield f"\n**{_plain(step_title(step))}** {_plain(step_cost(step))}" + (", as above" if same else "")
@@ -87,23 +90,34 @@ def _steps(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
         if same:
             continue
         for call in step["calls"]:
-            for message in call["asked"]:
-                yield from _block(f"to model, {message['role']}", content_of(message))
-            for again in call["retries"]:
-                yield f"- {_plain(retry_told(again))}"
-            if call["said"]:
-                yield from _block("model said", content_of(call["said"]))
-        for name, value in (step["update"] or {}).items():
-            if name == "hits":
-                yield from _hits(value)
-            elif name not in SAID_ELSEWHERE:
-                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-                yield from _block(name, text)
+            yield from _call(call)
+        yield from _update(step["update"] or {}, state)
 
 
-def _hits(hits: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield "" if hits else "\n- hits: none"
-    for place, hit in enumerate(hits, 1):
+def _call(call: dict[str, Any]) -> Iterator[str]:
+    for message in call["asked"]:
+        yield from _block(f"to model, {message['role']}", content_of(message))
+    for again in call["retries"]:
+        yield f"- {_plain(retry_told(again))}"
+    if call["said"]:
+        yield from _block("model said", content_of(call["said"]))
+
+
+def _update(update: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+    """What a node changed: of what only grew the new part, and nothing of what stayed the same."""
+    for name, value in update.items():
+        if name == "hits":
+            yield from _hits(value, before.get("hits", ()))
+        elif name not in SAID_ELSEWHERE and (name not in before or value != before[name]):
+            grown, new = grown_by(value, before.get(name))
+            text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False, indent=1)
+            yield from _block(name + (" +" if grown else ""), text)
+
+
+def _hits(hits: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
+    found = new_hits(hits, before)
+    yield "" if found else f"\n- hits: {no_hits(hits)}"
+    for place, hit in enumerate(found, 1):
         yield f"- hit {place}, score {hit.get('score', 0):.4f}, {_plain(str(hit.get('edit_id', '')))}: " + _plain(
             str(hit.get("text", ""))
         )

@@ -1,6 +1,7 @@
 """The seam that users plug: a retrieval strategy over what the memory holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
 from emend.memory.edit import Word
+from emend.memory.errors import BadData, EmendError
 from emend.memory.probe import Probe
 
 
@@ -63,7 +65,39 @@ class ProbeRetriever(Protocol):
 
 
 def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
-    """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks."""
-    if isinstance(retriever, ProbeRetriever):
-        return retriever.search_probe(probe, k)
-    return retriever.search(probe.asked, k)
+    """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks.
+
+    Raises:
+        BadData: as for `search`.
+    """
+    if not isinstance(retriever, ProbeRetriever):
+        return search(retriever, probe.asked, k)
+    with _named(retriever, probe.asked):
+        return _hits(retriever.search_probe(probe, k))
+
+
+def search(retriever: Retriever, query: str, k: int) -> list[Hit]:
+    """What a strategy finds for a query.
+
+    Raises:
+        BadData: the strategy fails on it, or returns no list of hits; names the strategy.
+    """
+    with _named(retriever, query):
+        return _hits(retriever.search(query, k))
+
+
+def _hits(found: object) -> list[Hit]:
+    if not (isinstance(found, Sequence) and all(isinstance(hit, Hit) for hit in found)):
+        raise TypeError(f"it returned {found!r:.80}, and not a list of hits")
+    return list(found)
+
+
+@contextmanager
+def _named(retriever: Retriever, query: str) -> Iterator[None]:
+    try:
+        yield
+    except EmendError:
+        raise
+    except Exception as error:
+        name = f"{type(retriever).__module__}:{type(retriever).__qualname__}"
+        raise BadData(f"strategy '{name}' fails on {query[:60]!r} ({type(error).__name__}: {error}).") from error

@@ -9,12 +9,14 @@ from typer.testing import CliRunner
 from emend.evals import otlp
 from emend.evals.cli import app
 from emend.evals.judging import Panel
+from emend.evals.manifest import RunConfig
 from emend.evals.otlp_spans import Span
 from emend.evals.records import read_records
 from emend.evals.rescoring import score_run
+from emend.evals.run import run
 from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
 from tests.evals.judged_runs import elken_run, judge_model
-from tests.evals.toys import EDITOR
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 from tests.evals.traced_runs import rough_run, smooth_run
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra 'otel' is not installed")
@@ -102,6 +104,22 @@ def test_calls_and_retrieval_have_the_names_of_the_conventions(rough):
     results = {attributes(e)["gen_ai.evaluation.name"]: attributes(e) for e in probe.events}
     assert results["em"]["gen_ai.evaluation.score.value"] == 1.0
     assert results["success"]["gen_ai.evaluation.score.label"] == "unscored"
+
+
+def test_what_crags_wider_search_found_is_retrieved_there(tmp_path):
+    told_to = {"search": "tests.graphs.forms:elsewhere", "upper": 1.0, "lower": 0.95}
+    config = RunConfig(
+        benchmark=BENCHMARK, editors=("crag",), model="scripted", embedding="lexical", limit=1,
+        overrides={"crag": told_to},
+    )  # fmt: skip
+    run(config, tmp_path / "run", model=ScriptedModel())
+    (span, *_) = told(tmp_path / "run").named("search")
+    found, place = attributes(span), "retrieval.documents.0.document"
+    assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
+    assert found[f"{place}.id"] and found[f"{place}.score"] == 1.0 and f"{place}.content" not in found
+    assert json.loads(found[f"{place}.metadata"]).keys() == {"relevance", "kept"}
+    (span, *_) = told(tmp_path / "run", content=True).named("search")
+    assert attributes(span)[f"{place}.content"] == "The capital of Land0 is New-0."
 
 
 def test_retries_and_errors_are_told(rough):

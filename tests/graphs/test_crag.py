@@ -128,6 +128,35 @@ def test_each_action_takes_its_path_and_feeds_its_knowledge(found, search, actio
     assert bool(facts) or final["prompt"] == PROBE.prompt
 
 
+def test_what_was_searched_and_how_it_was_weighed_is_in_the_steps_as_json():
+    final, steps = run(FAIR, search=Fixed(BAD, GOOD), floor=-0.5)
+    updates = {step.node: step.update for step in steps}
+    assert json.loads(json.dumps(updates)) == updates
+    told = [(one["text"], one["score"], one["relevance"], one["kept"]) for one in updates["search"]["searched"]]
+    assert told == [(BAD, 1.0, -0.99, False), (GOOD, 1.0, 0.9, True)] and final["hits"][0]["text"] == FAIR
+    inside = {"entry_id": f"e-{FAIR}", "source": "internal", "text": FAIR, "relevance": 0.1, "kept": True}
+    assert updates["refine"]["strips"] == [inside] == final["strips"][:1]
+    assert [(one["source"], one["text"], one["kept"]) for one in final["strips"][1:]] == [
+        ("external", BAD, False),
+        ("external", GOOD, True),
+    ]
+    assert run(BAD)[0]["searched"] == []
+
+
+def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
+    part = " ".join([*GOOD.split(), *["so"] * (50 - len(GOOD.split()))])
+    rest = " ".join(["now"] * 50)
+    passage = f"{rest} {part}"
+    evaluator = Known()
+    evaluator.judge = lambda question, asked: Judged([0.7 if "Ostrim" in one else -0.7 for one in asked], Usage())  # type: ignore[method-assign]
+    final, _ = run(search=Fixed(passage), evaluator=evaluator, strips="fixed_num", floor=-0.5)
+    assert [(one["text"], one["relevance"], one["kept"]) for one in final["strips"]] == [
+        (rest, -0.7, False),
+        (part, 0.7, True),
+    ]
+    assert (final["searched"][0]["relevance"], final["searched"][0]["kept"], final["external"]) == (0.7, True, part)
+
+
 def test_passages_that_were_judged_whole_are_not_judged_again():
     evaluator = Known()
     final, _ = run(GOOD, FAIR, evaluator=evaluator)

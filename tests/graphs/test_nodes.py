@@ -149,7 +149,7 @@ def test_respond_counts_a_call_whose_usage_was_not_told():
             return result
 
     update = speak(Silent(reply=lambda prompt: "x"), "Where?")
-    assert update["usage"] == Usage(calls=1).model_dump() and update["cut_tokens"] == 7
+    assert update["usage"] == Usage(calls=1, untold=1).model_dump() and update["cut_tokens"] == 7
 
 
 class Limited(ScriptedChatModel):

@@ -28,10 +28,7 @@ def asked_model(
     **settings: Any,
 ) -> AskedModel:
     """The provider's model through the real client of that protocol."""
-    more = {"streaming": True} if streaming else {}
-    if streaming and protocol != "anthropic":
-        more |= {"stream_usage": True}
-    chosen = PROTOCOLS[protocol] | more | {"timeout": 0.4} | settings
+    chosen = PROTOCOLS[protocol] | ({"streaming": True} if streaming else {}) | {"timeout": 0.4} | settings
     model = load_model(provider.spec(protocol, name), policy or quick_policy(), **chosen)
     assert isinstance(model, AskedModel)
     return model

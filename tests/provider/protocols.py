@@ -149,7 +149,8 @@ def events(asked: Asked, said: Said) -> Iterator[bytes]:
     """The reply as server-sent events."""
     body = whole(asked, said)
     told = {"chat": _chat_events, "responses": _responses_events, "anthropic": _anthropic_events}[asked.protocol](body)
-    for event in told:
+    counts = asked.protocol != "chat" or (asked.body.get("stream_options") or {}).get("include_usage")
+    for event in told if counts else (one for one in told if "usage" not in one):
         name = f"event: {event['type']}\n" if asked.protocol != "chat" else ""
         yield f"{name}data: {json.dumps(event)}\n\n".encode()
     if asked.protocol == "chat":
