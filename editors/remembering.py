@@ -1,5 +1,7 @@
 """Editors that leave the model alone and remember: the memory keeps the edits, a graph finds and uses them."""
 
+import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,6 +14,7 @@ from emend.agents.answer import prompt_id
 from emend.editors.answering import Respond, answer_from, cloze_of, lend
 from emend.editors.base import Answerer, Materials, MemoryLike
 from emend.editors.hyperparameters import build_settings
+from emend.editors.ike import OfMemory, examples_of
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
@@ -98,11 +101,13 @@ class IkeSettings(RagSettings):
     """How many entries, and how many solved examples; the paper shows 32, more than small windows hold.
 
     `original` appends the tested edit, with its answer, as a last example of copying, as the authors' code does: the
-    prompt of the edit itself then holds its own answer.
+    prompt of the edit itself then holds its own answer. `pool` names a file of JSON lines to choose from in place of
+    the benchmark's examples (see `editors.ike`).
     """
 
     demonstrations: Annotated[int, Field(ge=0)] = 6
     original: bool = False
+    pool: str = ""
 
 
 class Ike(Remembering):
@@ -114,20 +119,23 @@ class Ike(Remembering):
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.pool = Pool(materials.demonstrations)
+        self.pool = Pool(examples_of(materials, self.settings.pool), OfMemory(self.memory))
+        self._hash = content_id("demonstrations", self.pool.examples)
+        self._told, self._telling = False, threading.Lock()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the examples' hash and the seed of their order."""
+        """As for `Rag`, with the examples' number and hash, what makes them similar, and the seed of their order."""
         return super().fingerprint | {
-            "examples": content_id("demonstrations", self.pool.examples),
+            "examples": self._hash,
+            "examples at hand": len(self.pool.examples),
             "similarity": self.pool.embedding.identity,
             "seed": self.materials.seed,
         }
 
     def context(self, found: Retriever, edits: Sequence[Edit]) -> IkeContext:
         """With the pool, and what may not be shown of it."""
-        return IkeContext(
+        context = IkeContext(
             **self.shared(found),
             pool=self.pool,
             demonstrations=self.settings.demonstrations,
@@ -135,6 +143,21 @@ class Ike(Remembering):
             standing=frozenset(edit.text for edit in edits),
             original={edit.id: edit for edit in edits} if self.settings.original else {},
         )
+        self._tell_of_few(context.left)
+        return context
+
+    def _tell_of_few(self, left: int) -> None:
+        """Say once that fewer examples can be shown than were asked for."""
+        asked, pool = self.settings.demonstrations, len(self.pool.examples)
+        with self._telling:
+            told, self._told = self._told, self._told or left < asked
+        if left < asked and not told:
+            why = f"{pool} are at hand" if left == pool else f"of {pool} at hand the others are of edits that stand"
+            logging.getLogger(__name__).warning(
+                "editor 'ike' is to show %d demonstrations and has %d to choose from (%s): name a file of more with "
+                "--set ike.pool=FILE, or ask for fewer with --set ike.demonstrations=%d.",
+                *(asked, left, why, left),
+            )
 
 
 class Nothing:

@@ -6,9 +6,11 @@ example; here nothing that tells the answer may be an example, unless that is as
 """
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +22,7 @@ from emend.agents.answer import Solved, build_prompt
 from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
 from emend.graphs.respond import respond
 from emend.memory.edit import Edit
-from emend.memory.embed import Embedding, LexicalEmbedding
+from emend.memory.embed import Embedding, LexicalEmbedding, Vectors
 from emend.memory.errors import BadSettings
 from emend.memory.exact import DECIMALS, best
 from emend.memory.probe import Probe
@@ -48,13 +50,27 @@ class Example(NamedTuple):
 
 
 class Pool:
-    """The examples to choose from; each is embedded once."""
+    """The examples to choose from; each is embedded once, when the first probe asks for similar ones.
+
+    Args:
+        solved: the examples.
+        embedding: what makes texts similar; the lexical one when None.
+    """
 
     def __init__(self, solved: Sequence[SolvedKind], embedding: Embedding | None = None) -> None:
         self.embedding = embedding or LexicalEmbedding()
         self.examples = [Example(one.kind, one.fact, one.prompt, one.style, one.target) for one in solved]
-        vectors = self.embedding.documents([f"{example.fact} {example.prompt}" for example in self.examples])
-        self.by_feature = np.ascontiguousarray(vectors.T)
+        self._vectors: Vectors | None = None
+        self._lock = threading.Lock()  # threads that begin together would each embed the whole pool
+
+    @property
+    def by_feature(self) -> Vectors:
+        """Shape (features, examples)."""
+        with self._lock:
+            if self._vectors is None:
+                texts = [f"{example.fact} {example.prompt}" for example in self.examples]
+                self._vectors = np.ascontiguousarray(self.embedding.documents(texts).T)
+            return self._vectors
 
     def by_similarity(self, text: str) -> list[Example]:
         """All examples, the most similar to the text first; equal ones in the order of the pool."""
@@ -64,6 +80,11 @@ class Pool:
         said = np.flatnonzero(asked)  # a lexical vector is nearly empty
         scores = np.einsum("f,fe->e", asked[said], self.by_feature[said])
         return [self.examples[place] for place in best(np.round(scores, DECIMALS), len(self.examples))]
+
+    def telling(self, texts: Collection[str]) -> frozenset[str]:
+        """The facts of examples that are, or hold, one of these texts."""
+        facts = {example.fact for example in self.examples}
+        return frozenset(fact for fact in facts if fact in texts or any(text and text in fact for text in texts))
 
 
 class IkeState(RagState, total=False):
@@ -84,6 +105,16 @@ class IkeContext(RagContext):
     original: Mapping[str, Edit] = field(default_factory=dict)
     """By their ids, the edits that may be shown as an example of copying although they are tested, as published."""
 
+    @cached_property
+    def barred(self) -> frozenset[str]:
+        """The facts of examples that tell an edit that stands."""
+        return self.pool.telling(self.standing)
+
+    @property
+    def left(self) -> int:
+        """How many examples are of no edit that stands."""
+        return sum(example.fact not in self.barred for example in self.pool.examples)
+
 
 def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     """The examples nearest to the probe, in the published ratio and a seeded order of kinds, nearest last.
@@ -93,9 +124,8 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     if not state["hits"]:
         return {"demonstrations": []}
     context, probe = runtime.context, Probe.model_validate(state["probe"])
-    ranked = [
-        example for example in context.pool.by_similarity(probe.prompt) if not _tells(example, probe, context.standing)
-    ]
+    near = context.pool.by_similarity(probe.asked)
+    ranked = [example for example in near if not _tells(example, probe, context.barred)]
     chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
     tested = context.original.get(state["hits"][0]["edit_id"]) if context.original else None
     if tested is not None:
@@ -109,9 +139,9 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     return {"demonstrations": [example._asdict() for example in chosen]}
 
 
-def _tells(example: Example, probe: Probe, standing: Collection[str]) -> bool:
+def _tells(example: Example, probe: Probe, barred: Collection[str]) -> bool:
     """Whether the example is, or may be, about the tested fact."""
-    if example.fact in standing or example.prompt == probe.prompt:
+    if example.fact in barred or example.prompt == probe.prompt:
         return True
     return bool(probe.subject) and probe.subject in f"{example.fact} {example.prompt}"
 

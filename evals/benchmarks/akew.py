@@ -30,8 +30,10 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew_cases import case_of, shares, standing_together
 from emend.evals.benchmarks.akew_rows import AkewRow, MultiHopRow, Rewrite
+from emend.evals.benchmarks.chain_pools import akew_examples
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
 from emend.evals.benchmarks.options import check_request, known_options, one_of
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
 
@@ -155,7 +157,10 @@ class Akew:
         return [metric for rule in RULES for task in tasks for metric in rule[task]] + list(HITS)
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Four hand-written ones about an invented place: retained, copied, and asked in other words."""
+        """Four hand-written ones about an invented place: retained, copied, and asked in other words.
+
+        Behind them (`Shown.rows`) those of records that a limit leaves out, as far as there are any.
+        """
         one_of(self.name, "setting", setting, self.settings)
         asked = (
             ("retain", "Brenholm Lighthouse is located in", "cloze", "Norway"),
@@ -164,7 +169,8 @@ class Akew:
             ("update", "In which country is Orsa Lighthouse?", "question", "Brazil"),
         )
         fact = DEMO_FACTS[setting]
-        return [Demonstration(kind=k, fact=fact, prompt=p, style=s, target=t) for k, p, s, t in asked]
+        written = [Demonstration(kind=k, fact=fact, prompt=p, style=s, target=t) for k, p, s, t in asked]
+        return Shown.of(written, lambda: akew_examples(self._rows.values(), setting, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
+from emend.evals.benchmarks.counterfact_pool import fact_examples
 from emend.evals.benchmarks.counterfact_rows import (
     Fact,
     FlatRow,
@@ -30,6 +31,7 @@ from emend.evals.benchmarks.counterfact_rows import (
 )
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
 from emend.evals.benchmarks.options import check_request
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
@@ -101,7 +103,7 @@ class CounterFact:
             BadData: a record is malformed.
         """
         check_request(self.name, setting, self.settings, limit, texts=self.dataset == "flat-evidence")
-        facts = [fact for fact in self._facts if fact.evidence or setting != "evidence"]
+        facts = self._told_in(setting)
         if not facts:
             raise BadSettings(
                 f"setting 'evidence' of counterfact: no record of {self.file} has a text 'fake_evidence'; "
@@ -126,7 +128,10 @@ class CounterFact:
         return [*by_code, fluent.model_copy(update={"group": CODE}), *_columns(PAPER, " joint", "")]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Three hand-written ones, as IKE's kinds: the fact itself, a paraphrase of it, and another subject."""
+        """Three hand-written ones, as IKE's kinds: the fact itself, a paraphrase of it, and another subject.
+
+        Behind them (`Shown.rows`) those of records that a limit leaves out, as far as there are any.
+        """
         fact = "Corvell Manor is located in Portugal."
         if setting == "evidence":
             fact = "Visitors to Portugal seldom miss Corvell Manor, whose terraced gardens were laid out in 1832."
@@ -135,7 +140,8 @@ class CounterFact:
             ("update", "Corvell Manor can be found in", "Portugal"),
             ("retain", "Hexley Manor is located in", "England"),
         )
-        return [Demonstration(kind=kind, fact=fact, prompt=prompt, target=target) for kind, prompt, target in asked]
+        written = [Demonstration(kind=kind, fact=fact, prompt=prompt, target=target) for kind, prompt, target in asked]
+        return Shown.of(written, lambda: fact_examples(self._told_in(setting), setting, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -171,6 +177,10 @@ class CounterFact:
             original_fact(row, self.file) if isinstance(row, OriginalRow) else flat_fact(row, self.file)
             for row in self._rows.values()
         ]
+
+    def _told_in(self, setting: str) -> list[Fact]:
+        """The facts that the setting has a text for."""
+        return [fact for fact in self._facts if fact.evidence or setting != "evidence"]
 
     def _padded(self) -> int:
         texts = [row.fake_evidence for row in self._rows.values() if isinstance(row, FlatRow)]

@@ -137,10 +137,7 @@ def fact_case(fact: Fact, setting: str, new_tokens: int = 0) -> Case:
         setting: `triplet`, the fact in one sentence, or `evidence`, the text alone, which gives no target away.
         new_tokens: length of a generated text; 0 for none.
     """
-    if setting == "evidence":
-        edit = Edit(form="document", text=fact.evidence)
-    else:
-        edit = Edit.from_triplet(fact.triplet, fact.template, target_true=fact.target_true)
+    edit = fact_edit(fact, setting)
     query = fact.template.replace("{}", fact.triplet.subject, 1)
     probes = [_edited(fact, edit, "efficacy", query, 0)]
     probes += [_edited(fact, edit, "paraphrase", prompt, n) for n, prompt in enumerate(fact.paraphrases)]
@@ -148,6 +145,13 @@ def fact_case(fact: Fact, setting: str, new_tokens: int = 0) -> Case:
     if new_tokens:
         probes += [_generation(fact, edit, prompt, new_tokens) for prompt in dict.fromkeys(fact.generation)]
     return Case(edits=(edit,), probes=tuple(probes), tags={"case_id": fact.number})
+
+
+def fact_edit(fact: Fact, setting: str) -> Edit:
+    """The edit as the setting tells it: `triplet` in one sentence, `evidence` by its text alone."""
+    if setting == "evidence":
+        return Edit(form="document", text=fact.evidence)
+    return Edit.from_triplet(fact.triplet, fact.template, target_true=fact.target_true)
 
 
 def is_tied(fact: Fact, n: int) -> bool:

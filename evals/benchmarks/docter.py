@@ -9,12 +9,13 @@ probabilities; here its reply must name the right target and not the other.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.docter_columns import BLOCK_OF, COLUMNS
+from emend.evals.benchmarks.docter_pool import document_examples
 from emend.evals.benchmarks.docter_rows import (
     DocumentRow,
     EditRow,
@@ -29,6 +30,7 @@ from emend.evals.benchmarks.docter_rows import (
 )
 from emend.evals.benchmarks.files import NumberedRow, data_folder, read_numbered, require, sha256
 from emend.evals.benchmarks.options import check_request, flag, known_options, one_of, some_of, way_to_triplets
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
 from emend.memory.edit import Edit
@@ -142,14 +144,18 @@ class DocTER:
         return [metric for metric in COLUMNS if BLOCK_OF[metric.kinds[0]] in asked]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Two hand-written ones about an invented place: the new fact is said, another subject's is kept."""
+        """Two hand-written ones about an invented place: the new fact is said, another subject's is kept.
+
+        Behind them (`Shown.rows`) those of the ids drawn last; none with cross-lingual blocks, which state their facts.
+        """
         one_of(self.name, "setting", setting, self.settings)
         fact = DEMO_DOCUMENT if setting.startswith("doc") else "Tarnfield Observatory is located in Portugal."
         asked = (
             ("update", "The country where Tarnfield Observatory stands is", "Portugal"),
             ("retain", "Brenholm Observatory is located in", "Norway"),
         )
-        return [Demonstration(kind=k, fact=fact, prompt=p, target=t) for k, p, t in asked]
+        written = [Demonstration(kind=k, fact=fact, prompt=p, target=t) for k, p, t in asked]
+        return Shown.of(written, lambda: () if self._crosses else self._examples(setting, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -168,6 +174,11 @@ class DocTER:
             "repaired": {"cross-lingual queries with white space at an end": self._padded()},
             "tagged": {"duplicate_query (asked with unlike altered targets)": len(self._contested)},
         }
+
+    def _examples(self, base: str, seed: int) -> Iterator[Demonstration]:
+        tests = {number: self._rows(SUCCESS)[number] for number in self._english_ids}
+        beside, asked = (self._rows(n) if (self.folder / n).is_file() else {} for n in (LOCALITY, REASONING))
+        return document_examples(tests, beside, asked, partial(self._edit, base, DOCUMENTS, SUCCESS), seed)
 
     def _build(self, base: str, english: list[int], crossed: Mapping[str, list[int]]) -> Iterator[Case]:
         for number in english:

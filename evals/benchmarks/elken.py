@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.elken_knowledge import KIND, KNOWLEDGE, knowledge_cases, knowledge_file
+from emend.evals.benchmarks.elken_pool import event_examples
 from emend.evals.benchmarks.elken_rows import (
     BLOCKS,
     FACT_PROMPT,
@@ -31,10 +32,12 @@ from emend.evals.benchmarks.elken_rows import (
 )
 from emend.evals.benchmarks.files import data_folder, read_rows, require, sha256
 from emend.evals.benchmarks.options import check_request, known_options, one_of, some_of
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
 
 SPLITS = ("test", "train")
+TRAIN = "train.json"
 REMEDY = (
     "Get them with: emend data pull elken; or with: git clone "
     "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
@@ -160,9 +163,12 @@ class ELKEN:
         ]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Hand-written ones about an invented event: what it changes, what it leaves open, what it leaves alone."""
+        """Hand-written ones about an invented event: what it changes, what it leaves open, what it leaves alone.
+
+        Behind them (`Shown.rows`) those of the training split, where its file is there.
+        """
         one_of(self.name, "setting", setting, self.settings)
-        return [
+        written = [
             Demonstration(
                 kind=kind,
                 fact=DEMO_EVENT,
@@ -173,6 +179,7 @@ class ELKEN:
             for kind, question, candidate, target in DEMO_QUESTIONS
             if ("tendency_m" if candidate else "fact") in self.blocks
         ]
+        return Shown.of(written, lambda: event_examples(self._training, self._rows, self.blocks, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -230,6 +237,14 @@ class ELKEN:
         return read_events(self.folder / self._file, REMEDY)
 
     @cached_property
+    def _training(self) -> list[EventRow]:
+        """The events that may be shown: of the training split, none where its file is absent."""
+        path = self.folder / TRAIN
+        if self.split == "train":
+            return self._rows
+        return read_events(path, REMEDY) if path.is_file() else []
+
+    @cached_property
     def _contested(self) -> frozenset[str]:
         return contested_questions(self._rows)
 
@@ -239,7 +254,7 @@ class ELKEN:
 
     @cached_property
     def _trained(self) -> frozenset[str]:
-        path = self.folder / "train.json"
+        path = self.folder / TRAIN
         if self.split == "train" or not path.is_file():
             return frozenset()
         return frozenset(row.event for row in read_rows(path, EventText, REMEDY))

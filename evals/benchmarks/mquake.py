@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
+from emend.evals.benchmarks.chain_pools import mquake_examples
 from emend.evals.benchmarks.files import data_folder, read_numbered, require, sha256
 from emend.evals.benchmarks.mquake_rows import Asking, ChainRow, chain_case, chain_edits, contaminated_ids
 from emend.evals.benchmarks.options import check_request, known_options, one_of
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.case import Case, Metric
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
@@ -113,14 +115,18 @@ class MQuAKE:
         ]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Three hand-written ones about invented people: the fact itself, a hop on from it, and another person."""
+        """Three hand-written ones about invented people: the fact itself, a hop on from it, and another person.
+
+        Behind them (`Shown.rows`) those of records that a limit leaves out, as far as there are any.
+        """
         fact = "Orvin Tasker is a citizen of Iceland."
         two_hop = "What is the capital of the country of which Orvin Tasker is a citizen?"
-        return [
+        written = [
             Demonstration(kind="copy", fact=fact, prompt="Orvin Tasker is a citizen of", target="Iceland"),
             Demonstration(kind="update", fact=fact, prompt=two_hop, style="question", target="Reykjavík"),
             Demonstration(kind="retain", fact=fact, prompt="Petra Lindqvale is a citizen of", target="Sweden"),
         ]
+        return Shown.of(written, lambda: mquake_examples(self._rows.values(), Path(self.file).name, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:

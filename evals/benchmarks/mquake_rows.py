@@ -134,6 +134,11 @@ def chain_case(row: ChainRow, asking: Asking | None = None, contaminated: bool =
     return Case(edits=edits, probes=tuple(probes), tags=tags)
 
 
+def unedited_hops(row: ChainRow) -> list[HopRow]:
+    """The hops after the edit that no edit of the row asks for."""
+    return [hop for hop in row.new_single_hops if not _asks_edit(row.requested_rewrite, hop)]
+
+
 def contaminated_ids(rows: Iterable[ChainRow]) -> frozenset[int]:
     """The rows with a hop (edited or not) to which another row's edit gives another object."""
     held = list(rows)

@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.files import data_folder, read_rows, require, sha256
 from emend.evals.benchmarks.options import check_request, flag, known_options, one_of, some_of
+from emend.evals.benchmarks.pools import Shown
 from emend.evals.benchmarks.recoe_cases import FACTS, Asking, row_case
+from emend.evals.benchmarks.recoe_pool import question_examples
 from emend.evals.benchmarks.recoe_rows import PREFIX, ROWS, ReCoERow, triples_of
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
@@ -135,7 +137,11 @@ class ReCoE:
         return [*columns, *ratios, hits]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Three hand-written ones about an invented place; for editors that need some, the paper shows none."""
+        """Three hand-written ones about an invented place; for editors that need some, the paper shows none.
+
+        Behind them (`Shown.rows`) those of records that a limit leaves out, as far as there are any; none for chains of
+        thought, which the data has none of.
+        """
         counted = "How many windmills turn on Oxley Fen?"
         compared = "Which of the caves Dunn and Sorrel is deeper?"
         shown = (
@@ -143,7 +149,8 @@ class ReCoE:
             ("update", "Dunn Cave is 40 metres deep. Sorrel Cave is 90 metres deep.", compared, "Sorrel"),
             ("retain", "The ferry to Oxley Fen is blue.", "What is the opposite of north?", "south"),
         )
-        return [Demonstration(kind=k, fact=f, prompt=p, style="question", target=t) for k, f, p, t in shown]
+        written = [Demonstration(kind=k, fact=f, prompt=p, style="question", target=t) for k, f, p, t in shown]
+        return Shown.of(written, lambda: () if self._asking.chain else self._examples(setting, seed))
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -198,6 +205,9 @@ class ReCoE:
         if missing := [scheme for scheme in SCHEMES if scheme not in self._files]:
             told.append(f"recoe: the mean is over {len(self._files)} of 6 schemes, without {', '.join(missing)}")
         return told
+
+    def _examples(self, setting: str, seed: int) -> Iterator[Demonstration]:
+        return question_examples({scheme: self._rows(scheme) for scheme in self._files}, setting, seed)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         sizes = {scheme: len(self._rows(scheme)) for scheme in self._files}
