@@ -76,6 +76,11 @@ class Costed(Protocol):
         ...
 
 
+def cost_of(answerer: object) -> EditCost:
+    """What the answerer's editor says of its edits' cost."""
+    return answerer.cost if isinstance(answerer, Costed) else NO_COST
+
+
 @runtime_checkable
 class Finding(Protocol):
     """An answerer that can say what it retrieves without asking the model for a reply."""

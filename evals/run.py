@@ -10,14 +10,14 @@ from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.ledger import Spent
 from emend.agents.unfinished import Unfinished, working
-from emend.editors.base import NO_COST, Answerer, Costed, EditCost, Sequential
+from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.costing import Meter, Resident
 from emend.evals.asking import Stopped, ask_unit
 from emend.evals.baseline import Baseline
 from emend.evals.checkpoints import Checkpoints
 from emend.evals.collateral import Collateral, held_out_texts
+from emend.evals.culprits import parted
 from emend.evals.failures import Failures, error_line
 from emend.evals.foreseeing import Ahead
 from emend.evals.locking import owned_folder
@@ -29,8 +29,8 @@ from emend.evals.records import RunFiles, mend
 from emend.evals.sequence import Stood
 from emend.evals.spending import keep_spent
 from emend.evals.starting import DRAFTS, begin, check_folder
+from emend.evals.summary import Summary
 from emend.evals.units import Group, Pass, Unit, groups
-from emend.memory.edit import Word
 from emend.memory.errors import (
     BadSettings,
     BudgetReached,
@@ -46,30 +46,6 @@ FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, 
 """Not the fault of one unit: the run ends."""
 GOES_ON = (*FATAL, ModelError)
 """What a unit was answered before one of these is kept: it is paid for."""
-
-
-class Summary(Word):
-    """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
-
-    Tokens and calls include those of the unedited model, `baseline_calls` of them. `peak_bytes` is the most memory that
-    the process held; None where the system does not tell. `spent` is by model, of those behind an API.
-    """
-
-    folder: str
-    units: int
-    skipped: int
-    finished: int
-    failed: int
-    records: int
-    unscored: int
-    input_tokens: int
-    output_tokens: int
-    calls: int
-    baseline_calls: int
-    seconds: float
-    cpu_seconds: float
-    peak_bytes: int | None
-    spent: dict[str, Spent] = {}
 
 
 def run(
@@ -200,22 +176,39 @@ class _Work:
         try:
             if one.editor.needs_weights:
                 self._prepare(one, group)
-            with ExitStack() as standing:
-                try:
-                    self.collateral.before(one)
-                    before = ahead.share(len(group.edits))
-                    with self._meter(one) as meter:
-                        answerer = standing.enter_context(one.editor.edit(group.edits))
-                    self._cost(one, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
-                    self.collateral.after(one, group.edits, len(group.edits))
-                except FATAL:
-                    raise
-                except Exception as error:
-                    self._fail(one, self._pending(one, group), error)
-                    return
-                self._ask_all(one, group, queue, answerer)
+            error = self._stood(one, group, queue, ahead)
+            if error is not None:
+                self._part(one, group, queue, ahead, error)
         except Stopped:
             return
+
+    def _part(self, one: Pass, group: Group, queue: Queue | Inline, ahead: Ahead, error: Exception) -> None:
+        """Go on without the edits that cannot be made; where that is no help the whole group has failed."""
+        parts = parted(one.editor, group, FATAL) if one.editor.needs_weights else None
+        if parts is None:
+            self._fail(one, self._pending(one, group), error)
+            return
+        for unit in self._pending(one, parts.broken):
+            self._fail(one, [unit], parts.error_of(unit.case))
+        if next(self._pending(one, parts.sound), None) is not None:
+            self._stand(one, parts.sound, queue, ahead)
+
+    def _stood(self, one: Pass, group: Group, queue: Queue | Inline, ahead: Ahead) -> Exception | None:
+        """Asks the units under the edits, unless those cannot be made: then the error."""
+        with ExitStack() as standing:
+            try:
+                self.collateral.before(one)
+                before = ahead.share(len(group.edits))
+                with self._meter(one) as meter:
+                    answerer = standing.enter_context(one.editor.edit(group.edits))
+                self._cost(one, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
+                self.collateral.after(one, group.edits, len(group.edits))
+            except FATAL:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever an editor raises
+                return error
+            self._ask_all(one, group, queue, answerer)
+        return None
 
     def _sequence(self, one: Pass, editor: Sequential) -> None:
         """Solve each case's edits on top of those before, those of finished units too if a later one needs them."""
@@ -290,8 +283,3 @@ class _Work:
             with self.lock:
                 self.progress.unit(one.name, failed=True)
                 self.failures.failed(error)
-
-
-def cost_of(answerer: Answerer) -> EditCost:
-    """What the answerer's editor says of its edits' cost."""
-    return answerer.cost if isinstance(answerer, Costed) else NO_COST

@@ -47,7 +47,8 @@ from emend.evals.benchmarks.tinyworld import TinyWorld  # noqa: E402
 from emend.evals.manifest import RunConfig  # noqa: E402
 from emend.evals.progress import Tally  # noqa: E402
 from emend.evals.records import EVENTS, read_lines  # noqa: E402
-from emend.evals.run import Summary, run  # noqa: E402
+from emend.evals.run import run  # noqa: E402
+from emend.evals.summary import Summary  # noqa: E402
 from emend.memory.chroma import ChromaMemory  # noqa: E402
 from emend.memory.embed import LexicalEmbedding  # noqa: E402
 from emend.memory.probe import Answer, Probe  # noqa: E402

@@ -54,6 +54,8 @@ def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random
     monkeypatch.setattr(model.config, "model_type", "unheard_of")
     with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\].*transformer.h.{}.mlp.c_proj"):
         down_projection(model, 0)
+    with pytest.raises(BadSettings, match="norm, head; and adds = false where a norm or a factor stands between"):
+        architecture_of(model)
     given = {name: getattr(ARCHITECTURES["gpt2"], name) for name in NAMES}
     assert down_projection(model, 1, given) == "transformer.h.1.mlp.c_proj"
 
@@ -72,6 +74,27 @@ def test_only_the_paths_that_are_used_need_a_name(random_model, monkeypatch):
 def test_a_path_that_leads_nowhere_is_refused_with_those_that_lead_somewhere(random_model, path):
     with pytest.raises(BadSettings, match="model.layers.{}.mlp.down_proj"):
         down_projection(random_model().lm.model, 0, {"down_projection": path})
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("mixtral", "num_local_experts"), ("qwen3_moe", "num_experts"), ("deepseek_v3", "n_routed_experts")],
+)
+def test_a_model_of_experts_is_told_which_editors_can_write_to_it(kind, named):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    small = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 48, "vocab_size": 300, named: 4}
+    config = AutoConfig.for_model(kind, **small, moe_intermediate_size=16, first_k_dense_replace=0, head_dim=16)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    said = "MLPs are 4 experts each, to which ft .*, rome, r_rome, memit and alphaedit cannot write: take lora"
+    for given in ({}, {"down_projection": "model.layers.{}.mlp.experts"}):
+        with pytest.raises(BadSettings, match=said):
+            down_projection(model, 0, given)
+    with pytest.raises(BadSettings) as raised:
+        architecture_of(model, {}, ("query", "value"))
+    assert "experts each" not in str(raised.value)
 
 
 def test_linear_paths_name_each_kind_of_matrix_once(random_model):

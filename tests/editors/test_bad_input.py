@@ -178,6 +178,8 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
         ("rome", {"layers": [0, 1]}, r"writes to one layer, seen layers: \[0, 1\]"),
         ("rome", {"contexts": [[0, 1]]}, "contexts"),
         ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is no finite number"),
+        ("rome", {"rate": 1e38}, "setting 'rate' .*less than or equal to 1e.30, seen: 1e.38"),
+        ("ft", {"learning_rate": 1e38}, "setting 'learning_rate' .*less than or equal to 1e.30, seen: 1e.38"),
         ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
     ],
 )

@@ -1,17 +1,20 @@
 """The search for values: what it minimises, when it ends, and that company and padding change nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.functional import kl_div
 
-from emend.editors.architectures import architecture_of
+from emend.agents.llm import load_model
+from emend.editors import values
+from emend.editors.architectures import ARCHITECTURES, Architecture, architecture_of
 from emend.editors.locate import locate, locate_essence
 from emend.editors.values import Search, search_values
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, ModelError
-from tests.fakes import SIZES
+from tests.fakes import SIZES, tiny_random_lm
 
 PLAN = Search(steps=6, rate=0.1, kl=0.5, decay=0.3, clamp=50.0, stop=0.0)
 PREFIXES = ("", "So it is. ", "The river is long and it rains. ")
@@ -23,6 +26,14 @@ LONG = Edit.from_triplet(
     Triplet(subject="Édouard 北京 O'Neil", relation="x", object="12 of 345"), "It {is} said that {} has"
 )
 EDITS = [ADA, TWICE, LONG]
+FALCON = Architecture(
+    block="transformer.h.{}",
+    down_projection="transformer.h.{}.mlp.dense_4h_to_h",
+    query="transformer.h.{}.self_attention.query_key_value",
+    value="transformer.h.{}.self_attention.query_key_value",
+    norm="transformer.ln_f",
+    head="lm_head",
+)
 
 
 @pytest.fixture(params=sorted(set(SIZES) - {"opt"}))  # made with a projection before its head
@@ -106,6 +117,26 @@ def test_it_finds_what_the_plain_search_finds(lm):
     assert found.steps == (steps,) and found.loss[0] == pytest.approx(loss, rel=1e-4)
 
 
+def test_a_block_that_adds_to_the_mlp_s_output_in_place_is_read_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setitem(SIZES, "falcon", {"parallel_attn": True, "new_decoder_architecture": False, "alibi": False})
+    monkeypatch.setitem(ARCHITECTURES, "falcon", FALCON)
+    model: Any = load_model(f"hf:{tiny_random_lm('falcon', tmp_path, window=96)}", device="cpu")
+    test_it_finds_what_the_plain_search_finds(model.lm)
+    model.close()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dtype, random_model):
+    """The changes are many of the format's smallest steps apart from none, and few from each other."""
+    model: Any = load_model(f"hf:{random_model(architecture).lm.folder}", device="cpu", dtype=dtype)
+    delta, value, _, loss = plainly(model.lm, ADA, PLAN, 0, "mlp")
+    found = change(model.lm, [ADA])
+    assert torch.allclose(found.value[0], value.float(), rtol=2e-2, atol=2e-2)
+    assert (found.change[0] - delta).norm() <= 0.05 * delta.norm() and found.loss[0] == pytest.approx(loss, rel=0.02)
+    model.close()
+
+
 def test_company_and_padding_change_nothing(lm):
     together = change(lm, EDITS)
     for n, edit in enumerate(EDITS):
@@ -181,6 +212,28 @@ def test_the_divergence_is_that_of_the_edited_distribution_from_the_original(ran
 def test_numbers_that_are_none_name_step_and_loss(random_model):
     with pytest.raises(ModelError, match="step 1, seen losses .*nan.*smaller rate"):
         change(random_model().lm, [ADA], replace(PLAN, rate=float("inf")))
+
+
+def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model, monkeypatch):
+    plain = values._Hunt._loss
+
+    def loss(self):
+        lost = torch.tensor([job.edit in (TWICE, LONG) for job in self.jobs])
+        return plain(self).masked_fill(lost, torch.nan)
+
+    monkeypatch.setattr(values._Hunt, "_loss", loss)
+    with pytest.raises(ModelError, match=r"step 0, seen losses \[nan, nan\] of edits") as raised:
+        change(random_model().lm, EDITS)
+    said = str(raised.value)
+    assert all(f"'{edit.id}' ({edit.cloze!r})" in said for edit in (TWICE, LONG)) and ADA.id not in said
+    with pytest.raises(ModelError, match=f"of edit '{TWICE.id}'"):
+        change(random_model().lm, [ADA, TWICE])
+
+
+@pytest.mark.parametrize("rate", [1e19, 1e25, 1e30])
+def test_a_change_whose_length_overflows_is_an_error_and_not_an_edit_of_nothing(random_model, rate):
+    with pytest.raises(ModelError, match=f"step 1, seen losses .nan. of edit '{ADA.id}'.*smaller rate"):
+        change(random_model().lm, [ADA], replace(PLAN, rate=rate))
 
 
 @pytest.mark.parametrize(

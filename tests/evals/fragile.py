@@ -15,7 +15,8 @@ from emend.editors.answering import FunctionAnswerer
 from emend.editors.base import Answerer
 from emend.editors.mello import Mello
 from emend.evals.manifest import RunConfig
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from emend.graphs.running import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step

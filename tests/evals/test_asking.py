@@ -14,7 +14,8 @@ from emend.evals.case import Case, Record
 from emend.evals.manifest import RunConfig
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.records import BASELINE, EVENTS, RunFiles, mend, read_lines, read_records
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from emend.graphs.running import keep_steps
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage

@@ -18,7 +18,8 @@ import pytest
 
 from emend.evals.manifest import Manifest, RunConfig
 from emend.evals.records import ERRORS, EVENTS, read_lines, read_records
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES

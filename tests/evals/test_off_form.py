@@ -13,7 +13,8 @@ from emend.agents.relevance import TASK
 from emend.evals.case import Record
 from emend.evals.manifest import RunConfig
 from emend.evals.records import EVENTS, read_lines, read_records
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from tests.evals.toys import BENCHMARK
 from tests.graphs.forms import FORMS, PROSE_IS_USABLE
 from tests.provider.models import asked_model

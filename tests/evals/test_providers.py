@@ -9,7 +9,8 @@ from emend.evals.failures import IN_A_ROW
 from emend.evals.manifest import Manifest, RunConfig
 from emend.evals.parts import load_parts
 from emend.evals.records import read_records
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
 from tests.evals.toys import BENCHMARK
 from tests.provider.models import asked_model

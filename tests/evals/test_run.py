@@ -11,7 +11,8 @@ from emend.evals.case import Case, Record
 from emend.evals.manifest import Manifest, RunConfig
 from emend.evals.records import COSTS, ERRORS, EVENTS, read_lines, read_records
 from emend.evals.report.rows import report
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from emend.evals.units import groups
 from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
 from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
@@ -232,6 +233,17 @@ def test_an_editor_that_cannot_edit_fails_the_units_of_that_edit(tmp_path: Path)
     toys.Stubborn = Stubborn  # type: ignore[attr-defined]
     summary = go(tmp_path / "run", editors=("tests.evals.toys:Stubborn",), fail_on_error="1")
     assert (summary.finished, summary.failed) == (5, 1)
+
+
+@pytest.mark.parametrize("mode", ["batch:3", "all", "single"])
+def test_an_edit_that_cannot_be_made_does_not_take_its_batch_with_it(tmp_path: Path, mode: str) -> None:
+    told: dict[str, Any] = {"editors": ("tests.evals.toys:Choosy",), "mode": mode, "fail_on_error": "false"}
+    for before in (0, 5):  # and once more, when it goes on
+        summary = go(tmp_path / "run", **told)
+        assert (summary.skipped, summary.finished, summary.failed) == (before, 5 - before, 1)
+    lines = list(read_lines(tmp_path / "run", ERRORS))
+    assert [line["message"] for line in lines] == ["the third land cannot be edited"] * 2
+    assert {record.case for record in read_records(tmp_path / "run")}.isdisjoint(line["case"] for line in lines)
 
 
 @pytest.mark.parametrize("allowed", ["true", "2", "0.1"])

@@ -11,7 +11,8 @@ from emend.evals.case import Case, Record
 from emend.evals.checkpoints import Checkpoints
 from emend.evals.manifest import Manifest, RunConfig
 from emend.evals.records import COSTS, ERRORS, EVENTS, RECORDS, read_lines, read_records
-from emend.evals.run import Summary, run
+from emend.evals.run import run
+from emend.evals.summary import Summary
 from emend.evals.units import Group, groups
 from emend.memory.errors import BadSettings, RunRefused
 from tests.evals.toys import (

@@ -218,6 +218,19 @@ class HeavyEditor(ToyEditor):
             HeavyEditor.intruders.append(others)
 
 
+class Choosy(HeavyEditor):
+    """Cannot make an edit about the third land, whatever stands beside it."""
+
+    name: ClassVar[str] = "choosy"
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        if any(edit.subject == "Land3" for edit in edits):
+            raise BadData("the third land cannot be edited")
+        with super().edit(edits) as answerer:
+            yield answerer
+
+
 class FleetingAnswerer(ToyAnswerer):
     """Knows the last few edits only, and its prompts tell on what stack of edits it stands."""
 
