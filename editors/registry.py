@@ -13,7 +13,7 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
     group="emend.editors",
     builtin={
         "unedited": ("emend.editors.unedited:Unedited", "The model as it is."),
-        "in_context": ("emend.editors.in_context:InContext", "The right fact is put before the probe."),
+        "in_context": ("emend.editors.in_context:InContext", "The right fact is put before the probe; also as ice."),
         "rag": ("emend.editors.remembering:Rag", "Facts are kept in the memory and retrieved for each probe."),
         "ike": ("emend.editors.remembering:Ike", "As rag, with solved examples before the fact (Zheng et al. 2023)."),
         "serac": (
@@ -48,4 +48,5 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
             "As memit, in the null space of usual keys (Fang et al. 2025).",
         ),
     },
+    also={"ice": "in_context"},
 )

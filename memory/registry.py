@@ -26,17 +26,19 @@ class Registry(Generic[T]):
     """Finds parts by name; nothing is imported before it is asked for.
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary stands here so that listing imports nothing.
+    `also` has other names of these.
     """
 
     kind: str
     group: str
     builtin: dict[str, tuple[str, str]] = field(default_factory=dict)
+    also: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages; a built-in name cannot be taken over."""
         found = entry_points(group=self.group)
-        return {point.name: point for point in found if point.name not in self.builtin}
+        return {point.name: point for point in found if point.name not in self.builtin | self.also}
 
     def names(self) -> list[str]:
         """All names that can be loaded."""
@@ -48,8 +50,8 @@ class Registry(Generic[T]):
         Raises:
             BadSettings: unknown name, or a plug-in that cannot be imported.
         """
-        if name in self.builtin:
-            return self._resolve(name, self.builtin[name][0])
+        if (known := self.also.get(name, name)) in self.builtin:
+            return self._resolve(name, self.builtin[known][0])
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
         if ":" in name:

@@ -1,7 +1,9 @@
 import sys
+from typing import Any
 
 import pytest
 
+from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry, nearest
 
@@ -84,3 +86,11 @@ def test_a_broken_plugin_is_refused_when_asked_for_and_listed_as_broken(registry
 def test_listing_built_in_parts_imports_none_of_them():
     registry: Registry[object] = Registry("part", "emend.test_nothing", {"a": ("no_such_module_x:a", "A part.")})
     assert list(registry.rows()) == [{"name": "a", "summary": "A part."}]
+
+
+def test_a_part_may_have_another_name_that_is_not_listed_apart():
+    registry: Registry[Any] = Registry(
+        kind="part", group="emend.nothing", builtin={"loads": ("json:loads", "Reads JSON.")}, also={"read": "loads"}
+    )
+    assert registry.load("read") is registry.load("loads") and registry.names() == ["loads"]
+    assert EDITORS.load("ice") is EDITORS.load("in_context")
