@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor
 
 from emend.editors.base import Answerer, Grow, Materials
-from emend.editors.halving import halving
 from emend.editors.memit import Memit
 from emend.editors.subject_last import WritingSettings
 from emend.editors.writing import Factors
@@ -38,6 +37,7 @@ class AlphaEdit(Memit):
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
         self._earlier: dict[int, Tensor] = {}
+        self._solved: dict[int, Tensor] = {}
 
     @contextmanager
     def sequence(self) -> Iterator[Grow]:
@@ -47,25 +47,16 @@ class AlphaEdit(Memit):
             with super().sequence() as grow:
                 yield self._remembering(grow)
         finally:
-            self._earlier = {}
+            self._earlier, self._solved = {}, {}
 
     def _remembering(self, grow: Grow) -> Grow:
         def told(edits: Sequence[Edit]) -> Answerer:
+            self._solved = {}
             answerer = grow(edits)
-            if edits:
-                self._keep(edits)
+            self._earlier = self._earlier | self._solved
             return answerer
 
         return told
-
-    def _keep(self, edits: Sequence[Edit]) -> None:
-        """Adds the keys of these edits, as the model has them now that they stand; in smaller batches if need be."""
-        for layer, keys in halving(self.lm, lambda: self._keys(edits)).items():
-            earlier = self._earlier.get(layer)
-            self._earlier[layer] = keys if earlier is None else torch.cat([earlier, keys])
-
-    def _keys(self, edits: Sequence[Edit]) -> dict[int, Tensor]:
-        return {layer: self.keys_at(edits, layer).double() for layer in self.layers}
 
     def spread(self, layer: int, keys: Tensor, left: Tensor) -> Factors:
         """R K^T P [(K K^T + K' K'^T) P + L2]^-1, solved in as many unknowns as there are keys.
@@ -78,6 +69,9 @@ class AlphaEdit(Memit):
         basis = self._basis(layer, keys.shape[1])
         inside = keys.double() @ basis
         earlier = self._earlier.get(layer)
+        # A layer's keys do not depend on its own weights, and those below are written by now: these keys are the ones
+        # that the model has once the edits stand. Kept here, so that nothing can fail when they do.
+        self._solved[layer] = keys.double() if earlier is None else torch.cat([earlier, keys.double()])
         everything = inside if earlier is None else torch.cat([inside, earlier @ basis])
         # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2 with A the rows of all keys inside the null space
         inner = everything @ everything.T + self.settings.ridge * torch.eye(len(everything), dtype=torch.float64)

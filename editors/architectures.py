@@ -94,10 +94,13 @@ ARCHITECTURES = {
     ),
 }
 """Model type to its module paths."""
+BEHIND = "; and adds = false where a norm or a factor stands between the MLP and the residual stream"
 UNKNOWN = Architecture(block="", down_projection="", query="", value="", norm="", head="")
 OF_A_LAYER = ("block", "down_projection", "query", "value")
 MATRICES = ("down_projection", "query", "value", "head")
 NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+"""What configurations call the number of experts that stand in the place of one MLP."""
 
 
 def architecture_of(
@@ -118,7 +121,8 @@ def architecture_of(
             f"model type '{config.model_type}' {'is not known' if known is None else 'is known'}, "
             f"[architecture] lacks: {', '.join(missing) or 'nothing'}; unknown names in it: "
             f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
-            f"[architecture] (--set EDITOR=@FILE): {', '.join(name for name in NAMES if name in needed)}. "
+            f"[architecture] (--set EDITOR=@FILE): {', '.join(name for name in NAMES if name in needed)}"
+            f"{BEHIND if 'block' in needed else ''}.{_of_experts(model) if 'down_projection' in missing else ''} "
             f"Linear modules of this model: {_linear(model)}."
         )
     if "adds" in given:
@@ -173,10 +177,25 @@ def _check(model: nn.Module, name: str, path: str) -> None:
         elif name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
             wrong = f"it is a {type(module).__name__}, and a linear module is wanted"
     if wrong:
+        experts = _of_experts(model) if name == "down_projection" else ""
         raise BadSettings(
-            f"module '{path}' as '{name}': {wrong}. Correct it in [architecture]. "
+            f"module '{path}' as '{name}': {wrong}. Correct it in [architecture].{experts} "
             f"Linear modules of this model: {_linear(model)}."
         )
+
+
+def _of_experts(model: nn.Module) -> str:
+    """What to say of a model whose MLPs are experts, where a matrix that ends an MLP is asked for."""
+    config: Any = model.config
+    text = config.get_text_config()
+    told = [getattr(text, name, None) for name in EXPERTS]
+    count = max((number for number in told if isinstance(number, int)), default=0)
+    if count < 2:
+        return ""
+    return (
+        f" Its MLPs are {count} experts each, to which ft (on down-projections), rome, r_rome, memit and alphaedit "
+        "cannot write: take lora, with the attention's query and value named in [architecture]."
+    )
 
 
 def check_width(model: Any, paths: Architecture) -> None:

@@ -13,6 +13,7 @@ from emend.editors.base import Materials
 from emend.editors.locate import Located, locate
 from emend.editors.subject_last import SubjectLast, WritingSettings
 from emend.editors.values import Found
+from emend.editors.weights import summed
 from emend.editors.writing import Factors, passing
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
@@ -97,7 +98,7 @@ def written(module: nn.Module, factors: Factors) -> Iterator[None]:
     kept = weight.detach().clone()
     try:
         with torch.no_grad():
-            weight.copy_(kept.double() + factors.dense(module).to(weight.device))
+            weight.copy_(summed(kept, factors.dense(module)))
         yield
     finally:
         with torch.no_grad():

@@ -21,6 +21,8 @@ from emend.memory.errors import BadData, MissingData
 from emend.memory.folders import cache_folder
 
 KEPT = "kept"
+ROUNDING = 1e-8
+"""A ridge, in shares of the diagonal's mean, that makes up for sums in single precision; it tells nothing of a text."""
 WORLD, WORLD_TEXTS = "tinyworld", 1500
 
 
@@ -36,6 +38,7 @@ class Moments:
         self._moments: dict[int, Tensor] = {}
         self._factors: dict[int, Tensor] = {}
         self._bases: dict[tuple[int, float], Tensor] = {}
+        self._warned = False
 
     def moment(self, layer: int, size: int) -> Tensor:
         """Shape (size, size), float64.
@@ -56,7 +59,8 @@ class Moments:
         if self.folder is None:
             return keys
         if layer not in self._factors:
-            self._factors[layer] = self._kept(layer, len(keys), "factor", _cholesky)
+            self._factors[layer] = self._kept(layer, len(keys), "factor", self._factorised)
+            self._warn(len(keys))
         solved: Tensor = torch.cholesky_solve(keys, self._factors[layer])
         return solved
 
@@ -65,7 +69,21 @@ class Moments:
         if (layer, below) not in self._bases:
             make = partial(_null_space, below=below)
             self._bases[layer, below] = self._kept(layer, size, f"null-space-{below:g}", make, below=repr(below))
+            self._warn(size)
         return self._bases[layer, below]
+
+    def _factorised(self, moment: Tensor) -> Tensor:
+        factor, ridge = _cholesky(moment)
+        if ridge > ROUNDING:
+            self._warn(len(moment), ridge)
+        return factor
+
+    def _warn(self, size: int, ridge: float = 0.0) -> None:
+        """Says once that statistics are of too little text for keys of that size, where they are."""
+        said = "" if self._warned or self.folder is None else too_little(Path(self.folder), size, ridge)
+        if said:
+            self._warned = True
+            logging.getLogger(__name__).warning("%s", said)
 
     def _load(self, layer: int, size: int) -> Tensor:
         file = layer_file(Path(str(self.folder)), layer)
@@ -123,14 +141,35 @@ def _null_space(moment: Tensor, below: float) -> Tensor:
     return inside
 
 
-def _cholesky(moment: Tensor) -> Tensor:
-    """The Cholesky factor; a moment of too few tokens has no inverse and gets a little added to its diagonal."""
+def too_little(folder: Path, size: int, ridge: float = 0.0) -> str:
+    """What is to be said of statistics of too little text for keys of that size; nothing where there was enough.
+
+    Args:
+        folder: as `collect` writes it.
+        size: numbers of a key.
+        ridge: what their diagonal needed, in shares of its mean.
+    """
+    counts = read_counts(folder)
+    if counts is None or (counts.tokens >= size and not ridge):
+        return ""
+    added = f", and have no inverse without {ridge:g} of its mean on their diagonal" if ridge else ""
+    return (
+        f"statistics '{folder}' are of {counts.tokens:,} tokens, for keys of {size:,} numbers{added}: what they say of "
+        "usual text is not to be relied on. Collect them over more text with `emend stats`."
+    )
+
+
+def _cholesky(moment: Tensor) -> tuple[Tensor, float]:
+    """The Cholesky factor; a moment of too few tokens has no inverse and gets a little, returned too, on its diagonal.
+
+    The little is told in shares of the diagonal's mean.
+    """
     size = moment.diagonal().mean()
     factor: Tensor
-    for ridge in (0.0, 1e-8, 1e-6, 1e-4):
+    for ridge in (0.0, ROUNDING, 1e-6, 1e-4):
         factor, failed = torch.linalg.cholesky_ex(moment + ridge * size * torch.eye(len(moment), dtype=torch.float64))
         if not failed and factor.diagonal().min() > 1e-6 * size.sqrt():
-            return factor
+            return factor, ridge
     raise BadData("these statistics have no inverse: collect them over more text.")
 
 

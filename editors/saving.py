@@ -34,6 +34,7 @@ BESIDE = (
     "added_tokens*",
     "chat_template*",
     "generation_config.json",
+    "*processor_config.json",
     "*.model",
     "*.jinja",
     "tekken*",

@@ -13,10 +13,13 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from emend.agents.causal_lm import CausalLM
-from emend.editors.architectures import Architecture
+from emend.editors.architectures import ARCHITECTURES, Architecture
 from emend.editors.costing import passed
 from emend.editors.padding import padded
 from emend.memory.errors import BadSettings
+
+SAMPLE = "The capital of France is Paris."
+"""What a model is looked at with before it is edited."""
 
 
 class Strip(NamedTuple):
@@ -81,23 +84,26 @@ class Tail:
             states = self._after.clone()
             states[:, 0] = states[:, 0] + change.to(states.dtype)
         else:
-            with self._added(change):
-                states = self._block(self.layer, self._before)
+            states = self.changed(change)
         for number in range(self.layer + 1, self.depth):
             states = self._block(number, states)
         norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
         return norm(states)
+
+    def changed(self, change: Tensor) -> Tensor:
+        """Out of the edited layer's block, run once more with `change` added behind its down-projection."""
+        with self._added(change):
+            return self._block(self.layer, self._before)
 
     def _capture(self, strips: Sequence[Strip]) -> Seen:
         """One pass over everything, which keeps how each block above was called."""
         fed = self._fed(strips)
         if self.front:
             fed["past_key_values"] = self._in_front(strips)
-        with self._watching() as seen:
+        with self._watching(*fed["input_ids"].shape) as first:
             self.lm.model.base_model(**fed, use_cache=bool(self.front))
-        self._before, self._after = self._calls[self.layer][0][0], seen["state"]
-        first = {name: states.reshape(*fed["input_ids"].shape, -1)[:, 0].float() for name, states in seen.items()}
-        return Seen(**first)  # reshaped, since some MLPs see rows and places as one dimension
+        self._before = self._calls[self.layer][0][0]
+        return Seen(**first)
 
     def _in_front(self, strips: Sequence[Strip]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
@@ -116,18 +122,25 @@ class Tail:
         return _on(self.lm, ids, torch.cat([before, mask], dim=1), mask, before.sum(1, keepdim=True))
 
     @contextmanager
-    def _watching(self) -> Iterator[dict[str, Tensor]]:
+    def _watching(self, rows: int, places: int) -> Iterator[dict[str, Tensor]]:
+        """Keeps how the blocks are called and what leaves the first; lends what passes at the first places."""
         seen: dict[str, Tensor] = {}
         model, paths = self.lm.model, self.paths
+
+        def first(states: Tensor) -> Tensor:
+            """Copied, since some blocks go on to add to the MLP's output in place."""
+            at = states.reshape(rows, places, -1)[:, 0]  # some MLPs see rows and places as one dimension
+            return at.to(torch.float32, copy=True)
 
         def called(number: int) -> Callable[..., None]:
             return lambda _, args, kwargs: self._calls.update({number: (args, kwargs)})
 
         def ended(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            seen["key"], seen["value"] = inputs[0], output
+            seen["key"], seen["value"] = first(inputs[0]), first(output)
 
         def left(_: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
-            seen["state"] = _first(output)
+            self._after = _first(output)
+            seen["state"] = first(self._after)
 
         blocks = [model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)]
         handles = [
@@ -145,7 +158,8 @@ class Tail:
     def _added(self, change: Tensor) -> Iterator[None]:
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
             changed = output.clone()
-            changed[:, 0] = output[:, 0] + change.to(output.dtype)
+            rows = changed.view(len(change), -1, output.shape[-1])  # which some MLPs see as one with the places
+            rows[:, 0] = rows[:, 0] + change.to(output.dtype)
             return changed
 
         path = self.paths.of_layer(self.layer, "down_projection")
@@ -165,20 +179,20 @@ def logits_of(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:
     """Logits (rows, vocabulary), float32, of hidden states (rows, width) that have passed the last norm."""
     head: Callable[[Tensor], Tensor] = lm.model.get_submodule(paths.head)
     config: Any = lm.model.config.get_text_config()
-    logits = head(states).float()
+    logits = head(states)  # scaled and capped in the model's own format, since the model rounds there
     scale = getattr(config, "logit_scale", None)
     cap = getattr(config, "final_logit_softcapping", None)
     logits = logits if scale is None else logits * scale
-    return logits if cap is None else cap * torch.tanh(logits / cap)
+    return (logits if cap is None else cap * torch.tanh(logits / cap)).float()
 
 
 def check_logits(lm: CausalLM, paths: Architecture) -> None:
-    """Refuses a model whose logits are not what norm and head give.
+    """Refuses a model whose logits are not what norm and head give, or to whose residual stream a layer adds otherwise.
 
     Raises:
-        BadSettings: they differ, so the paths are wrong or the model does more to its logits.
+        BadSettings: they differ, so the paths are wrong or the model does more to its logits; or `adds` is not true.
     """
-    ids = torch.tensor([lm.encode("The capital of France is Paris.")], device=lm.device)
+    ids = torch.tensor([lm.encode(SAMPLE)], device=lm.device)
     normed: list[Tensor] = []
     handle = lm.model.get_submodule(paths.norm).register_forward_hook(lambda _, __, output: normed.append(output))
     try:
@@ -189,10 +203,33 @@ def check_logits(lm: CausalLM, paths: Architecture) -> None:
             ours = logits_of(lm, paths, normed[-1][0]) if fits else torch.zeros(0)
     finally:
         handle.remove()
-    if whole.shape != ours.shape or not torch.allclose(whole, ours, rtol=1e-3, atol=1e-3):
+    if whole.shape != ours.shape or not _close(whole, ours, torch.finfo(lm.model.dtype).eps):
         raise BadSettings(
             f"logits of model type '{lm.model.config.model_type}' are not what '{paths.norm}' and '{paths.head}' give: "
             "correct norm and head in [architecture]; a model that does more to its logits cannot be edited so."
+        )
+    if paths.adds and paths != ARCHITECTURES.get(lm.model.config.model_type):  # those of the table are known to
+        _check_adds(lm, paths)
+
+
+def _close(whole: Tensor, ours: Tensor, step: float) -> bool:
+    """Whether logits are the same but for rounding, `step` being the distance of numbers near 1 in their format."""
+    size = float(whole.abs().max())
+    return torch.allclose(whole, ours, rtol=max(1e-3, 2 * step), atol=max(1e-3, 2 * step * size))
+
+
+def _check_adds(lm: CausalLM, paths: Architecture) -> None:
+    """Refuses a model that does something to the MLP's output before it is added: seen at the first layer's block."""
+    with torch.no_grad():
+        tail = Tail(lm, paths, [Strip((), lm.encode(SAMPLE))], 0)
+        state = tail.seen.state
+        drawn = torch.randn(state.shape, generator=torch.Generator().manual_seed(0)).to(state.device)
+        change = drawn * state.norm() / drawn.norm()  # of the state's size, so that rounding does not hide it
+        moved = tail.changed(change)[:, 0].float() - state
+    if not (moved - change).norm() <= 0.05 * change.norm():  # nor where it is no number
+        raise BadSettings(
+            f"what '{paths.down_projection}' gives does not reach the residual stream as it is: a norm or a factor is "
+            f"behind it in model type '{lm.model.config.model_type}'. Add adds = false to [architecture]."
         )
 
 

@@ -130,13 +130,25 @@ def descend(
                 _check(losses, number, plan)
                 if bool(losses.max() < plan.stop_loss):
                     continue
-                optimizer.step()
+                if not stepped(optimizer):
+                    raise _overflow(number, losses, plan)
                 after()
                 number, moved = number + 1, True
             if not moved:
                 break
     if not all(bool(leaf.isfinite().all()) for leaf in leaves):
         raise _overflow(number, losses, plan)
+
+
+def stepped(optimizer: torch.optim.Optimizer) -> bool:
+    """One step; False, and nothing moved, where the rate is too large for the numbers of what is trained."""
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        if "without overflow" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _passes(lm: CausalLM, rows: Sequence[Row], plan: Plan, seed: int) -> Iterator[list[list[_Batch]]]:

@@ -9,6 +9,7 @@ step only looks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -20,8 +21,12 @@ from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
 from emend.editors.locate import Located, locate, locate_essence
 from emend.editors.tail import Seen, Strip, Tail, logits_of
+from emend.editors.training import stepped
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
+
+NAMED = 3
+"""Edits that an error names at most."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class _Job(NamedTuple):
     """An edit in work: its prompts, the bare one first and the essence prompt last."""
 
     place: int
+    edit: Edit
     rows: list[Located]
 
 
@@ -86,9 +92,9 @@ def search_values(
 
     Raises:
         BadData: an edit has no subject, prompt or target.
-        ModelError: a loss is not a number; step and loss are named.
+        ModelError: a loss is not a number; step, loss and edit are named.
     """
-    jobs = [_Job(n, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
+    jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
     done: dict[int, tuple[Tensor, Tensor, int, float]] = {}
     for batch in _batches(jobs, lm.batch_tokens):
         done |= _Hunt(lm, paths, batch, layer, at, plan).through()
@@ -133,10 +139,8 @@ class _Hunt:
         for step in range(self.plan.steps):
             loss = self._loss()
             told = loss.detach().tolist()
-            if not all(value == value and abs(value) != float("inf") for value in told):
-                raise ModelError(
-                    f"the search for a value failed at step {step}, seen losses {told}: set a smaller rate."
-                )
+            if not all(map(isfinite, told)):
+                raise self._failed(step, told)
             last = step == self.plan.steps - 1
             ended = [n for n, value in enumerate(told) if last or value < self.plan.stop]
             for n in ended:
@@ -145,6 +149,15 @@ class _Hunt:
                 return done
             self._step(loss, set(ended))
         return done
+
+    def _failed(self, step: int, losses: list[float]) -> ModelError:
+        failed = [(job.edit, loss) for job, loss in zip(self.jobs, losses, strict=True) if not isfinite(loss)]
+        named = ", ".join(f"'{edit.id}' ({edit.cloze[:60]!r})" for edit, _ in failed[:NAMED])
+        more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+        return ModelError(
+            f"the search for a value failed at step {step}, seen losses {[loss for _, loss in failed[:NAMED]]} of "
+            f"edit{'s' * (len(failed) > 1)} {named}{more}: set a smaller rate, or leave them out."
+        )
 
     def _lay(self, jobs: list[_Job]) -> None:
         """Puts the prompts of these edits into one batch, each edit's essence prompt last among its own."""
@@ -199,10 +212,13 @@ class _Hunt:
         self.optimizer.zero_grad()
         with torch.enable_grad():
             loss.sum().backward(inputs=[self.free])
-        self.optimizer.step()
+        moved = stepped(self.optimizer)
         with torch.no_grad():
             limit = self.plan.clamp * self.size
-            self.free.mul_((limit / self.free.norm(dim=1).clamp(min=1e-12)).clamp(max=1.0)[:, None])
+            size = self.free.norm(dim=1)
+            scale = (limit / size.clamp(min=1e-12)).clamp(max=1.0)
+            # A length that overflowed would be clamped to no change at all; this way the next loss is no number.
+            self.free.mul_(scale.where(size.isfinite() & moved, torch.nan)[:, None])
         if ended:
             self._drop(ended)
 

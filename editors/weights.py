@@ -13,6 +13,8 @@ from emend.memory.errors import BadSettings
 
 Deltas = Mapping[str, Tensor]
 """Parameter name to what is added to it: same shape, float32 or wider."""
+WITHOUT_DOUBLES = ("mps",)
+"""Devices that have no float64."""
 
 _edited: WeakSet[nn.Module] = WeakSet()
 _guard = Lock()
@@ -66,7 +68,7 @@ class Stack:
             self._kept |= {name: tensor.clone() for name, tensor in now.items() if name not in self._kept}
             try:
                 for name, delta in deltas.items():
-                    now[name].copy_(now[name].to(delta.dtype) + delta.to(now[name].device))
+                    now[name].copy_(summed(now[name], delta))
             except BaseException:  # memory ran out between two of them
                 for name, tensor in now.items():
                     tensor.copy_(again.get(name, self._kept[name]))
@@ -79,6 +81,13 @@ class Stack:
                     self._parameters[name].copy_(original)
         finally:
             _release(self._model)
+
+
+def summed(weight: Tensor, delta: Tensor) -> Tensor:
+    """Weight and delta in the delta's precision, or rounded to the weight's where its device has no such numbers."""
+    if delta.dtype == torch.float64 and weight.device.type in WITHOUT_DOUBLES:
+        return (weight.cpu().double() + delta.cpu()).to(weight.dtype)
+    return weight.to(delta.dtype) + delta.to(weight.device)
 
 
 def _claim(model: nn.Module) -> None:

@@ -128,12 +128,13 @@ def _revert(folder: Path, as_json: bool) -> None:
 
 
 def _edits(files: Sequence[str]) -> "list[Edit]":
-    """The edits of the files; a triplet without a prompt gets the one that its text begins with."""
-    from emend.evals.edit_files import read_files
+    """The edits of the files, each once; a triplet without a prompt gets the one that its text begins with."""
+    from emend.evals.edit_files import distinct, read_files, warn_of_contradictions
 
-    found = read_files(files)
+    found = distinct(read_files(files))
     if not found:
         raise BadSettings(f"there is no edit in {', '.join(files)}: write one JSON object a line.")
+    warn_of_contradictions(found)
     return [_with_prompt(edit) for edit in found]
 
 

@@ -58,8 +58,8 @@ def _collect(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.architectures import ARCHITECTURES, architecture_of, layer_of
-    from emend.editors.moments import statistics_folder
+    from emend.editors.architectures import ARCHITECTURES, architecture_of, input_first, layer_of
+    from emend.editors.moments import statistics_folder, too_little
     from emend.editors.statistics import collect, read_counts
     from emend.editors.statistics_layers import writing_settings, written_layers
     from emend.evals.report.statistics import showing
@@ -72,6 +72,9 @@ def _collect(
         collect(lm, paths, numbers, read, folder, cap=cap, corpus=read.name, progress=told)
     found = read_counts(folder)
     assert found is not None
+    module: Any = lm.model.get_submodule(paths.of_layer(numbers[0], "down_projection"))
+    if said := too_little(folder, module.weight.shape[0 if input_first(module) else 1]):
+        typer.echo(said, err=True)
     if as_json:
         print_rows([{"folder": str(folder), "layers": numbers, **found.model_dump()}])
         return

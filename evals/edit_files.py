@@ -1,5 +1,6 @@
 """Edits in files of JSON lines, as commands read and write them."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,43 @@ def read_files(files: Sequence[str]) -> list[Edit]:
         if first.setdefault(edit.id, edit) != edit:
             raise BadData(f"two edits in {', '.join(files)} have the id '{edit.id}' and differ: give one another id.")
     return edits
+
+
+def distinct(edits: Sequence[Edit]) -> list[Edit]:
+    """One edit for each id, in their order; a line in the log says how many were left out."""
+    kept = list({edit.id: edit for edit in edits}.values())
+    if len(kept) < len(edits):
+        left = len(edits) - len(kept)
+        logging.getLogger(__name__).warning("%s of %s edits left out, which repeat another", left, len(edits))
+    return kept
+
+
+def warn_of_contradictions(edits: Sequence[Edit]) -> None:
+    """A line in the log where edits give one subject and prompt, or one subject and relation, different targets."""
+    first: dict[tuple[str, ...], Edit] = {}
+    found: dict[str, str] = {}
+    for edit in edits:
+        for asked, target in _told(edit):
+            other = first.setdefault(asked, edit)
+            if target not in [told for key, told in _told(other) if key == asked]:
+                found.setdefault(edit.id, f"'{other.id}' ({other.text[:60]!r}) and '{edit.id}' ({edit.text[:60]!r})")
+    if found:
+        pair, more = next(iter(found.values())), f", and {len(found) - 1} more" if len(found) > 1 else ""
+        logging.getLogger(__name__).warning(
+            "edits contradict each other: %s%s: leave out what no longer holds", pair, more
+        )
+
+
+def _told(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
+    """What an edit gives a target to, and the target."""
+    if len(edit.triplets) > 1:
+        return []
+    told: list[tuple[tuple[str, ...], str]] = [
+        (("relation", one.subject, one.relation), one.object) for one in edit.triplets if one.relation
+    ]
+    if edit.prompt and edit.target_new:
+        told.append((("prompt", edit.subject, edit.prompt), edit.target_new))
+    return told
 
 
 def _text_of(file: str) -> str:

@@ -92,6 +92,7 @@ def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
     [
         ("ft", {"learning_rate": 1e6}, "training overflowed at step 1, seen loss: nan, seen learning_rate: 1e"),
         ("lora", {"learning_rate": 1e6}, r"training overflowed at step \d, seen loss: nan"),
+        ("ft", {"learning_rate": 1e38}, r"training overflowed at step 0, seen loss: \d.*, seen learning_rate: 1e.38"),
         ("rome", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
         ("memit", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
     ],
@@ -178,8 +179,6 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
         ("rome", {"layers": [0, 1]}, r"writes to one layer, seen layers: \[0, 1\]"),
         ("rome", {"contexts": [[0, 1]]}, "contexts"),
         ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is no finite number"),
-        ("rome", {"rate": 1e38}, "setting 'rate' .*less than or equal to 1e.30, seen: 1e.38"),
-        ("ft", {"learning_rate": 1e38}, "setting 'learning_rate' .*less than or equal to 1e.30, seen: 1e.38"),
         ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
     ],
 )

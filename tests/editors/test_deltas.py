@@ -22,6 +22,7 @@ from emend.editors.registry import EDITORS
 from emend.editors.saving import KEPT, revert, save_edited
 from emend.editors.weights import applied
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.fakes import tiny_random_lm
 
 EDITS = (CAPITAL, CURRENCY)
 AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
@@ -112,6 +113,17 @@ def test_a_saved_model_generates_and_ends_as_the_base_does(saved):
     again: Any = load_model(f"hf:{folder}", device="cpu")
     assert again.lm._replying.ends == model.lm._replying.ends and again.lm.window == model.lm.window
     assert (folder / "tokenizer.json").read_bytes() == (model.lm.folder / "tokenizer.json").read_bytes()
+
+
+def test_what_prepares_pictures_for_a_model_goes_with_it(tmp_path):
+    folder = tiny_random_lm("llama", tmp_path, window=96)
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        (folder / name).write_text(f'{{"kept": "{name}"}}')
+    model: Any = load_model(f"hf:{folder}", device="cpu")
+    manifest = written(model, tmp_path / "delta")
+    save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        assert (tmp_path / "edited" / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_a_delta_for_another_model_is_refused_and_both_are_named(random_model, tmp_path):

@@ -132,7 +132,7 @@ def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dt
     model: Any = load_model(f"hf:{random_model(architecture).lm.folder}", device="cpu", dtype=dtype)
     delta, value, _, loss = plainly(model.lm, ADA, PLAN, 0, "mlp")
     found = change(model.lm, [ADA])
-    assert torch.allclose(found.value[0], value.float(), rtol=2e-2, atol=2e-2)
+    assert (found.value[0] - value).norm() <= 0.02 * value.norm()
     assert (found.change[0] - delta).norm() <= 0.05 * delta.norm() and found.loss[0] == pytest.approx(loss, rel=0.02)
     model.close()
 
@@ -230,7 +230,7 @@ def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model
         change(random_model().lm, [ADA, TWICE])
 
 
-@pytest.mark.parametrize("rate", [1e19, 1e25, 1e30])
+@pytest.mark.parametrize("rate", [1e19, 1e30, 1e38])
 def test_a_change_whose_length_overflows_is_an_error_and_not_an_edit_of_nothing(random_model, rate):
     with pytest.raises(ModelError, match=f"step 1, seen losses .nan. of edit '{ADA.id}'.*smaller rate"):
         change(random_model().lm, [ADA], replace(PLAN, rate=rate))

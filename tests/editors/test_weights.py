@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from emend.editors import weights as module
 from emend.editors.weights import Stack, applied
 from emend.memory.errors import BadSettings
 
@@ -29,6 +30,16 @@ def test_the_delta_is_added_once_and_rounded_once(model):
         expected = (before["0.weight"].float() + 0.1).bfloat16()
         assert torch.equal(model[0].weight, expected)
         assert same({"1.weight": before["1.weight"]}, weights(model))
+
+
+def test_a_device_without_float64_gets_the_same_sum_rounded_elsewhere(model, monkeypatch):
+    deltas = {"0.weight": torch.randn(3, 4, dtype=torch.float64)}
+    with applied(model, deltas):
+        wanted = weights(model)
+    monkeypatch.setattr(module, "WITHOUT_DOUBLES", ("cpu",))
+    assert module.summed(model[0].weight, deltas["0.weight"]).dtype == torch.bfloat16
+    with applied(model, deltas):
+        assert same(wanted, weights(model))
 
 
 def test_the_originals_come_back_bit_for_bit_where_subtracting_would_not_do(model):

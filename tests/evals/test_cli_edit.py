@@ -146,6 +146,41 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     assert (code, err) == (0, "")
 
 
+def test_statistics_of_too_little_text_are_told_of_at_the_end(emend, folder):
+    Path("short.txt").write_text("Rome.\n")
+    code, out, err = emend("stats", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
+    assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
+    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend stats`" in err
+
+
+def test_an_edit_that_stands_twice_is_solved_once_and_the_rest_is_counted(emend, folder, caplog):
+    Path("twice.jsonl").write_text("".join(json.dumps(told) + "\n" for told in (*EDITS, *EDITS, EDITS[0])))
+    words = ("--edits", "twice.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    (row,) = json.loads(out)["rows"]
+    assert code == 0 and row["cost"]["edits"] == len(row["edits"]) == 2
+    assert "3 of 5 edits left out, which repeat another" in caplog.text and "contradict" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("other", "warned"),
+    [
+        (EDITS[0] | {"object": "Orland"}, True),
+        (EDITS[0] | {"object": "Orland", "prompt": "{} is ruled from"}, True),
+        (EDITS[0] | {"object": "Orland", "relation": "seat"}, True),
+        (EDITS[0] | {"relation": "seat"}, False),
+        (EDITS[0] | {"object": "Orland", "subject": "Sorn"}, False),
+        ({"document": "Veldania moved its capital."}, False),
+    ],
+)
+def test_edits_that_contradict_each_other_are_told_of(other, warned, caplog):
+    from emend.evals.edit_files import warn_of_contradictions
+    from emend.memory.jsonl import edit_from
+
+    warn_of_contradictions([edit_from(dict(told)) for told in (*EDITS, other)])
+    assert ("edits contradict each other: '" in caplog.text) == warned
+
+
 def test_statistics_that_are_lacking_name_the_command(emend, folder):
     made = settings("rome", "layers=[0]", "steps=3", 'prefixes=["So. "]')
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
