@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -31,6 +31,7 @@ from emend.evals.spending import keep_spent
 from emend.evals.starting import DRAFTS, begin, check_folder
 from emend.evals.summary import Summary
 from emend.evals.units import Group, Pass, Unit, groups
+from emend.memory.edit import Edit
 from emend.memory.errors import (
     BadSettings,
     BudgetReached,
@@ -44,6 +45,8 @@ from emend.memory.errors import (
 
 FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
 """Not the fault of one unit: the run ends."""
+NAMED = 100
+"""Edits that a line of costs names at most."""
 GOES_ON = (*FATAL, ModelError)
 """What a unit was answered before one of these is kept: it is paid for."""
 
@@ -201,7 +204,7 @@ class _Work:
                 before = ahead.share(len(group.edits))
                 with self._meter(one) as meter:
                     answerer = standing.enter_context(one.editor.edit(group.edits))
-                self._cost(one, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
+                self._cost(one, group.edits, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
                 self.collateral.after(one, group.edits, len(group.edits))
             except FATAL:
                 raise
@@ -233,17 +236,18 @@ class _Work:
             with self._meter(one) as meter:
                 stands = stood.add(edits)
             if stands:
-                self._cost(one, meter.cost(len(edits), cost_of(stood.answerer)), again)
+                self._cost(one, edits, meter.cost(len(edits), cost_of(stood.answerer)), again)
                 if not again:
                     self.collateral.after(one, edits, stood.count)
 
     def _meter(self, one: Pass) -> Meter:
         return Meter(one.editor.needs_weights, getattr(self.parts.model, "lm", None))
 
-    def _cost(self, one: Pass, cost: EditCost, again: bool = False) -> None:
-        """Keep what letting edits stand cost."""
+    def _cost(self, one: Pass, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> None:
+        """Keep what letting edits stand cost; their ids are those of `cases.jsonl`, of many at once the first ones."""
         told = {"editor": one.name, "setting": one.setting, "mode": one.mode, "repeat": one.repeat}
-        self.files.cost({"act": "edit"} | told | cost.model_dump() | {"again": again})
+        of = [edit.id for edit in edits[:NAMED]]
+        self.files.cost({"act": "edit"} | told | cost.model_dump() | {"again": again, "of": of})
 
     def _ask_all(self, one: Pass, group: Group, queue: Queue | Inline, answerer: Answerer) -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from emend.evals.case import Case, Record
 from emend.evals.manifest import Manifest, RunConfig
-from emend.evals.records import COSTS, ERRORS, EVENTS, read_lines, read_records
+from emend.evals.records import CASES, COSTS, ERRORS, EVENTS, read_lines, read_records
 from emend.evals.report.rows import report
 from emend.evals.run import run
 from emend.evals.summary import Summary
@@ -169,6 +169,9 @@ def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
         (editor, size) for editor in sorted((EDITOR, HEAVY)) for size in (2, 4)
     ]
     assert all(line["seconds"] >= 0 and line["cpu_seconds"] >= 0 and not line["again"] for line in edits)
+    cases = list(read_lines(tmp_path / "run", CASES))
+    named = {one for line in edits if line["editor"] == HEAVY for one in line["of"]}
+    assert named == {edit["id"] for case in cases for edit in case["edits"]}
     (last,) = [line for line in lines if line["act"] == "run"]
     assert last["calls"] == report(tmp_path / "run").spent.calls and last["cpu_seconds"] > 0  # type: ignore[union-attr]
 
