@@ -212,7 +212,16 @@ def test_a_repeat_is_a_try_of_its_own_in_the_drop(tmp_path: Path) -> None:
     """Each repeat has one wording of two right, so that every case counts in both; pooled, nothing else could show."""
     answers = (("struct", 0, (1, 0)), ("struct", 1, (0, 1)), ("unstruct", 0, (1, 0)), ("unstruct", 1, (0, 0)))
     told = [
-        record(f"{setting}0", setting=setting, prompt=f"{n}?", kind="multihop", repeat=repeat, values={"em": value})
+        record(
+            f"{setting}0",
+            "rag",
+            "multihop",
+            f"{n}",
+            prompt=f"{n}?",
+            setting=setting,
+            repeat=repeat,
+            values={"em": value},
+        )
         for setting, repeat, values in answers
         for n, value in enumerate(values)
     ]
