@@ -21,7 +21,7 @@ BETWEEN = "; "
 
 
 class Recomposed(NamedTuple):
-    """The kept strips joined, the places of all from the best on, and their scores in the order of the strips."""
+    """The kept strips joined, the places of all from the best on, and the places of those that were kept."""
 
     text: str
     order: tuple[int, ...]

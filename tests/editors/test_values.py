@@ -121,6 +121,10 @@ def test_a_block_that_adds_to_the_mlp_s_output_in_place_is_read_before_it_does(t
     monkeypatch.setitem(SIZES, "falcon", {"parallel_attn": True, "new_decoder_architecture": False, "alibi": False})
     monkeypatch.setitem(ARCHITECTURES, "falcon", FALCON)
     model: Any = load_model(f"hf:{tiny_random_lm('falcon', tmp_path, window=96)}", device="cpu")
+    delta, value, _, _ = plainly(model.lm, ADA, PLAN, 0, "mlp")
+    found = change(model.lm, [ADA])
+    assert torch.allclose(found.value[0], value.float(), rtol=1e-4, atol=1e-5)
+    assert (found.change[0] - delta).norm() <= 1e-3 * delta.norm()
     test_it_finds_what_the_plain_search_finds(model.lm)
     model.close()
 
