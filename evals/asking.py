@@ -182,6 +182,7 @@ def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
         kept=said.kept,
         standing=unit.standing,
         checkpoint=unit.checkpoint,
+        edit_cost=unit.cost,
         tags=probe.tags,
     )
 

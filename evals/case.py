@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import model_validator
 
-from emend.editors.base import Demonstration
+from emend.editors.base import NO_COST, Demonstration, EditCost
 from emend.memory.edit import Edit, Word, content_id
 from emend.memory.probe import Probe, Usage
 
@@ -68,6 +68,9 @@ class Record(Word):
     """How many edits stood; 0 also in runs that did not keep it."""
     checkpoint: int = 0
     """The number of edits after which the case was asked again; 0 when it was asked under its own edit first."""
+    edit_cost: EditCost = NO_COST
+    """What it took to let the case's edits stand, with those that stood up together with them: `edits` says how many,
+    so that a share per edit is what one divides by it. `edits` is 0 in runs that did not keep it."""
     tags: dict[str, str | int | float | bool] = {}
 
     @classmethod

@@ -4,7 +4,8 @@ from typing import NamedTuple, Self
 
 from emend.memory.errors import BadSettings
 
-EXAMPLES = "give numbers of edits, such as 10,50,100, every:10, end, or several of these with commas"
+EXAMPLES = "give numbers of edits, such as 10,50,100, every:10, end, or several of these with commas, or none"
+END, NONE = "end", "none"
 
 
 class Checkpoints(NamedTuple):
@@ -16,17 +17,17 @@ class Checkpoints(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """From `10,50,100`, `every:N`, `end`, or several of these with commas; None gives no checkpoint.
+        """From `10,50,100`, `every:N`, `end`, or several of these with commas; `none` and None give no checkpoint.
 
         Raises:
             BadSettings: the text says something else.
         """
         listed: set[int] = set()
         every, end = 0, False
-        for part in (text or "").split(",") if text is not None else ():
+        for part in () if text is None or text.strip() == NONE else text.split(","):
             word, colon, size = part.strip().partition(":")
             number = size if colon else word
-            if part.strip() == "end":
+            if part.strip() == END:
                 end = True
             elif (colon and word != "every") or not (number.isascii() and number.isdigit()) or int(number) < 1:
                 raise BadSettings(f"--checkpoints is '{text}', and '{part.strip()}' is no checkpoint: {EXAMPLES}.")

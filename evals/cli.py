@@ -251,8 +251,6 @@ def _run(config: "RunConfig", folder: Path) -> Path:
         typer.echo(line)
     if summary.skipped and not summary.finished and not summary.failed:
         typer.echo("Nothing was left to do: every unit is from before.")
-    if config.mode == "sequential" and not config.checkpoints:
-        typer.echo("What later edits left of earlier ones was not asked: --checkpoints end does so, in another folder.")
     return folder
 
 

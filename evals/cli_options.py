@@ -17,7 +17,8 @@ Json = Annotated[bool, typer.Option("--json", help='One JSON object {"rows": [..
 Checkpoints = Annotated[
     str | None,
     typer.Option(
-        help="Numbers of edits (10,50,every:100,end) at which --mode sequential asks all earlier cases again."
+        help="Numbers of edits (10,50,every:100,end,none) at which --mode sequential asks all earlier cases again; "
+        "end by default."
     ),
 ]
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError, model_validator
 
 from emend.agents.ledger import Spent
 from emend.evals.case import Metric
-from emend.evals.checkpoints import Checkpoints
+from emend.evals.checkpoints import END, NONE, Checkpoints
 from emend.memory.edit import Word
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.registry import nearest
@@ -45,7 +45,8 @@ class RunConfig(Word):
     `settings` empty means the benchmark's first setting, `mode` and `wording` None the benchmark's own; `overrides` are
     editor settings by editor name, and under `model` those of loading the model; `fail_on_error` is `true` (stop at
     the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count; `checkpoints` are counts
-    of standing edits at which mode `sequential` asks all earlier cases again. `max_cost` and `max_calls` bound what one
+    of standing edits at which mode `sequential` asks all earlier cases again: unless told otherwise after the last one,
+    and never with `none`. `max_cost` and `max_calls` bound what one
     process spends, `prices` is a file, `rpm` and `tpm` are calls and tokens per minute, `cache` a folder of replies.
     `held_out` is a file of texts whose perplexity is taken under edits of weights; None takes the benchmark's own, or
     plain ones; `none` takes none.
@@ -79,12 +80,19 @@ class RunConfig(Word):
     cache: str | None = None
     held_out: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _asked_again(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("mode") == "sequential" and values.get("checkpoints") is None:
+            return values | {"checkpoints": END}
+        return values
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.mode is not None:
             parse_mode(self.mode)
         Checkpoints.parse(self.checkpoints)
-        if self.checkpoints is not None and self.mode != "sequential":
+        if self.checkpoints not in (None, NONE) and self.mode != "sequential":
             raise BadSettings(
                 f"--checkpoints {self.checkpoints} with mode {self.mode or 'as usual'}: only mode sequential has "
                 "checkpoints. Give --mode sequential, or leave them out."

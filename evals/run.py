@@ -204,13 +204,13 @@ class _Work:
                 before = ahead.share(len(group.edits))
                 with self._meter(one) as meter:
                     answerer = standing.enter_context(one.editor.edit(group.edits))
-                self._cost(one, group.edits, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
+                cost = self._cost(one, group.edits, meter.cost(len(group.edits), cost_of(answerer)).plus(before))
                 self.collateral.after(one, group.edits, len(group.edits))
             except FATAL:
                 raise
             except Exception as error:  # noqa: BLE001  whatever an editor raises
                 return error
-            self._ask_all(one, group, queue, answerer)
+            self._ask_all(one, group, queue, answerer, cost)
         return None
 
     def _sequence(self, one: Pass, editor: Sequential) -> None:
@@ -226,7 +226,9 @@ class _Work:
                     self._add(one, stood)
                     error = stood.error_of(unit.case)
                     if error is None:
-                        self._ask(one, unit._replace(standing=stood.count), stood.answerer)
+                        self._ask(
+                            one, unit._replace(standing=stood.count, cost=stood.cost_of(unit.case)), stood.answerer
+                        )
                     else:
                         self._fail(one, [unit], error)
 
@@ -236,23 +238,24 @@ class _Work:
             with self._meter(one) as meter:
                 stands = stood.add(edits)
             if stands:
-                self._cost(one, edits, meter.cost(len(edits), cost_of(stood.answerer)), again)
+                stood.cost(edits, self._cost(one, edits, meter.cost(len(edits), cost_of(stood.answerer)), again))
                 if not again:
                     self.collateral.after(one, edits, stood.count)
 
     def _meter(self, one: Pass) -> Meter:
         return Meter(one.editor.needs_weights, getattr(self.parts.model, "lm", None))
 
-    def _cost(self, one: Pass, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> None:
+    def _cost(self, one: Pass, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> EditCost:
         """Keep what letting edits stand cost; their ids are those of `cases.jsonl`, of many at once the first ones."""
         told = {"editor": one.name, "setting": one.setting, "mode": one.mode, "repeat": one.repeat}
         of = [edit.id for edit in edits[:NAMED]]
         self.files.cost({"act": "edit"} | told | cost.model_dump() | {"again": again, "of": of})
+        return cost
 
-    def _ask_all(self, one: Pass, group: Group, queue: Queue | Inline, answerer: Answerer) -> None:
+    def _ask_all(self, one: Pass, group: Group, queue: Queue | Inline, answerer: Answerer, cost: EditCost) -> None:
         try:
             for unit in self._pending(one, group):
-                queue.put(partial(self._ask, one, unit, answerer))
+                queue.put(partial(self._ask, one, unit._replace(cost=cost), answerer))
             queue.drain()
         except BaseException:
             self.stop.set()  # before the edit is taken back under the units that are still being asked

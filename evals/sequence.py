@@ -1,8 +1,9 @@
 """The state of a sequence of edits: which stand on the model, which are still to be put there, which could not be."""
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
-from emend.editors.base import Answerer, Grow
+from emend.editors.base import NO_COST, Answerer, EditCost, Grow
 from emend.evals.case import Case
 from emend.evals.units import Group
 from emend.memory.edit import Edit
@@ -21,6 +22,7 @@ class Stood:
         self.answerer: Answerer = grow(())
         self._owed: list[tuple[Sequence[Edit], bool]] = []
         self._failed: dict[str, Exception] = {}
+        self._costs: dict[str, EditCost] = {}
         self.count = 0
         """Edits that stand."""
 
@@ -45,6 +47,15 @@ class Stood:
             self._failed |= {edit.id: error for edit in edits}
             return False
         return True
+
+    def cost(self, edits: Sequence[Edit], cost: EditCost) -> None:
+        """Remember what it took to put edits there."""
+        self._costs |= dict.fromkeys((edit.id for edit in edits), cost)
+
+    def cost_of(self, case: Case) -> EditCost:
+        """What it took to put the case's edits there, some of them with an earlier case perhaps."""
+        acts = list({id(cost): cost for edit in case.edits if (cost := self._costs.get(edit.id))}.values())
+        return reduce(EditCost.plus, acts, NO_COST).model_copy(update={"edits": sum(act.edits for act in acts)})
 
     def error_of(self, case: Case) -> Exception | None:
         """Why one of the case's edits does not stand; None when they all do."""

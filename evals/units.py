@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from emend.editors.base import Editor
+from emend.editors.base import NO_COST, EditCost, Editor
 from emend.evals.case import Case
 from emend.evals.checkpoints import NO_CHECKPOINTS, Checkpoints
 from emend.evals.manifest import parse_mode
@@ -39,12 +39,13 @@ class Pass:
 
 
 class Unit(NamedTuple):
-    """A case to be asked, and its key; the checkpoint at which it is asked again (else 0), and how many edits stand."""
+    """A case to be asked: its key, the checkpoint at which it is asked again (else 0), edits that stand, their cost."""
 
     key: str
     case: Case
     checkpoint: int = 0
     standing: int = 0
+    cost: EditCost = NO_COST
 
 
 class Group(NamedTuple):

@@ -14,7 +14,7 @@ from emend.evals.manifest import RunConfig
 from emend.evals.records import COSTS, ERRORS, read_lines, read_records
 from emend.evals.run import run
 from emend.memory.edit import Edit
-from tests.evals.toys import BENCHMARK, ScriptedModel, ToyEditor
+from tests.evals.toys import BENCHMARK, ScriptedModel, ToyEditor, untimed
 
 EDITOR = "tests.evals.test_foreseeing:Prophet"
 
@@ -60,7 +60,7 @@ def subjects(folder: Path) -> list[str]:
 
 
 def told(folder: Path) -> list[str]:
-    return sorted(record.model_copy(update={"seconds": 0.0}).model_dump_json() for record in read_records(folder))
+    return sorted(untimed(record) for record in read_records(folder))
 
 
 def test_cases_are_foreseen_in_portions_and_the_cost_is_theirs(tmp_path: Path) -> None:

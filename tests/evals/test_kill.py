@@ -16,7 +16,7 @@ import pytest
 from emend.evals.manifest import RunConfig
 from emend.evals.records import BASELINE, EVENTS, RECORDS, read_lines, read_records
 from emend.evals.run import run
-from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, untimed
 
 KILLS = int(os.environ.get("EMEND_KILLS", "3"))
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -60,7 +60,7 @@ def kill_at(child: Any, path: Path, target: float, rng: random.Random) -> int:
 
 
 def told(folder: Path) -> list[str]:
-    return sorted(r.model_copy(update={"seconds": 0.0}).model_dump_json() for r in read_records(folder))
+    return sorted(untimed(r) for r in read_records(folder))
 
 
 def steps(folder: Path) -> list[tuple[str, ...]]:

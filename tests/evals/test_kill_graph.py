@@ -17,6 +17,7 @@ import pytest
 from emend.agents.unfinished import FOLDER
 from emend.evals.records import BASELINE, EVENTS, read_lines, read_records
 from tests.evals.fragile import CALLING, SILENT, Killer, config, work
+from tests.evals.toys import untimed
 from tests.provider.server import Provider
 
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
@@ -39,7 +40,7 @@ def provider(killer: Killer) -> Iterator[Provider]:
 
 
 def told(folder: Path) -> list[str]:
-    return sorted(r.model_copy(update={"seconds": 0.0}).model_dump_json() for r in read_records(folder))
+    return sorted(untimed(r) for r in read_records(folder))
 
 
 def steps(folder: Path) -> list[tuple[str, ...]]:

@@ -15,7 +15,17 @@ from emend.evals.run import run
 from emend.evals.summary import Summary
 from emend.evals.units import groups
 from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
-from tests.evals.toys import BENCHMARK, EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
+from tests.evals.toys import (
+    BENCHMARK,
+    EDITOR,
+    HEAVY,
+    HeavyEditor,
+    ScriptedModel,
+    SpeakingModel,
+    ToyEditor,
+    toy_case,
+    untimed,
+)
 
 
 def config(**changed: Any) -> RunConfig:
@@ -32,7 +42,7 @@ def records(folder: Path) -> list[Record]:
 
 def told(folder: Path) -> set[str]:
     """The records as a set, without the time they took."""
-    return {record.model_copy(update={"seconds": 0.0}).model_dump_json() for record in read_records(folder)}
+    return {untimed(record) for record in read_records(folder)}
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +82,7 @@ def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> 
     ],
 )
 def test_a_mode_says_which_edits_stand_at_once(tmp_path: Path, mode: str, standing: list[int]) -> None:
-    go(tmp_path / "run", mode=mode, limit=5, concurrency=1)
+    go(tmp_path / "run", mode=mode, limit=5, concurrency=1, checkpoints="none")
     assert [len(edits) for edits in ToyEditor.log] == standing
     assert {edits[-1] for edits in ToyEditor.log} <= {f"Land{n}" for n in range(5)}
     assert len(records(tmp_path / "run")) == 10
@@ -89,7 +99,7 @@ def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) ->
 
 @pytest.mark.parametrize(("mode", "standing"), [("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])])
 def test_repeated_cases_count_once_towards_a_batch(tmp_path: Path, mode: str, standing: list[int]) -> None:
-    go(tmp_path / "run", mode=mode, options={"twice": "yes"}, concurrency=1)
+    go(tmp_path / "run", mode=mode, options={"twice": "yes"}, concurrency=1, checkpoints="none")
     assert [len(edits) for edits in ToyEditor.log] == standing
     assert len(records(tmp_path / "run")) == 12
 
@@ -144,10 +154,11 @@ def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(t
                 raise ConnectionError("no connection")
             return told
 
-    summary = go(tmp_path / "run", FailsOnce(), editors=(HEAVY,), mode=mode, fail_on_error="false")
+    asked: dict[str, Any] = {"editors": (HEAVY,), "mode": mode, "checkpoints": "none", "fail_on_error": "false"}
+    summary = go(tmp_path / "run", FailsOnce(), **asked)
     assert (summary.failed, summary.finished) == (1, 5)
     assert HeavyEditor.intruders == []
-    assert go(tmp_path / "run", editors=(HEAVY,), mode=mode, fail_on_error="false").finished == 1
+    assert go(tmp_path / "run", **asked).finished == 1
 
 
 @pytest.mark.parametrize(("editor", "calls"), [("in_context", 0), ("rag", 0), ("unedited", 0)])

@@ -25,6 +25,7 @@ from tests.evals.toys import (
     ScriptedModel,
     ToyEditor,
     toy_case,
+    untimed,
 )
 
 EIGHT = {"cases": "8"}
@@ -32,6 +33,7 @@ EIGHT = {"cases": "8"}
 
 def config(**changed: Any) -> RunConfig:
     plain = {"benchmark": BENCHMARK, "editors": (FLEETING_EDITOR,), "model": "scripted", "mode": "sequential"}
+    plain |= {"checkpoints": "none"}
     return RunConfig.model_validate(plain | changed)
 
 
@@ -41,7 +43,7 @@ def go(folder: Path, model: ScriptedModel | None = None, **changed: Any) -> Summ
 
 def told(folder: Path) -> set[str]:
     """The records as a set, without the time they took."""
-    return {record.model_copy(update={"seconds": 0.0}).model_dump_json() for record in read_records(folder)}
+    return {untimed(record) for record in read_records(folder)}
 
 
 def places(records: list[Record]) -> dict[int, list[str]]:
@@ -71,6 +73,7 @@ def _forget() -> Iterator[None]:
         ("every:3,4,end", [3, 4, 6, 7]),
         ("7,end", [7]),
         ("every:9", []),
+        ("none", []),
     ],
 )
 def test_checkpoints_are_listed_regular_or_the_last(text: str, reached: list[int]) -> None:
@@ -205,9 +208,10 @@ def test_checkpoints_are_for_sequences_and_within_reach(tmp_path: Path) -> None:
 
 def test_a_run_folder_without_checkpoints_is_still_read(tmp_path: Path) -> None:
     """As written before there were any: no such fields in manifest and records."""
-    go(tmp_path / "run", mode="single", editors=(EDITOR,))
+    single: dict[str, Any] = {"mode": "single", "editors": (EDITOR,), "checkpoints": None}
+    go(tmp_path / "run", **single)
     path = tmp_path / "run" / RECORDS
-    old = re.sub(r',"kept":false,"standing":1,"checkpoint":0', "", path.read_text())
+    old = re.sub(r',"kept":false,"standing":1,"checkpoint":0,"edit_cost":{[^}]*}', "", path.read_text())
     assert old != path.read_text()
     path.write_text(old)
     manifest = tmp_path / "run" / "manifest.json"
@@ -215,4 +219,4 @@ def test_a_run_folder_without_checkpoints_is_still_read(tmp_path: Path) -> None:
     manifest.write_text(re.sub(r",(\s*})", r"\1", bare))
     assert "checkpoints" not in manifest.read_text() and Manifest.read(tmp_path / "run").units == 6
     assert {r.standing for r in read_records(tmp_path / "run")} == {0}
-    assert go(tmp_path / "run", mode="single", editors=(EDITOR,)).skipped == 6
+    assert go(tmp_path / "run", **single).skipped == 6

@@ -14,8 +14,8 @@ from pydantic import PrivateAttr
 
 from emend.agents.llm import MODELS
 from emend.agents.scoring import Scores
-from emend.editors.base import Answerer, Demonstration, Grow, Materials
-from emend.evals.case import Case, Metric
+from emend.editors.base import NO_COST, Answerer, Demonstration, Grow, Materials
+from emend.evals.case import Case, Metric, Record
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData
 from emend.memory.probe import Answer, Probe, Step, Usage
@@ -64,6 +64,11 @@ class ToyBenchmark:
     @property
     def provenance(self) -> dict[str, Any]:
         return {"source": "made up"}
+
+
+def untimed(record: Record) -> str:
+    """A record as JSON, without what differs from run to run: the time that asking and editing took."""
+    return record.model_copy(update={"seconds": 0.0, "edit_cost": NO_COST}).model_dump_json()
 
 
 def toy_case(place: int, setting: str = "plain", neighbors: int = 1) -> Case:
