@@ -1,20 +1,21 @@
 """What editors lend while an edit stands: answerers around one function from a probe to an answer."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.answer import build_prompt, read_answer
-from emend.agents.calls import recording
+from emend.agents.answer import read_answer
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
-from emend.graphs.respond import speak
-from emend.graphs.running import keep_steps
+from emend.graphs.direct import DirectContext
+from emend.graphs.registry import GRAPHS
+from emend.graphs.respond import RespondContext
+from emend.graphs.running import Graph, run_graph
 from emend.memory.probe import Answer, Probe, Reading, Step, Usage
 
+DIRECT = "direct"
 Respond = Callable[[Probe, Sequence[str] | None], Answer]
 """Answers a probe; given targets, gives their log-probabilities instead of a text; given none (), only finds."""
 
@@ -49,24 +50,22 @@ def lend(model: BaseChatModel, respond: Respond, cost: EditCost = NO_COST) -> An
     return kind(respond, cost)
 
 
-def direct(model: BaseChatModel, wording: str, facts_for: Callable[[Probe], Sequence[str]] = lambda _: ()) -> Respond:
-    """Answering with one call, under the facts that a function chooses for the probe; traced as one step."""
+def direct(model: BaseChatModel, wording: str) -> Respond:
+    """Answering with one call to the model as it stands."""
+    return through(GRAPHS.load(DIRECT)(), DirectContext(model, wording))
+
+
+def through(app: Graph, context: RespondContext) -> Respond:
+    """Answering by a graph in that context; a graph may say how its reply is to be read."""
 
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
-        at, began = time.time(), time.perf_counter()
-        state: dict[str, Any] = {"prompt": build_prompt(probe, facts_for(probe), (), wording)}
-
-        def step(error: str | None = None) -> Step:
-            ms, calls = (time.perf_counter() - began) * 1000, journal.take(before=state, after=state)
-            return Step(node="respond", update=state, ms=ms, error=error, at=at, place=1, calls=calls)
-
-        with recording() as journal:
-            try:
-                state |= speak(model, state["prompt"], targets, probe.reading, probe.new_tokens)
-            except Exception as error:
-                keep_steps(error, (step(f"{type(error).__name__}: {error}"),))
-                raise
-        return answer_from(state, (step(),), probe.reading, cloze_of(probe))
+        state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
+        if targets is not None:
+            state["targets"] = list(targets)
+        elif probe.reading != "line":
+            state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
+        final, steps = run_graph(app, state, context)
+        return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
 
     return respond
 
@@ -79,7 +78,7 @@ def cloze_of(probe: Probe) -> str:
 def answer_from(
     state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line", cloze: str = ""
 ) -> Answer:
-    """The answer that a graph's final state, or the one act of an editor without graph, amounts to."""
+    """The answer that a graph's final state amounts to."""
     reply = state.get("reply")
     return Answer(
         text=None if reply is None else read_answer(reply, reading, cloze),

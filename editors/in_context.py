@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from emend.agents.answer import prompt_id
-from emend.editors.answering import direct, lend
+from emend.editors.answering import lend, through
 from emend.editors.base import Answerer, Materials
 from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.graphs.in_context import InContextContext
+from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.exact import DECIMALS, best
@@ -26,22 +28,24 @@ class InContext:
 
     name: ClassVar[str] = "in_context"
     needs_weights: ClassVar[bool] = False
+    graph: ClassVar[str] = "in_context"
 
     def __init__(self, materials: Materials) -> None:
         self.materials = materials
         build_settings(NoSettings, materials.settings, self.name)
+        self.app = GRAPHS.load(self.graph)()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its name, the wording and the prompt's id."""
+        """Its name, its graph, the wording and the prompt's id."""
         wording = self.materials.wording
-        return {"editor": self.name, "wording": wording, "prompt": prompt_id(wording)}
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """Nothing is changed, so there is nothing to undo."""
-        model, wording = self.materials.model, self.materials.wording
-        yield lend(model, direct(model, wording, Chooser(edits)))
+        context = InContextContext(self.materials.model, self.materials.wording, Chooser(edits))
+        yield lend(self.materials.model, through(self.app, context))
 
 
 class Chooser:

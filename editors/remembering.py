@@ -11,17 +11,15 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.answer import prompt_id
-from emend.editors.answering import Respond, answer_from, cloze_of, lend
+from emend.editors.answering import lend, through
 from emend.editors.base import Answerer, Materials, MemoryLike
 from emend.editors.hyperparameters import build_settings
 from emend.editors.ike import OfMemory, examples_of
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
-from emend.graphs.running import Graph, run_graph
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadSettings
-from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
 
@@ -176,21 +174,6 @@ def _memory_of(materials: Materials, editor: str) -> tuple[MemoryLike, Callable[
             "a retrieval strategy, e.g. RETRIEVERS.load('dense')."
         )
     return materials.memory, materials.retriever
-
-
-def through(app: Graph, context: RagContext) -> Respond:
-    """Answering by a graph in that context; a graph may say how its reply is to be read."""
-
-    def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
-        state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
-        if targets is not None:
-            state["targets"] = list(targets)
-        elif probe.reading != "line":
-            state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
-        final, steps = run_graph(app, state, context)
-        return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
-
-    return respond
 
 
 def named(strategy: Any) -> str:

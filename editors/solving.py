@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from emend.agents.answer import prompt_id
 from emend.agents.causal_lm import CausalLM
-from emend.editors.answering import direct, lend
+from emend.editors.answering import DIRECT, direct, lend
 from emend.editors.base import Answerer, EditCost, Grow, Materials
 from emend.editors.costing import counted
 from emend.editors.hyperparameters import build_settings, family_values
@@ -23,6 +23,7 @@ class Solving(ABC):
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool] = True
+    graph: ClassVar[str] = DIRECT
     schema: ClassVar[type[Any]]
     """The dataclass of its settings; the shipped values per model are in the method's TOML file in `settings/`."""
     settings: Any
@@ -52,9 +53,9 @@ class Solving(ABC):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Settings, what is written to, seed, wording and the prompt's id."""
+        """Settings, what is written to, graph, seed, wording and the prompt's id."""
         wording = self.materials.wording
-        own = {"editor": self.name, "settings": asdict(self.settings)} | self.where
+        own = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.where
         return own | {"seed": self.materials.seed, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager

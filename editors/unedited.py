@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from emend.agents.answer import prompt_id
-from emend.editors.answering import direct, lend
+from emend.editors.answering import DIRECT, direct, lend
 from emend.editors.base import Answerer, Materials
 from emend.editors.hyperparameters import NoSettings, build_settings
 from emend.memory.edit import Edit
@@ -16,6 +16,7 @@ class Unedited:
 
     name: ClassVar[str] = "unedited"
     needs_weights: ClassVar[bool] = False
+    graph: ClassVar[str] = DIRECT
 
     def __init__(self, materials: Materials) -> None:
         self.materials = materials
@@ -23,9 +24,9 @@ class Unedited:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its name, the wording and the prompt's id."""
+        """Its name, its graph, the wording and the prompt's id."""
         wording = self.materials.wording
-        return {"editor": self.name, "wording": wording, "prompt": prompt_id(wording)}
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

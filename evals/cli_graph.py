@@ -33,7 +33,7 @@ def _graph_of(name: str) -> str:
     from emend.editors.registry import EDITORS
     from emend.graphs.registry import GRAPHS
 
-    if name in GRAPHS.names() or name not in EDITORS.names():
+    if name in GRAPHS.names() or name not in (*EDITORS.names(), *EDITORS.also):
         return name
     graph = getattr(EDITORS.load(name), "graph", None)
     if graph is None:

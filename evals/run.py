@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.unfinished import Unfinished, working
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.costing import Meter, Resident
+from emend.editors.untouched import Untouched
 from emend.evals.asking import Stopped, ask_unit
 from emend.evals.baseline import Baseline
 from emend.evals.checkpoints import Checkpoints
@@ -101,6 +102,7 @@ class _Work:
         self.checkpoints = Checkpoints.parse(parts.config.checkpoints)
         self.baseline = Baseline(parts.unedited(), files, parts.passes[0].model_fingerprint)
         self.collateral = Collateral(parts, files)
+        self.untouched = Untouched(parts.model)
         self.failures = Failures(parts.config.fail_on_error)
         self.unfinished: Unfinished | None = None
         self.stop = threading.Event()
@@ -180,6 +182,8 @@ class _Work:
             if one.editor.needs_weights:
                 self._prepare(one, group)
             error = self._stood(one, group, queue, ahead)
+            if one.editor.needs_weights:
+                self.untouched.check(one.name)
             if error is not None:
                 self._part(one, group, queue, ahead, error)
         except Stopped:
@@ -231,6 +235,7 @@ class _Work:
                         )
                     else:
                         self._fail(one, [unit], error)
+        self.untouched.check(one.name)
 
     def _add(self, one: Pass, stood: Stood) -> None:
         """Let the edits stand that are owed."""

@@ -13,6 +13,8 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
     kind="graph",
     group="emend.graphs",
     builtin={
+        "direct": ("emend.graphs.direct:build", "The probe alone, put to the model as it stands."),
+        "in_context": ("emend.graphs.in_context:build", "The fact that bears on the probe is put before it."),
         "rag": ("emend.graphs.rag:build", "Retrieves new facts, puts them before the prompt, responds."),
         "extract": (
             "emend.graphs.extract:build",

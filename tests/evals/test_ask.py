@@ -103,8 +103,11 @@ def test_an_unknown_graph_is_named():
 
 def test_an_editors_graph_is_drawn_by_the_editors_name_too():
     assert RUN.invoke(app, ["graph", "input_aug"]).stdout == RUN.invoke(app, ["graph", "rag"]).stdout
-    with pytest.raises(BadSettings, match="editor 'rome' runs no graph; these are there: .*mello"):
-        RUN.invoke(app, ["graph", "rome"], catch_exceptions=False)
+    for name in ("unedited", "rome"):  # a model with edited weights is asked as it stands
+        assert RUN.invoke(app, ["graph", name]).stdout == RUN.invoke(app, ["graph", "direct"]).stdout
+    assert RUN.invoke(app, ["graph", "ice"]).stdout == RUN.invoke(app, ["graph", "in_context"]).stdout
+    with pytest.raises(BadSettings, match="unknown graph 'romeo'"):
+        RUN.invoke(app, ["graph", "romeo"], catch_exceptions=False)
 
 
 def test_as_json_with_trace_nothing_else_is_printed(memory):

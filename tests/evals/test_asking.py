@@ -89,7 +89,7 @@ def test_a_reply_that_is_no_use_is_kept_as_such(tmp_path: Path, error: Exception
         with RunFiles(tmp_path) as files, pytest.raises(type(error), match=str(error)) as raised:
             baseline(model, files).take(SHARED)
         assert getattr(raised.value, "reply", "") == getattr(error, "reply", "")
-        assert [step.node for step in raised.value.steps] == ["respond"]  # type: ignore[attr-defined]
+        assert [step.node for step in raised.value.steps] == ["compose", "respond"]  # type: ignore[attr-defined]
     assert len(model.calls) == 1
 
 

@@ -28,6 +28,8 @@ ENTRIES = [
     Entry(id="b0", edit_id="b", text="The river Aske flows into the sea."),
 ]
 EDGES = {
+    "direct": "start>compose>respond>end",
+    "in_context": "start>choose>compose>respond>end",
     "rag": "start>retrieve>compose>respond>end",
     "ike": "start>retrieve>demonstrate>compose>respond>end",
     "cot": "start>retrieve retrieve?think retrieve?compose think>respond compose>respond>end",

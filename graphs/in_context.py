@@ -1,0 +1,58 @@
+"""The right fact before the probe: nothing has to be found, so this bounds what editing by prompt can do."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from emend.agents.answer import build_prompt
+from emend.graphs.direct import DirectContext, DirectState
+from emend.graphs.respond import respond
+from emend.memory.probe import Probe
+
+RECURSION_LIMIT = 8
+"""Three nodes."""
+
+
+class InContextState(DirectState, total=False):
+    """As for direct; `facts` are what is put before the probe."""
+
+    facts: list[str]
+
+
+def no_facts(_: Probe) -> Sequence[str]:
+    """Of no edit."""
+    return ()
+
+
+@dataclass(frozen=True)
+class InContextContext(DirectContext):
+    """As for direct, with what chooses the facts for a probe."""
+
+    facts_for: Callable[[Probe], Sequence[str]] = no_facts
+
+
+def choose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
+    """The facts that bear on the probe; where none does, one that stands, as an irrelevant fact would in use."""
+    return {"facts": list(runtime.context.facts_for(Probe.model_validate(state["probe"])))}
+
+
+def compose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
+    """The exact prompt; without facts it is the probe alone, as the unedited model gets it."""
+    probe = Probe.model_validate(state["probe"])
+    return {"prompt": build_prompt(probe, state["facts"], (), runtime.context.wording)}
+
+
+def build() -> CompiledStateGraph[InContextState, InContextContext, InContextState, InContextState]:
+    """Choose -> compose -> respond."""
+    graph = StateGraph(InContextState, context_schema=InContextContext)
+    graph.add_node("choose", choose)
+    graph.add_node("compose", compose)
+    graph.add_node("respond", respond)
+    graph.add_edge(START, "choose")
+    graph.add_edge("choose", "compose")
+    graph.add_edge("compose", "respond")
+    graph.add_edge("respond", END)
+    return graph.compile(name="in_context").with_config(recursion_limit=RECURSION_LIMIT)
