@@ -18,7 +18,8 @@ def prefixes_of(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0)
 
     Args:
         lm: samples among the five likeliest tokens.
-        lengths: (tokens, how many) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's.
+        lengths: (tokens, how many) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's. As there, the opener's tokens
+            count; one at least is sampled behind it.
         seed: of the sampling; the texts are kept per model, lengths and seed, so edits never change them.
     """
     kept, key = _kept.setdefault(lm, {}), (tuple(lengths), seed)
@@ -39,15 +40,15 @@ def _sampled(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> t
 
 def _one(lm: CausalLM, opener: str, tokens: int) -> str:
     ids = torch.tensor([lm.encode(opener)], device=lm.device)
-    if lm.window and ids.shape[1] + tokens > lm.window:
+    if lm.window and tokens > lm.window:
         raise BadSettings(
-            f"contexts of {tokens} tokens after '{opener}' do not fit the model's window of {lm.window}, and a prompt "
+            f"contexts of {tokens} tokens from '{opener}' on do not fit the model's window of {lm.window}, and a prompt "
             "is to follow them: set 'contexts' to shorter ones, as [[tokens, how many], ...]."
         )
     said = lm.model.generate(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
-        max_new_tokens=tokens,
+        max_new_tokens=max(1, tokens - ids.shape[1]),
         do_sample=True,
         top_k=5,
         pad_token_id=lm.tokenizer.pad_token_id,

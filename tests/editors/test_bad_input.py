@@ -195,7 +195,7 @@ def test_statistics_that_lack_are_told_of_before_the_search(model, tmp_path):
 
 def test_contexts_longer_than_the_window_are_named(model):
     editor = build(model, "rome", prefixes=[], contexts=[[5000, 1]])
-    with pytest.raises(BadSettings, match="contexts of 5000 tokens .*window of"):
+    with pytest.raises(BadSettings, match="contexts of 5000 tokens from .*window of"):
         editor.solve([CAPITAL])
 
 

@@ -280,6 +280,21 @@ def test_a_prefix_is_kept_apart_from_the_prompt(random_model):
     assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
 
+def test_contexts_are_as_long_as_asked_with_the_words_they_begin_with(random_model, monkeypatch):
+    lm, lengths = random_model().lm, []
+    generate = lm.model.generate
+
+    def heard(**asked):
+        said = generate(**asked)
+        lengths.append((asked["input_ids"].shape[1], said.shape[1]))
+        return said
+
+    monkeypatch.setattr(lm.model, "generate", heard)
+    prefixes_of(lm, [(12, 5), (1, 1)])
+    openers, whole = zip(*lengths, strict=True)
+    assert whole[:5] == (12,) * 5 and whole[5] == openers[5] + 1  # of an opener that is longer, one token more
+
+
 def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
     made: Any = load_model(f"hf:{tiny_random_lm('llama', tmp_path, window=96)}", device="cpu")
     assert len(prefixes_of(made.lm, [(4, 2)])) == 3
