@@ -1,6 +1,7 @@
 """Demonstrations of AKEW and MQuAKE: an edit as it is told, its question, and a hop that the record leaves alone."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew_cases import edits_of
@@ -8,34 +9,32 @@ from emend.evals.benchmarks.akew_rows import AkewRow, MultiHopRow, Rewrite
 from emend.evals.benchmarks.mquake_rows import ChainRow, chain_edits, unedited_hops
 from emend.evals.benchmarks.pools import Names, first_of_each, gathered, last_drawn
 
+R = TypeVar("R", AkewRow, ChainRow)
+
 
 def akew_examples(rows: Iterable[AkewRow], setting: str, seed: int = 0) -> Iterator[Demonstration]:
     """Those of records all of whose subjects are theirs alone; the data sets without hops have nothing to retain."""
-    held = list(rows)
-    names = Names(map(_akew_texts, held))
-    fitting = (
-        row
-        for row in last_drawn(held, lambda row: row.id, seed)
-        if all(names.alone(rewrite.subject) for rewrite in row.requested_rewrite)
-    )
-    return gathered(
-        first_of_each(_of_record(row, setting), lambda one: one.kind != "retain" or names.alone_in(one.prompt))
-        for row in fitting
-    )
+    return _of_rows(rows, _akew_texts, lambda row: _of_record(row, setting), seed)
 
 
 def mquake_examples(rows: Iterable[ChainRow], file: str, seed: int = 0) -> Iterator[Demonstration]:
     """The same of MQuAKE; its multi-hop questions are not shown, as their later hops are those of other records too."""
+    return _of_rows(rows, _chain_texts, lambda row: _of_chain(row, file), seed)
+
+
+def _of_rows(
+    rows: Iterable[R], texts: Callable[[R], Iterable[str]], examples: Callable[[R], Iterable[Demonstration]], seed: int
+) -> Iterator[Demonstration]:
+    """`texts` are those of a row in which a name may stand; `examples`, what the row can give."""
     held = list(rows)
-    names = Names(map(_chain_texts, held))
+    names = Names(map(texts, held))
     fitting = (
         row
         for row in last_drawn(held, lambda row: row.id, seed)
         if all(names.alone(rewrite.subject) for rewrite in row.requested_rewrite)
     )
     return gathered(
-        first_of_each(_of_chain(row, file), lambda one: one.kind != "retain" or names.alone_in(one.prompt))
-        for row in fitting
+        first_of_each(examples(row), lambda one: one.kind != "retain" or names.alone_in(one.prompt)) for row in fitting
     )
 
 

@@ -14,14 +14,6 @@ from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MemoryMismatch
 
 RUN = CliRunner()
-TOLD = Triplet(subject="Vouna", relation="capital", object="Meburg")
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with ChromaMemory(tmp_path / "memory", LexicalEmbedding()) as opened:
-        opened.add([Edit.from_triplet(TOLD, "The capital of {} is")])
-    return tmp_path / "memory"
 
 
 def ask(memory, *more: str, lines: str | None = None):
@@ -34,7 +26,7 @@ def test_the_model_answers_from_the_memory(memory):
 
 @pytest.mark.parametrize("editor", ["in_context", "rag"])
 def test_what_was_superseded_is_not_shown(memory, editor):
-    newer = TOLD.model_copy(update={"object": "Oldport"})
+    newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
     with ChromaMemory(memory, LexicalEmbedding()) as opened:
         opened.add([Edit.from_triplet(newer, "The capital of {} is")])
     told = json.loads(ask(memory, "--editor", editor, "--json", "What is the capital of Vouna?").stdout)

@@ -6,24 +6,12 @@ import sys
 import pytest
 
 from emend.evals.ask import HINT, questions
-from emend.evals.cli import main
-from emend.memory.chroma import ChromaMemory
-from emend.memory.edit import Edit, Triplet
-from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadData
+from tests.evals.command_line import emend
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-
-TOLD = Triplet(subject="Vouna", relation="capital", object="Meburg")
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with ChromaMemory(tmp_path / "memory", LexicalEmbedding()) as opened:
-        opened.add([Edit.from_triplet(TOLD, "The capital of {} is")])
-    return tmp_path / "memory"
 
 
 class Piped(io.StringIO):
@@ -39,15 +27,11 @@ class Typed(io.StringIO):
 
 def ask(memory, *arguments, lines=""):
     """The exit code of the command."""
-    before = sys.argv, sys.stdin
-    sys.argv, sys.stdin = ["emend", "ask", "--memory", str(memory), *arguments], Piped(lines)
+    before, sys.stdin = sys.stdin, Piped(lines)
     try:
-        main()
-    except SystemExit as end:
-        return end.code
+        return emend("ask", "--memory", str(memory), *arguments)
     finally:
-        sys.argv, sys.stdin = before
-    return 0
+        sys.stdin = before
 
 
 def test_who_types_is_told_how_and_when():

@@ -1,11 +1,10 @@
 """`emend extract` with a chat model: how it is loaded, and within which limits it is asked."""
 
 import json
-import sys
 
 import pytest
 
-from emend.evals.cli import main
+from tests.evals.command_line import emend
 from tests.provider.server import Provider
 
 REPLY = json.dumps({"triplets": [{"subject": "Ana", "relation": "is", "object": "here"}]})
@@ -13,14 +12,7 @@ REPLY = json.dumps({"triplets": [{"subject": "Ana", "relation": "is", "object": 
 
 def extract(tmp_path, *arguments):
     given = ["--benchmark", "tinyworld", "--limit", "4", "--embedding", "lexical", "--out", str(tmp_path / "t.jsonl")]
-    before, sys.argv = sys.argv, ["emend", "extract", *given, *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        return end.code
-    finally:
-        sys.argv = before
-    return 0
+    return emend("extract", *given, *arguments)
 
 
 def test_a_chat_model_is_asked_with_its_settings_and_not_more_often_than_allowed(tmp_path, capsys):

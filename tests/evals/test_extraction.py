@@ -20,7 +20,6 @@ from emend.evals.benchmarks.triples import (
     text_setting,
     with_triples,
 )
-from emend.evals.cli import main
 from emend.evals.extraction import Document, documents_of, extract_to, score
 from emend.evals.manifest import RunConfig
 from emend.evals.parts import load_benchmark
@@ -31,6 +30,7 @@ from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MissingData, RunRefused, TooManyFailures
+from tests.evals.command_line import emend
 from tests.fakes import ScriptedChatModel
 
 AKEW = Path(__file__).resolve().parents[1] / "data" / "akew"
@@ -183,19 +183,8 @@ def test_a_setting_without_texts_is_refused(told, says):
 def tiny_file(tmp_path):
     """The rules' triplets of three documents of the invented world."""
     out = tmp_path / "tiny.jsonl"
-    extract("--benchmark", "tinyworld", "--limit", "3", "--embedding", "lexical", "--out", str(out))
+    emend("extract", "--benchmark", "tinyworld", "--limit", "3", "--embedding", "lexical", "--out", str(out))
     return out
-
-
-def extract(*arguments):
-    before, sys.argv = sys.argv, ["emend", "extract", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        return end.code
-    finally:
-        sys.argv = before
-    return 0
 
 
 def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(tiny_file):
@@ -214,7 +203,7 @@ def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(ti
 def test_the_triplets_of_any_setting_with_texts_take_the_place_of_its_edits(tmp_path):
     out = tmp_path / "events.jsonl"
     said = ["--benchmark", "tinyworld", "--setting", "event", "--limit", "3", "--embedding", "lexical"]
-    assert extract(*said, "--out", str(out)) == 0
+    assert emend("extract", *said, "--out", str(out)) == 0
     asked = [case.probes[0].prompt for case in with_triples(TinyWorld(), out).cases("extract", 3)]
     assert asked == [case.probes[0].prompt for case in TinyWorld().cases("event", 3)]
 
@@ -261,9 +250,9 @@ def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
         "--out",
         str(tmp_path / "t.jsonl"),
     ]
-    assert extract(*arguments) == 0
+    assert emend("extract", *arguments) == 0
     first = capsys.readouterr().out
-    assert extract(*arguments) == 0
+    assert emend("extract", *arguments) == 0
     second = capsys.readouterr().out
     assert "recall" in first and "[95 % intervals" in first and "--option triples=" in first
     assert second.replace("; 4 of these documents were there before", "") == first != second
@@ -271,7 +260,7 @@ def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
 
 def test_the_command_gives_rows_as_json(tmp_path, capsys):
     arguments = ["--benchmark", "akew", "--data", str(AKEW), "--embedding", "lexical", "--json"]
-    assert extract(*arguments, "--out", str(tmp_path / "t.jsonl")) == 0
+    assert emend("extract", *arguments, "--out", str(tmp_path / "t.jsonl")) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["method"] == "rules" and {"mean", "n", "unscored", "low", "high"} <= row["recall"].keys()
 
@@ -290,7 +279,7 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(tmp_path, capsys, arguments, says):
-    assert extract(*arguments, "--embedding", "lexical", "--out", str(tmp_path / "t.jsonl")) == 2
+    assert emend("extract", *arguments, "--embedding", "lexical", "--out", str(tmp_path / "t.jsonl")) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))
 

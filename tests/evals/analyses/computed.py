@@ -1,0 +1,18 @@
+"""Analyses of finished runs, and the numbers that are in them."""
+
+from pathlib import Path
+from typing import Any
+
+from emend.evals.analyses.base import Analysis, Asked
+from emend.evals.analyses.compute import analyse_runs
+from emend.evals.analyses.load import open_run
+
+
+def analysed(kind: str, *folders: Path, **asked: Any) -> Analysis:
+    """The analysis of these run folders; `asked` are its options."""
+    return analyse_runs(kind, [open_run(folder) for folder in folders], Asked(**asked))
+
+
+def numbers(found: Analysis, panel: str = "") -> dict[tuple[str, str], tuple[float | None, int]]:
+    """Mean and count by label and series, in the panels whose name has `panel` in it."""
+    return {(row.label, row.series): (row.mean, row.n) for row in found.rows if panel in row.panel}

@@ -1,0 +1,16 @@
+"""A memory that tells one fact, for the commands that ask it."""
+
+import pytest
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """The folder of a memory in which the capital of Vouna is Meburg."""
+    from emend.memory.chroma import ChromaMemory
+    from emend.memory.edit import Edit, Triplet
+    from emend.memory.embed import LexicalEmbedding
+
+    told = Triplet(subject="Vouna", relation="capital", object="Meburg")
+    with ChromaMemory(tmp_path / "memory", LexicalEmbedding()) as opened:
+        opened.add([Edit.from_triplet(told, "The capital of {} is")])
+    return tmp_path / "memory"

@@ -1,0 +1,31 @@
+"""Runs of the toy benchmark, and what they leave in their folders."""
+
+from pathlib import Path
+from typing import Any
+
+from emend.evals.case import Record
+from emend.evals.manifest import RunConfig
+from emend.evals.records import read_records
+from emend.evals.run import run
+from emend.evals.summary import Summary
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel, untimed
+
+
+def config(**changed: Any) -> RunConfig:
+    """One editor on the toy benchmark, with what is changed."""
+    return RunConfig.model_validate({"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted"} | changed)
+
+
+def go(folder: Path, model: SpeakingModel | None = None, **changed: Any) -> Summary:
+    """Runs that in a folder, or goes on there."""
+    return run(config(**changed), folder, model=model or ScriptedModel())
+
+
+def records(folder: Path) -> list[Record]:
+    """All of them, in the order of the file."""
+    return list(read_records(folder))
+
+
+def told(folder: Path) -> set[str]:
+    """The records as a set, without the time they took."""
+    return {untimed(record) for record in read_records(folder)}
