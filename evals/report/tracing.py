@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from emend.editors.base import EditCost
 from emend.evals.case import Record
 from emend.evals.judged_steps import JudgedItem
 from emend.evals.paths import START, Ways
@@ -22,6 +23,8 @@ NAME = 60
 HANGING = 2
 """Blanks before the rest of a line that is broken."""
 NARROWEST = 20
+SOON = 0.01
+"""Seconds of editing below which they are not told."""
 
 
 class Line(NamedTuple):
@@ -252,12 +255,22 @@ def log_probs(record: Record) -> str:
 
 
 def cost(record: Record) -> str:
-    """Tokens, calls and time."""
+    """Tokens, calls and time; and what putting the edits there took, where that is worth telling."""
     usage = record.usage
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
     again = f", {usage.retries} retries" if usage.retries else ""
     told = f"{tokens}, {usage.calls} calls{again}, {record.seconds * 1000:.1f} ms"
-    return told + (f", {record.cut_tokens} tokens of the prompt cut" if record.cut_tokens else "")
+    told += f", {record.cut_tokens} tokens of the prompt cut" if record.cut_tokens else ""
+    return told + edit_cost(record.edit_cost)
+
+
+def edit_cost(told: EditCost) -> str:
+    """Seconds and tokens of the edits that were put there together; nothing where next to none were spent."""
+    if told.seconds < SOON:
+        return ""
+    what = f"its {told.edits} edits together" if told.edits > 1 else "its edit"
+    tokens = f", {told.tokens:,} tokens through the model" if told.tokens else ""
+    return f"; {what} {told.seconds:.2f} s{tokens}"
 
 
 def _scored(record: Record) -> Text:

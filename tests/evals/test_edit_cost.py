@@ -9,6 +9,7 @@ from emend.editors.base import EditCost
 from emend.evals.case import Case, Record
 from emend.evals.manifest import RunConfig
 from emend.evals.records import COSTS, read_lines, read_records
+from emend.evals.report.tracing import edit_cost
 from emend.evals.run import run
 from emend.evals.sequence import Stood
 from emend.evals.units import groups
@@ -78,3 +79,16 @@ def test_a_sequence_asks_all_cases_again_at_its_end_unless_told_otherwise(tmp_pa
         assert len({record.unit for record in go(tmp_path / name, mode="sequential", **told)}) == units
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,)).checkpoints is None
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), checkpoints="none").checkpoints == "none"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (EditCost(), ""),
+        (EditCost(edits=5, seconds=0.002), ""),
+        (EditCost(edits=1, seconds=0.774, tokens=1032), "; its edit 0.77 s, 1,032 tokens through the model"),
+        (EditCost(edits=20, seconds=31.0), "; its 20 edits together 31.00 s"),
+    ],
+)
+def test_a_trace_tells_what_the_edit_took_where_it_took_something(told: EditCost, said: str) -> None:
+    assert edit_cost(told) == said
