@@ -120,10 +120,12 @@ def test_a_missing_answer_is_an_error_and_no_hang():
 def test_a_lone_call_does_not_wait_for_company():
     batcher = Batcher(echo, 64)
     batcher.ask("a", 0)
-    began = time.perf_counter()
+    took = []
     for number in range(100):
+        began = time.perf_counter()
         batcher.ask("a", number)
-    assert (time.perf_counter() - began) / 100 < 0.005
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[50] < 0.005  # the middle one: a busy machine may hold up some
     batcher.close()
 
 
@@ -148,7 +150,7 @@ def test_callers_of_a_batch_are_given_the_time_to_come_back(gathered):
 
 def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_batch_took(gathered):
     case = gathered()
-    case.pause = 0.6
+    case.pause = 1.2
     case.ask_behind_one([("a", number) for number in range(1, 9)])
     waited = []
     for number in (9, 10):
@@ -156,7 +158,7 @@ def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_ba
         assert case.batcher.ask("a", number) == 2 * number
         waited.append(case.begun[-1] - asked)
     assert [len(asked) for _, asked in case.batches] == [1, 8, 1, 1]
-    assert waited[1] < 0.29 < waited[0] < 0.6
+    assert waited[1] < 0.59 < waited[0] < 1.2
 
 
 def test_closed_batcher_refuses_and_leaves_no_thread():

@@ -66,10 +66,10 @@ def test_no_letter_is_lost_or_added_by_cutting():
 
 
 def test_long_queries_without_an_end_are_cut_in_linear_time():
-    start = time.perf_counter()
+    start = time.process_time()
     for odd in ("?" * 50_000, '."' * 50_000, "a." * 50_000, "\n" * 50_000):
         focused(odd)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 5  # in quadratic time it takes minutes
 
 
 def test_the_inner_strategy_gets_the_part_that_asks_and_the_rest_does_not_mislead_it():
