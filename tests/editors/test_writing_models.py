@@ -16,7 +16,7 @@ from emend.editors.rome import Rome, RRome
 from emend.editors.tail import _check_adds
 from emend.editors.weights import Stack
 from emend.memory.errors import BadSettings
-from tests.editors.test_writing_methods import ARCHITECTURES, SAME_SUBJECT, editor
+from tests.editors.writers import ARCHITECTURES, SAME_SUBJECT, editor
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -1,14 +1,19 @@
-"""Two tiny finished runs that await a judge, and judges that know what to say of them."""
+"""Tiny finished runs that await a judge, judges that know what to say of them, and what a report then shows."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+from emend.evals.judging import Panel
 from emend.evals.manifest import RunConfig
+from emend.evals.report.rows import report
+from emend.evals.rescoring import ScoreSummary, score_run
 from emend.evals.run import run
 from tests.fakes import ScriptedChatModel
 
 DATA = Path(__file__).parents[1] / "data"
+JUDGE = "openai:judge"
+PANEL = Panel(judges=(JUDGE,))
 THOUGHTS = " The lighthouses of Torvay are Foam Light and three more.\nAnswer: 4"
 
 
@@ -100,3 +105,14 @@ def judge_model(mark: int = 5, yes: str = "yes") -> ScriptedChatModel:
 def load_judge(name: str, **settings: Any) -> ScriptedChatModel:
     """As a model provider: the name is the mark that it gives."""
     return judge_model(int(name or 5))
+
+
+def scored(folder: Path, model: Any = None, panel: Panel = PANEL, **more: Any) -> ScoreSummary:
+    """What comes of judging a run, with one model in the place of every judge."""
+    models = {spec: model or judge_model() for spec in panel.judges}
+    return score_run(folder, panel, models=models, **more)
+
+
+def rows(folder: Path, editor: str = "rag", scoring: str | None = None):
+    """What the report shows of an editor, by metric."""
+    return {row.metric: row for row in report(folder, scoring).rows if row.editor == editor}

@@ -10,6 +10,9 @@ from emend.evals.run import run
 from emend.evals.summary import Summary
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel, untimed
 
+RUN = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted")
+"""The words that run it on the command line."""
+
 
 def config(**changed: Any) -> RunConfig:
     """One editor on the toy benchmark, with what is changed."""
