@@ -110,7 +110,9 @@ def run(
     held_out: HeldOut = None,
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
     retriever: Annotated[str, typer.Option(help="See: emend list retrievers.")] = "default",
-    embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
+    embedding: Annotated[
+        str, typer.Option(help="auto, lexical, a sentence-transformers model, or module:attribute.")
+    ] = "auto",
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
     concurrency: Concurrency = 4,

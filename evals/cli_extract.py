@@ -35,7 +35,9 @@ def extract(
     normalisation: Annotated[bool, typer.Option(help="Make one triplet of the wordings of a fact.")] = True,
     attempts: Annotated[int, typer.Option(help="How often a model is asked before a document is given up.")] = 3,
     judge: Annotated[str | None, typer.Option(help="A chat model that sorts errors; default by rule.")] = None,
-    embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
+    embedding: Annotated[
+        str, typer.Option(help="auto, lexical, a sentence-transformers model, or module:attribute.")
+    ] = "auto",
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the sample that --limit takes.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Documents read at the same time.")] = 1,

@@ -22,7 +22,9 @@ def retrieval(
     strategy: Annotated[
         list[str] | None, typer.Option(help="See: emend list retrievers; may be given several times.")
     ] = None,
-    embedding: Annotated[str, typer.Option(help="auto, lexical, or a sentence-transformers model.")] = "auto",
+    embedding: Annotated[
+        str, typer.Option(help="auto, lexical, a sentence-transformers model, or module:attribute.")
+    ] = "auto",
     limit: Annotated[int | None, typer.Option(help="So many cases.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample that --limit takes.")] = 0,
     option: Annotated[list[str] | None, typer.Option("--option", help="key=value for the benchmark.")] = None,

