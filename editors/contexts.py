@@ -42,8 +42,8 @@ def _one(lm: CausalLM, opener: str, tokens: int) -> str:
     ids = torch.tensor([lm.encode(opener)], device=lm.device)
     if lm.window and tokens > lm.window:
         raise BadSettings(
-            f"contexts of {tokens} tokens from '{opener}' on do not fit the model's window of {lm.window}, and a prompt "
-            "is to follow them: set 'contexts' to shorter ones, as [[tokens, how many], ...]."
+            f"contexts of {tokens} tokens from '{opener}' on do not fit the model's window of {lm.window}, and a "
+            "prompt is to follow them: set 'contexts' to shorter ones, as [[tokens, how many], ...]."
         )
     said = lm.model.generate(
         input_ids=ids,

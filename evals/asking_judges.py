@@ -1,11 +1,12 @@
 """Labelled items put to judges by name, so that what they say can be held against what people said."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from emend.agents.judging.base import Item
 from emend.evals.calibration import JudgeKind, Verdict
+from emend.evals.judges import judge_of
 from emend.evals.judging import Judgement, Panel, ask_all, calls_of, combine
 from emend.evals.stress import stress_items
 from emend.graphs.registry import JUDGES
@@ -18,14 +19,25 @@ if TYPE_CHECKING:
     from emend.graphs.judging import Judge
 
 
-def judge_kinds() -> dict[str, JudgeKind]:
-    """What a calibration must know of every judge that there is; of a plug-in's items it does not know the parts."""
-    found = {}
-    for name in JUDGES.names():
-        role = JUDGES.load(name).role
+class JudgeKinds(Mapping[str, JudgeKind]):
+    """What a calibration must know of each judge; one that is no built-in is loaded when it is asked for.
+
+    It has those of `emend list judges`, and every `module:attribute`, which raises BadSettings if no judge is there.
+    Of the items of such judges the parts are not known.
+    """
+
+    def __getitem__(self, name: str) -> JudgeKind:
+        if ":" not in name and name not in JUDGES.names():
+            raise KeyError(name)
+        role = judge_of(name).role
         known = next(iter(stress_items(name).values())).parts if name in JUDGES.builtin else {}
-        found[name] = JudgeKind(scale=role.scale, fields=tuple(known), prompt_id=role.prompt_id)
-    return found
+        return JudgeKind(scale=role.scale, fields=tuple(known), prompt_id=role.prompt_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(JUDGES.names())
+
+    def __len__(self) -> int:
+        return len(JUDGES.names())
 
 
 @dataclass(frozen=True)
@@ -53,10 +65,12 @@ class Asking:
         Raises:
             ModelError: the judges could not be asked.
         """
-        judge = JUDGES.load(items[0].kind)
+        judge, name = judge_of(items[0].kind), items[0].kind
+        items = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
         told: list[Judgement] = []
         calls = calls_of(self.panel, judge, items, set())
-        tally = ask_all(calls, self.models, told.extend, self.panel.retries, self.concurrency)
+        with JUDGES.told_of(name):
+            tally = ask_all(calls, self.models, told.extend, self.panel.retries, self.concurrency)
         if tally.failed and not tally.asked:
             raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {tally.first}")
         return [[self._verdict(judge, item, told, repeat) for item in items] for repeat in range(self.panel.repeats)]

@@ -14,7 +14,7 @@ from emend.evals.judging import judge_id
 from emend.evals.manifest import now, replace
 from emend.evals.metrics.agreement import Agreement, agreement
 from emend.memory.edit import Word, content_id
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
 from emend.memory.registry import nearest
 
@@ -106,9 +106,13 @@ def _labelled(line: str, where: str, kinds: Mapping[str, JudgeKind]) -> Labelled
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
         raise BadData(f"{where}, field '{field}': {first['msg']}. A line is to be like {FORMAT}.") from error
-    if told.kind not in kinds:
-        raise BadData(f"{where}, field 'kind': no judge '{told.kind}': {nearest(told.kind, list(kinds))}")
-    kind = kinds[told.kind]
+    try:
+        kind = kinds[told.kind]
+    except KeyError:
+        hint = f"{nearest(told.kind, list(kinds))} One of your own is named as module:attribute."
+        raise BadData(f"{where}, field 'kind': no judge '{told.kind}': {hint}") from None
+    except BadSettings as error:
+        raise BadData(f"{where}, field 'kind': {error}") from error
     if kind.fields and set(told.item) != set(kind.fields):
         raise BadData(
             f"{where}, field 'item': it has {', '.join(sorted(told.item))}, and a judge of {told.kind} is shown "

@@ -25,7 +25,7 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Measure how far a judge agrees with people's labels, and keep it for reports."""
-    from emend.evals.asking_judges import Asking, judge_kinds
+    from emend.evals.asking_judges import Asking, JudgeKinds
     from emend.evals.calibration import calibrate as calibrate_on
     from emend.evals.calibration import keep, kept, read_labels
 
@@ -33,7 +33,7 @@ def calibrate(
         from emend.evals.report.plotting import require_plotting
 
         require_plotting(plot)
-    panel, settings, kinds = judges.panel(), judges.settings, judge_kinds()
+    panel, settings, kinds = judges.panel(), judges.settings, JudgeKinds()
     rows = read_labels(labels, kinds)
     with asking(limits) as policy:
         found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))

@@ -1,5 +1,6 @@
 """The commands `emend judge ...`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +19,11 @@ judge.command("calibrate")(calibrate)
 def stress_command(
     judges: Judges,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="What is judged, see: emend list judges; default everything.")
+        list[str] | None,
+        typer.Option("--kind", help="What is judged: emend list judges, or module:attribute; default everything."),
+    ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Texts of your own in TOML, see docs/judges.md, Your own.")
     ] = None,
     *,
     limits: Limits,
@@ -27,11 +32,13 @@ def stress_command(
     """Show a judge texts that want to speak for it; exit code 1 where its verdicts break the order that must hold."""
     from emend.agents.llm import load_model
     from emend.evals.stress import stress
+    from emend.evals.stress_cases import own_cases
 
+    own = own_cases(cases) if cases else None
     panel, settings = judges.panel(), judges.settings
     with asking(limits) as policy:
         models = {spec: load_model(spec, policy, **settings) for spec in panel.judges}
-        found = stress(panel, models, kind or (), judges.concurrency)
+        found = stress(panel, models, kind or (), judges.concurrency, own)
     if as_json:
         print_rows([row.model_dump() for row in (*found.rows, *found.relations)])
     else:

@@ -27,7 +27,8 @@ EmbeddingName = Annotated[
     str | None,
     typer.Option(
         "--embedding",
-        help="auto, lexical, minilm, or a sentence-transformers model; default auto, or lexical as stored.",
+        help="auto, lexical, minilm, a sentence-transformers model, or module:attribute; default auto, or lexical as "
+        "stored.",
     ),
 ]
 Rule = Annotated[

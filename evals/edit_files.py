@@ -11,16 +11,16 @@ from emend.memory.errors import BadData, BadSettings
 
 
 def read_files(files: Sequence[str]) -> list[Edit]:
-    """The edits of files of JSON lines; - is the input.
+    """The edits of files of JSON lines, or of one JSON array; - is the input.
 
     Raises:
         BadData: a file cannot be read, or a line is no edit.
     """
-    from emend.memory.jsonl import read_edits
+    from emend.memory.jsonl import read_text
 
     edits: list[Edit] = []
     for file in files:
-        edits += read_edits(_text_of(file).split("\n"), "the input" if file == "-" else file)
+        edits += read_text(_text_of(file), "the input" if file == "-" else file)
     first: dict[str, Edit] = {}
     for edit in edits:
         if first.setdefault(edit.id, edit) != edit:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emend.agents.judging.base import Item
 from emend.agents.llm import load_model
+from emend.evals.judges import judge_of
 from emend.evals.judging import Call, Panel, ask_all, calls_of
 from emend.evals.locking import owned_folder
 from emend.evals.manifest import Manifest, now, versions
@@ -22,7 +23,6 @@ from emend.evals.scorings import (
     scoring_id,
     scorings_of,
 )
-from emend.graphs.registry import JUDGES
 from emend.memory.edit import Word
 from emend.memory.errors import BadSettings
 
@@ -87,7 +87,7 @@ def score_run(
         raise BadSettings(f"concurrency is {concurrency}: it must be 1 or more.")
     same = [spec for spec in panel.judges if _bare(spec) == _bare(manifest.config.model)]
     _refuse_self(same, manifest, force)
-    judges: dict[str, Judge] = {name: JUDGES.load(name) for name in dict.fromkeys(kinds or AWAITED)}
+    judges: dict[str, Judge] = {name: judge_of(name) for name in dict.fromkeys(kinds or AWAITED)}
     items = _items(folder, judges, bool(kinds))
     judges = {name: judge for name, judge in judges.items() if name in items}
     given = dict(models or {})

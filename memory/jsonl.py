@@ -1,7 +1,8 @@
-"""Edits as JSON lines: the whole of `Edit`, or one of three short forms."""
+"""Edits as JSON lines, or as one array of JSON objects: the whole of `Edit`, or one of three short forms."""
 
 import json
 from collections.abc import Iterable, Iterator
+from json import JSONDecodeError
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,6 +17,29 @@ TRIPLET = ("subject", "relation", "object")
 SAID_ALREADY = ("triplets", "target_new")
 
 
+def read_text(text: str, name: str) -> list[Edit]:
+    """All edits of a whole file: lines as in `read_edits`, or one JSON array, whose objects are read as if they were.
+
+    Raises:
+        BadData: as `read_edits`; an item of an array is named in the place of a line.
+    """
+    lines = text.split("\n")
+    if not text.lstrip().startswith("["):
+        return read_edits(lines, name)
+    try:
+        told = _parsed(text)
+    except JSONDecodeError as error:
+        if error.msg == "Extra data":  # an array a line, or something behind one: the line is named
+            return read_edits(lines, name)
+        raise BadData(
+            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error}): mend it, or write one JSON "
+            f"object a line, {FORMS}."
+        ) from error
+    except BadData as error:
+        raise BadData(f"{name}: {error}") from error
+    return [_edit(item, f"{name}, item {number}") for number, item in enumerate(told, 1)]
+
+
 def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
     """All edits of a file, in its order; blank lines are passed over.
 
@@ -24,24 +48,36 @@ def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
         name: what messages call it.
 
     Raises:
-        BadData: a line is no JSON object, has other fields than its form, says nothing, or has a time that is not ISO
-            8601; names file, line and field.
+        BadData: a line is no JSON object, says a field twice, has other fields than its form, says nothing, or has a
+            time that is not ISO 8601; names file, line and field.
     """
     edits = []
     for number, line in enumerate(lines, 1):
         if line.strip():
+            where = f"{name}, line {number}"
             try:
-                edits.append(edit_from(_object(line)))
-            except ValidationError as error:
-                first = error.errors()[0]
-                field = ".".join(str(part) for part in first["loc"]) or "edit"
-                seen = "" if first["type"] in ("missing", "extra_forbidden") else f", seen {first['input']!r:.60}"
-                raise BadData(
-                    f"{name}, line {number}, field '{field}': {first['msg']}{seen}. Known are {FORMS}."
-                ) from error
+                told = _parsed(line)
+            except ValueError as error:
+                raise BadData(f"{where}: {_no_json(line, error)}") from error
             except BadData as error:
-                raise BadData(f"{name}, line {number}: {error}") from error
+                raise BadData(f"{where}: {error}") from error
+            edits.append(_edit(told, where))
     return edits
+
+
+def _edit(told: Any, where: str) -> Edit:
+    """The edit of a line or item; errors name the place."""
+    try:
+        if not isinstance(told, dict):
+            raise BadData(f"no JSON object but {_short(told)}: write one of {FORMS}.")
+        return edit_from(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "edit"
+        seen = "" if first["type"] in ("missing", "extra_forbidden") else f", seen {first['input']!r:.60}"
+        raise BadData(f"{where}, field '{field}': {first['msg']}{seen}. Known are {FORMS}.") from error
+    except BadData as error:
+        raise BadData(f"{where}: {error}") from error
 
 
 def edit_from(told: dict[str, Any]) -> Edit:
@@ -51,6 +87,9 @@ def edit_from(told: dict[str, Any]) -> Edit:
         BadData: it has no known form, says nothing, or its time is not ISO 8601.
         ValidationError: a field is unknown or of the wrong type.
     """
+    time = told.get("time")
+    if time is not None and not isinstance(time, str):
+        raise BadData(f"field 'time' is not a text but {_short(time)}: {_in_quotes(time)}.")
     if "form" in told:
         edit = Edit.model_validate(told)
     elif "subject" in told or "object" in told or "relation" in told:
@@ -106,14 +145,42 @@ def _from_text(told: dict[str, Any]) -> Edit:
     return Edit.model_validate({"form": form, "text": text} | told)
 
 
-def _object(line: str) -> dict[str, Any]:
-    try:
-        told = json.loads(line)
-    except ValueError as error:
-        raise BadData(f"no JSON ({error}): each line is one JSON object, {FORMS}.") from error
-    if not isinstance(told, dict):
-        raise BadData(f"no JSON object but {line.strip()[:60]}: each line is one of {FORMS}.")
+def _parsed(text: str) -> Any:
+    """What JSON says; of a field that stands twice no value is dropped in silence."""
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in told:
+            raise BadData(
+                f"field '{name}' stands twice in one object, as {_short(told[name])} and {_short(value)}: keep one, "
+                "or write an object for each."
+            )
+        told[name] = value
     return told
+
+
+def _no_json(line: str, error: ValueError) -> str:
+    """What is wrong with a line; one that does not even begin as JSON lacks more than a comma."""
+    seen = line.strip()[:60]
+    if not seen.startswith(("{", "[")):
+        return (
+            f"no JSON but {seen!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
+            'example {"subject": "..", "relation": "..", "object": ".."}.'
+        )
+    return f"no JSON ({error}), seen {seen!r}: each line is one JSON object, {FORMS}."
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _in_quotes(time: Any) -> str:
+    """How a time that is no text is to be written; a number of four digits can only be a year."""
+    year = isinstance(time, int) and 1000 <= time <= 9999
+    return f'put the year in quotes, "{time}"' if year else 'write it as ISO 8601 in quotes, for example "2026-05-31"'
 
 
 def _fields(told: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from emend.evals.benchmarks.elken_rows import (
     BLOCKS,
     FACT_PROMPT,
     KNOWN,
+    M_FOR_G,
     OPEN,
     OPTION_PROMPT,
     UNKNOWNS,
@@ -77,7 +78,7 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
 CHOICES = [
     "elken: the instruction is Emend's and the same with and without an event; the paper's differ",
     "elken: an event's questions are taken together wherever they stand, as in the paper, where the code counts runs",
-    "elken: the edit level over all takes multiple-choice answers in the place of free ones that no judge has read",
+    M_FOR_G,
 ]
 DEMO_EVENT = (
     "After ten years as a guide in the salt caves, Halvard Brenn was on Monday named director of the Tarnfield "

@@ -55,6 +55,10 @@ KNOWN = ("fact_direct", "fact_background")
 """In scope, with an answer: stated by the event, or one that needs background knowledge too."""
 UNKNOWNS = ("fact_unknown", "fact_unknown_background")
 """In scope, with the gold answer `unknown`: asked of the event's own participants, or over a second hop."""
+M_FOR_G = (
+    "elken: the edit level over all takes multiple-choice answers in the place of free ones that no judge has read"
+)
+"""Said of the edit level over all questions until a judge has read the free answers."""
 
 _OPTIONS = re.compile(r"\s*\(A\)(.+?)\(B\)(.+?)\(C\)(.+)", re.DOTALL)
 

@@ -15,6 +15,8 @@ EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decim
 INTERVALS = "95 % intervals: bootstrap over cases, Wilson's where all cases are alike"
 WIDEST = 10_000
 """Room to measure a table in; in the console's own it would always fit, with its numbers cut."""
+ROOM = 24
+"""A text beside other columns is not squeezed into fewer characters."""
 
 
 class Frame(Table):
@@ -30,12 +32,15 @@ class Frame(Table):
             yield Group(*self._listed())
 
     def _least(self, console: Console) -> int:
-        """The width without which a number or a word would be cut."""
+        """The width without which a number or a word would be cut; texts, which may be folded, get some room."""
         roomy = console.options.update(max_width=WIDEST)
-        first = self.columns[0]
-        found = [Measurement.get(console, roomy, cell) for cell in (first.header, *first.cells)]
-        whole, word = max(one.maximum for one in found), max(one.minimum for one in found)
-        return needed(self, console) - whole + word
+        spared = 0
+        for place, column in enumerate(self.columns):
+            if not column.no_wrap:
+                found = [Measurement.get(console, roomy, cell) for cell in (column.header, *column.cells)]
+                whole, word = max(one.maximum for one in found), max(one.minimum for one in found)
+                spared += whole - (min(whole, ROOM) if place else word)
+        return needed(self, console) - spared
 
     def _listed(self) -> Iterator[RenderableType]:
         heads = [str(column.header).replace("\n", " ") for column in self.columns]
@@ -48,6 +53,8 @@ class Frame(Table):
             named = zip(heads, before, strict=False)
             yield Text("  ").join(Text.assemble((f"{head} " if head else "", "dim"), cell) for head, cell in named)
             lines = Table.grid(padding=(0, 2))
+            lines.add_column()
+            lines.add_column(overflow="fold")
             for head, cell in zip(heads[self.names :], cells[self.names :], strict=True):
                 if cell.plain:
                     lines.add_row(Text(head, style="dim", overflow="fold"), cell)

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from emend.agents.judging.tendency import SCALES
-from emend.evals.benchmarks.elken_rows import KNOWN, OPEN, UNKNOWNS
+from emend.evals.benchmarks.elken_rows import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.elken_judging import SCALES as CODE_SCALES
 from emend.evals.metrics.elken_judging import Marks, full_mark_rate, judged_edit_level
+from emend.evals.report.gathered import Row
 from emend.evals.scorings import Scoring, judged_records, scorings_of
 from emend.graphs.registry import JUDGES
 
@@ -93,6 +94,20 @@ def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
     if others:
         told.append(f"other scorings of this run: {', '.join(others)}; show one with --scoring ID")
     return told
+
+
+def that_apply(choices: Sequence[str], rows: Sequence[Row], metrics: Sequence[Metric]) -> list[str]:
+    """How the benchmark is scored, without what is said of a column that is not there, or that judges have made good.
+
+    Args:
+        choices: as the run's manifest has them.
+        rows: of the report.
+        metrics: its columns.
+    """
+    stand_in = {metric.name for metric in metrics if metric.value == "overall" and OPEN not in metric.kinds}
+    free = {metric.name for metric in metrics if metric.value == "judged" and OPEN in metric.kinds}
+    told = any(row.metric in stand_in for row in rows) and not any(row.metric in free and row.n for row in rows)
+    return [choice for choice in choices if told or choice != M_FOR_G]
 
 
 def as_coded(records: Iterable[Record]) -> list[str]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.progress import EVERY_SECONDS
+from emend.evals.report.figures import Frame
 from emend.evals.report.safe import one_line, safe
 from emend.memory.edit import Edit
 from emend.memory.history import Fact, MemoryStats
@@ -23,7 +24,7 @@ def show_hits(hits: Sequence[Hit], console: Console) -> None:
     if not hits:
         console.print(Text("nothing found"))
         return
-    table = _table("score", "edit", "time", "text")
+    table = _table("score", "edit", "time", "text", named_by=2)
     for hit in hits:
         entry = hit.entry
         score = Text(f"{hit.score:.3f}" if abs(hit.score) >= 0.1 else f"{hit.score:.3g}", justify="right")
@@ -68,7 +69,7 @@ def show_facts(facts: Sequence[Fact], console: Console) -> None:
     """Each fact with its values, oldest first."""
     for fact in facts:
         console.print(Text(f"\n{one_line(fact.subject)} - {one_line(fact.relation)}", style="bold"))
-        table = _table("", "value", "time", "edit", "form")
+        table = _table("", "value", "time", "edit", "form", named_by=1)
         for version in fact.versions:
             mark = Text("current", style="green") if version.current else Text("superseded", style="dim")
             value = Text(one_line(", ".join(version.objects), 200))
@@ -129,8 +130,10 @@ class _Lines:
             sys.stderr.flush()
 
 
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+def _table(*names: str, named_by: int) -> Frame:
+    """An empty table; in a narrow terminal the first `named_by` columns stand above the others of their row."""
+    table = Frame(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    table.names = named_by
     for name in names:
         table.add_column(name, no_wrap=name not in ("text", "value"), overflow="fold")
     return table

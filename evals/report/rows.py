@@ -78,7 +78,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         BadSettings: no such scoring.
     """
     # Listing and the demo import this module, and need no judge.
-    from emend.evals.report.judged import judged_notes, with_judged
+    from emend.evals.report.judged import judged_notes, that_apply, with_judged
     from emend.evals.scorings import NO_SCORING, find_scoring, judged_records
 
     manifest = Manifest.read(folder)
@@ -87,14 +87,12 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     there = {pair for columns in gathered.places.values() for pair in columns}
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
+    rows = rows_of(gathered, metrics, manifest.config.editors)
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
     return Report(
         benchmark=manifest.config.benchmark,
         model=manifest.config.model,
-        rows=tuple(
-            row.model_copy(update={"judge": by.get(row.metric, "")})
-            for row in rows_of(gathered, metrics, manifest.config.editors)
-        ),
+        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
         metrics=tuple(metrics),
         records=gathered.records,
         cases=len(gathered.cases),
@@ -102,7 +100,10 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         failed=len(failed),
         missing=max(0, manifest.units - len(gathered.units) - len(failed)),
         reasons=dict(gathered.reasons.most_common()),
-        choices=(*manifest.benchmark.get("choices", ()), *(judged_notes(folder, judged) if judged else ())),
+        choices=(
+            *that_apply(manifest.benchmark.get("choices", ()), rows, metrics),
+            *(judged_notes(folder, judged) if judged else ()),
+        ),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
         perplexity=tuple(

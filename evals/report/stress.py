@@ -25,9 +25,9 @@ def show_stress(report: StressReport, console: Console) -> None:
     console.print(table)
     console.print(Text("what must hold", style="bold"))
     rules = frame("relation", *kinds)
-    told = {(_name(one), one.kind): one.outcome for one in report.relations}
+    told = {(_name(one), one.kind): Text(one.outcome, style=STYLES[one.outcome]) for one in report.relations}
     for name in dict.fromkeys(map(_name, report.relations)):
-        rules.add_row(Text(name), *[Text(told[name, kind], style=STYLES[told[name, kind]]) for kind in kinds])
+        rules.add_row(Text(name), *[told.get((name, kind), Text()) for kind in kinds])
     console.print(rules)
     for note in _notes(report):
         console.print(Text(note, style="dim"))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
-from emend.evals.asking_judges import Asking, judge_kinds
+from emend.evals.asking_judges import Asking, JudgeKinds
 from emend.evals.calibration import JudgeKind, Verdict, calibrate, keep, kept, read_labels
 from emend.evals.cli import app
 from emend.evals.judging import Panel
@@ -170,7 +170,7 @@ def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
 
 
 def test_every_shipped_judge_can_be_calibrated() -> None:
-    kinds = judge_kinds()
+    kinds = JudgeKinds()
     assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(kinds)
     assert all(kind.fields and kind.prompt_id for kind in kinds.values())
     assert kinds["coherence"].fields == ("question", "thoughts", "answer")

@@ -120,6 +120,30 @@ def test_a_bad_line_is_named_and_nothing_is_stored(emend):
 
 
 @pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("facts.csv", "subject,relation,object\nVeldania,mayor,Mira\n", "facts.csv, line 1: no JSON but 'subject,rel"),
+        ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' is not a text"),
+        ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' stands twice"),
+        ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
+    ],
+)
+def test_of_a_file_of_the_wrong_kind_nothing_is_stored(filled, name, content, problem):
+    Path(name).write_text(content, encoding="utf-8")
+    before = filled("export", "-")[1]
+    for words in (("add", "edits.jsonl", name), ("add", name), ("import", name)):
+        code, out, err = filled(*words)
+        assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
+    assert filled("export", "-")[1] == before
+
+
+def test_a_json_array_is_added_like_lines(emend):
+    Path("edits.json").write_text(json.dumps(EDITS, indent=1), encoding="utf-8")
+    assert emend("add", "edits.json", "--embedding", "lexical")[1].startswith("4 new edits")
+    assert emend("add", "edits.jsonl")[1].startswith("0 new edits")
+
+
+@pytest.mark.parametrize(
     "words, problem",
     [
         (("search", "x"), "there is no memory in emend-memory"),

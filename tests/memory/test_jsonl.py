@@ -6,7 +6,7 @@ import pytest
 
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
-from emend.memory.jsonl import lines_of, read_edits
+from emend.memory.jsonl import lines_of, read_edits, read_text
 
 
 def test_short_forms_are_edits():
@@ -54,7 +54,14 @@ def test_what_is_written_is_read_back_the_same():
 @pytest.mark.parametrize(
     "line, problem",
     [
-        ("{torn", "no JSON"),
+        ("{torn", r"no JSON .*seen '\{torn'"),
+        ("subject,relation,object", r"no JSON but 'subject,relation,object': a table \(csv\) .* one JSON object"),
+        ('{"document": "x", "time": "2024", "time": "2025"}', 'field \'time\' stands twice .* "2024" and "2025": keep'),
+        ('{"form": "document", "text": "x", "triplets": [{"object": "a", "object": 1}]}', "'object' stands twice"),
+        ('{"document": "x", "time": 2026}', "field 'time' is not a text but 2026: put the year in quotes, \"2026\""),
+        ('{"event": "x", "time": 1767225600}', "field 'time' is not a text but 1767225600: write it as ISO 8601"),
+        ('{"event": "x", "time": 0}', "field 'time' is not a text but 0"),
+        ('{"form": "document", "text": "x", "time": [2026, 5]}', r"field 'time' is not a text but \[2026, 5\]"),
         ("[1]", r"no JSON object but \[1\]"),
         ("{}", "no fields: this is no edit"),
         ('{"fact": "x"}', "fields 'fact': this is no edit"),
@@ -98,3 +105,28 @@ def test_a_triplet_may_have_prompt_and_text():
     line = '{"subject": "S", "relation": "r", "object": "o", "prompt": "{} is", "text": "S is o, they say."}'
     (edit,) = read_edits([line], "x")
     assert (edit.prompt, edit.text, edit.target_new) == ("{} is", "S is o, they say.", "o")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_of_objects_is_read_as_if_they_were_lines(indent):
+    told = [{"document": "a\u2028b"}, {"subject": "S", "relation": "r", "object": "o"}]
+    lines = [json.dumps(one) for one in told]
+    assert read_text("\n" + json.dumps(told, indent=indent) + "\n", "x") == read_edits(lines, "x")
+    assert read_text("\n".join(lines), "x") == read_edits(lines, "x") and read_text("[]", "x") == []
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('[{"document": "x"}, 3]', "x, item 2: no JSON object but 3: write one of"),
+        ('[{"document": "x"}, {"subject": "a"}]', "x, item 2: field 'relation' is missing"),
+        ('[{"document": "x", "date": 1}]', "x, item 1, field 'date'"),
+        ('[{"document": "x", "document": "y"}]', "x: field 'document' stands twice"),
+        ('[\n{"document": "x"},\n{"docu', r"x begins as a JSON array, '\[\\n\{\"document.*and is none .*mend it"),
+        ('[{"document": "x"}]\n[{"document": "y"}]', r'x, line 1: no JSON object but \[\{"document": "x"\}\]'),
+        ('[{"document": "x"}] and more', r"x, line 1: no JSON \(Extra data"),
+    ],
+)
+def test_of_an_array_the_item_that_is_no_edit_is_named(text, problem):
+    with pytest.raises(BadData, match=f"^{problem}"):
+        read_text(text, "x")

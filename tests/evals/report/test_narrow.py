@@ -17,10 +17,14 @@ from emend.evals.report.calibration import render_calibration
 from emend.evals.report.comparison import show_comparison
 from emend.evals.report.figures import frame
 from emend.evals.report.gathered import Row
+from emend.evals.report.memory import show_facts, show_hits
 from emend.evals.report.retrieval import show_retrieval
 from emend.evals.report.stress import show_stress
 from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.stress import Relation, StressReport, StressRow
+from emend.memory.edit import Edit
+from emend.memory.history import Fact, Version
+from emend.memory.retrieval.base import Entry, Hit
 from tests.evals.made import record, write_run
 
 WIDTHS = pytest.mark.parametrize("width", [40, 60, 80, 150])
@@ -141,6 +145,37 @@ def test_a_retrieval_keeps_its_kinds_strategies_and_thresholds(width: int) -> No
     show_retrieval(report, console)
     parts = ("out_of_scope", "default", "time(dense)", "[92.0, 98.0]", "0.977", "neighborhood", "5.10433", "37.9")
     assert_whole(file.getvalue(), width, *parts)
+
+
+LONG = "A flood closed the harbour of Port Lunden for three weeks, and the ferries took another way around Marn."
+
+
+@WIDTHS
+def test_a_search_keeps_scores_ids_times_and_texts(width: int) -> None:
+    entries = [
+        Entry(id="1", edit_id="0905cedfc8879280", text=LONG, time="2025-06-01"),
+        Entry(id="2", edit_id="182e62e05be68112", text="z" * 60),
+    ]
+    console, file = console_of(width)
+    show_hits([Hit(entry=one, score=score) for one, score in zip(entries, (5.0531, 0.0457), strict=True)], console)
+    text = file.getvalue()
+    assert_whole(text, width, "score", "5.053", "0.0457", "0905cedfc8879280", "182e62e05be68112", "2025-06-01")
+    assert text.count("z") == 60  # a word wider than the terminal is folded, not cut
+    assert_whole(text, width, *LONG.split(), "A flood closed")
+
+
+@WIDTHS
+def test_the_versions_of_a_fact_keep_their_values_and_edits(width: int) -> None:
+    told = (("Mira Tolvane", "2024-03"), ("Tobin Hale", "2025-06-01"))
+    edits = [Edit(form="document", text=text, time=time) for text, time in told]
+    versions = tuple(Version(edit=edit, objects=(edit.text,), current=not place) for place, edit in enumerate(edits))
+    fact = Fact(subject="Veldania", relation="prime minister", versions=versions)
+    console, file = console_of(width)
+    show_facts([fact], console)
+    assert_whole(
+        file.getvalue(), width, "superseded", "current", "Mira Tolvane", "Tobin Hale", "2025-06-01", "document"
+    )
+    assert_whole(file.getvalue(), width, *(edit.id for edit in edits))
 
 
 @WIDTHS
