@@ -20,7 +20,8 @@ class Untouched:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = getattr(getattr(model, "lm", None), "model", None)
+        inner = getattr(getattr(model, "lm", None), "model", None)
+        self._model = inner if hasattr(inner, "named_parameters") else None  # a plug-in's `lm` may be anything
         self._before = self._seen()
 
     def check(self, editor: str) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from emend.agents.judging.base import Item
 from emend.evals.judges import judge_of
 from emend.evals.judging import Combined, Judgement, Panel, ask_all, calls_of, combine
-from emend.evals.stress_cases import WORDS as WORDS
-from emend.evals.stress_cases import Rule, StressCase, case_of, rules_of
+from emend.evals.stress_cases import WORDS, Rule, StressCase, case_of, rules_of
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import Word
 

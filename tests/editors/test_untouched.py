@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -32,7 +33,14 @@ def test_a_model_that_was_put_back_passes(random_model):
         for name, tensor in tensors(model).items():
             tensor.copy_(kept[name])
     check("mine")
-    Untouched(ScriptedModel()).check("no weights here")
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in tensors(model).items())
+
+
+@pytest.mark.parametrize("model", [ScriptedModel(), SimpleNamespace(lm=SimpleNamespace(model="a server's")), None])
+def test_what_has_no_weights_here_is_never_found_changed(model):
+    untouched = Untouched(model)
+    untouched.check("mine")
+    assert untouched._before == {}
 
 
 def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(random_model):

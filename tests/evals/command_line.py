@@ -42,21 +42,30 @@ class Told:
         return told["rows"]
 
 
+def caller(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str
+) -> Callable[..., tuple[int, str, str]]:
+    """Calls the command line in this process with these words first: exit code, stdout, stderr."""
+
+    def call(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["emend", *first, *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+            sys.exit(0)
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
 def listener(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Told]:
     """Calls the command line in this process, in that folder, and tells what it wrote; it knows `scripted` models."""
     enlist()
     monkeypatch.chdir(folder)
     monkeypatch.delenv("EMEND_DATA", raising=False)
 
-    def call(*words: str | Path) -> Told:
-        monkeypatch.setattr(sys, "argv", ["emend", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return Told(int(ended.value.code or 0), out, err)
-
-    return call
+    call = caller(monkeypatch, capsys)
+    return lambda *words: Told(*call(*words))
 
 
 def python(code: str, *words: str, **more: Any) -> subprocess.Popen[str]:

@@ -1,20 +1,45 @@
 """Tiny finished runs that await a judge, judges that know what to say of them, and what a report then shows."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from emend.agents.judging.base import Asked, Found, Item, Role, binary
+from emend.agents.judging.supports import Conveys
 from emend.evals.judging import Panel
 from emend.evals.manifest import RunConfig
 from emend.evals.report.rows import report
 from emend.evals.rescoring import ScoreSummary, score_run
 from emend.evals.run import run
+from emend.graphs.judging import Judge, one_question
 from tests.fakes import ScriptedChatModel
 
 DATA = Path(__file__).parents[1] / "data"
 JUDGE = "openai:judge"
 PANEL = Panel(judges=(JUDGE,))
 THOUGHTS = " The lighthouses of Torvay are Foam Light and three more.\nAnswer: 4"
+
+
+class Terse(Role):
+    """A judge from elsewhere: are answers out of scope short?"""
+
+    name = "terse"
+    task = "Is the answer short?"
+    schema = Conveys
+    output = "short"
+    outputs = ("short",)
+    scale = "yes or no"
+    voted = ("short",)
+
+    def pick(self, asked: Asked) -> Item | str | None:
+        return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
+
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
+        return [binary("short", reply.verdict, reply.reason)]
+
+
+TERSE = Judge(Terse(), lambda: one_question(Terse()))
 
 
 def speak(prompt: str) -> str:

@@ -1,7 +1,6 @@
 """`emend edit` and `emend stats`: what they print, keep and refuse, and what a run makes of an edit that fails."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 from emend.agents.llm import load_model
 from emend.editors.base import Materials
 from emend.editors.finetune import FineTuning
-from emend.evals import cli
 from emend.evals.manifest import RunConfig
 from emend.evals.records import read_records
 from emend.evals.run import run
+from tests.evals.command_line import caller
 from tests.evals.toys import BENCHMARK, toy_case
 from tests.fakes import tiny_random_lm
 
@@ -45,16 +44,7 @@ def emend(monkeypatch, capsys, tmp_path) -> Any:
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
     Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
     Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20, encoding="utf-8")
-
-    def call(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["emend", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return caller(monkeypatch, capsys)
 
 
 def settings(method: str, *pairs: str) -> list[str]:

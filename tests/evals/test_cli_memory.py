@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals import cli
 from emend.memory.shelf import Shelf
+from tests.evals.command_line import caller
 
 EDITS = [
     {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
@@ -27,16 +27,7 @@ def emend(monkeypatch, capsys, tmp_path) -> Any:
     monkeypatch.delenv("EMEND_MEMORY", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
     Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["emend", "memory", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return caller(monkeypatch, capsys, "memory")
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from emend.evals import cli
 from emend.memory.retrieval.base import Corpus, Hit
+from tests.evals.command_line import caller
 from tests.evals.toy_strategies import RIGHT, THIRD, Right
 from tests.evals.toys import BENCHMARK
 
@@ -21,16 +20,7 @@ def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EMEND_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["emend", "retrieval", "--embedding", "lexical", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return caller(monkeypatch, capsys, "retrieval", "--embedding", "lexical")
 
 
 def test_json_has_a_row_per_strategy_and_kind(emend):

@@ -6,7 +6,8 @@ import pytest
 
 from emend.agents.judging.base import Item
 from emend.evals.judging import NOT_YET, TURNED, Judgement, Panel, ask_all, calls_of, combine, judge_id
-from emend.evals.stress import SLACK, WORDS, stress, stress_items
+from emend.evals.stress import SLACK, stress, stress_items
+from emend.evals.stress_cases import WORDS
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict

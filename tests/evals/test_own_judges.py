@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from emend.agents.judging.base import Asked, Found, Item, Role, binary
-from emend.agents.judging.supports import Conveys
+from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.calibration import kept
 from emend.evals.cli import app
@@ -19,35 +18,21 @@ from emend.evals.report.rows import report
 from emend.evals.rescoring import score_run
 from emend.graphs.judging import Judge, one_question
 from emend.memory.errors import BadData, BadSettings
-from tests.evals.judged_runs import elken_run
+from tests.evals.judged_runs import Terse, elken_run
 from tests.fakes import ScriptedChatModel
 
 HERE = "tests.evals.test_own_judges"
 OWN = f"{HERE}:TERSE"
 
 
-class Terse(Role):
-    """Is the answer short?"""
-
-    name = "terse"
-    task = "Is the answer short?"
-    schema = Conveys
-    output = "short"
-    outputs = ("short",)
-    scale = "yes or no"
-    voted = ("short",)
-
-    def pick(self, asked: Asked) -> Item | str | None:
-        return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
+class Lettered(Terse):
+    """Is the answer short? Its prompt says how many letters it has."""
 
     def prompt(self, items: Sequence[Item], swapped: bool = False) -> str:
         return f"{super().prompt(items, swapped)}\nYour answer has {len(items[0].one('answer'))} letters."
 
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        return [binary("short", reply.verdict, reply.reason)]
 
-
-TERSE = Judge(Terse(), lambda: one_question(Terse()))
+TERSE = Judge(Lettered(), lambda: one_question(Lettered()))
 
 
 def load_reader(name: str, **settings: Any) -> ScriptedChatModel:
@@ -92,7 +77,7 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
     assert done.exit_code == 0, done.output
     assert "4 labels of 4 cases" in done.output and "0.75" in done.output
     found = kept(["reader:"], OWN)
-    assert found is not None and (found.n, found.scale, found.prompt_id) == (4, "yes or no", Terse().prompt_id)
+    assert found is not None and (found.n, found.scale, found.prompt_id) == (4, "yes or no", Lettered().prompt_id)
     run = elken_run(tmp_path / "run")
     score_run(run, Panel(judges=("reader:",)), [OWN], models={"reader:": load_reader("")})
     (shown,) = {row.judge for row in report(run).rows if row.metric == "short"}

@@ -2,22 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from emend.agents.judging.base import Asked, Found, Item, Role, binary
-from emend.agents.judging.supports import Conveys
 from emend.agents.llm import MODELS
 from emend.evals.cli import app
 from emend.evals.judging import Panel, judge_id
 from emend.evals.report.judged import NOT_CALIBRATED
 from emend.evals.report.rows import report
 from emend.evals.scorings import judged_records, question_of
-from emend.graphs.judging import Judge, one_question
 from emend.memory.errors import BadSettings, EmendError
 from tests.evals.judged_runs import JUDGE, akew_run, elken_run, judge_model, recoe_run, rows, scored
 
@@ -115,29 +110,8 @@ def test_a_question_is_found_in_its_prompt(prompt, question):
     assert question_of(prompt) == question
 
 
-class Terse(Role):
-    """A judge from elsewhere: are answers out of scope short?"""
-
-    name = "terse"
-    task = "Is the answer short?"
-    schema = Conveys
-    output = "short"
-    outputs = ("short",)
-    scale = "yes or no"
-    voted = ("short",)
-
-    def pick(self, asked: Asked) -> Item | str | None:
-        return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
-
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        return [binary("short", reply.verdict, reply.reason)]
-
-
-TERSE = Judge(Terse(), lambda: one_question(Terse()))
-
-
 def test_a_judge_from_elsewhere_is_named_by_its_module_and_gets_a_column_for_each_number(elken):
-    told = scored(elken, kinds=["tests.evals.test_rescoring:TERSE"])
+    told = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
     assert told.unscored == 0
     assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
 

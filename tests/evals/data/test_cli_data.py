@@ -1,16 +1,15 @@
 """The commands print what they found, give it as JSON when asked, and end with 2 when something is wrong."""
 
 import json
-import sys
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from emend.evals import cli
 from emend.evals.data.progress import Bars, Lines, fitting
 from emend.evals.data.sources import SOURCES, DataSource
+from tests.evals.command_line import caller
 from tests.evals.data.origin import serving
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data"
@@ -23,16 +22,7 @@ def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EMEND_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["emend", "data", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return caller(monkeypatch, capsys, "data")
 
 
 def test_list_names_every_file_with_licence_and_origin(emend):

@@ -2,18 +2,17 @@
 
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from emend.evals import cli
 from emend.evals.papers.tables import papers, table
 from emend.evals.report.against import Comparison, against
 from emend.evals.report.against_table import render_against
 from emend.evals.report.papers import render_paper_table
+from tests.evals.command_line import caller
 from tests.evals.papers.runs import akew_run
 
 
@@ -52,16 +51,7 @@ def test_a_table_is_printed_whole_at_every_width(name: str, width: int) -> None:
 @pytest.fixture
 def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Calls the command line in this process: exit code, stdout, stderr."""
-
-    def call(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["emend", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-            sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return caller(monkeypatch, capsys)
 
 
 def test_the_list_names_every_table(emend: Any) -> None:
