@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import tiny_random_lm
+from tests.shared_models import SharedModels
 
 
 @pytest.fixture(scope="session")
@@ -23,17 +24,26 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def lms(folders):
-    """A function from architecture (and more) to a small random `CausalLM`."""
-    from emend.agents.causal_lm import CausalLM
+def shared_models():
+    """What `lms` gives."""
+    return SharedModels()
 
-    made = {}
+
+@pytest.fixture(autouse=True)
+def leaves_shared_models_as_they_were(shared_models):
+    """Else what fails is a later test, and only where the two happen to run in one process."""
+    yield
+    shared_models.check()
+
+
+@pytest.fixture(scope="session")
+def lms(folders, shared_models):
+    """A function from architecture (and more) to a small random `CausalLM`, the same for all tests."""
+    from emend.agents.causal_lm import CausalLM
 
     def make(architecture="llama", **more):
         key = (architecture, *sorted(more.items()))
-        if key not in made:
-            made[key] = CausalLM(folders(architecture, **more), device="cpu")
-        return made[key]
+        return shared_models.get(key, lambda: CausalLM(folders(architecture, **more), device="cpu"))
 
     return make
 

@@ -43,12 +43,11 @@ def test_what_has_no_weights_here_is_never_found_changed(model):
     assert untouched._before == {}
 
 
-def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(random_model):
-    model = random_model()
-    check = Untouched(model).check
-    name = next(name for name, tensor in tensors(model).items() if tensor.dim() == 2)
+def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(own_model):
+    check = Untouched(own_model).check
+    name = next(name for name, tensor in tensors(own_model).items() if tensor.dim() == 2)
     with torch.no_grad():
-        row = tensors(model)[name][-1]
+        row = tensors(own_model)[name][-1]
         row.copy_(torch.nextafter(row, torch.full_like(row, 9.0)))
     with pytest.raises(BadSettings, match=f"editor 'mine' did not put the model back .*: {name} differ"):
         check("mine")
@@ -57,10 +56,9 @@ def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(random_model):
 @pytest.mark.parametrize(
     ("left", "named"), [("hook", "hooks of"), ("module", "adapter.weight"), ("type", "and .* more")]
 )
-def test_whatever_else_is_left_in_a_model_is_found_too(random_model, left, named):
-    model = random_model()
-    check = Untouched(model).check
-    inner = model.lm.model
+def test_whatever_else_is_left_in_a_model_is_found_too(own_model, left, named):
+    check = Untouched(own_model).check
+    inner = own_model.lm.model
     if left == "hook":
         inner.base_model.register_forward_hook(lambda *_: None)
     elif left == "module":
