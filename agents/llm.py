@@ -49,7 +49,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     """The model of that name; a local one is on its device, with no thread started, any other is an `AskedModel`.
 
     Args:
-        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, or a plug-in's `provider:name`.
+        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, a plug-in's `provider:name`, or
+            `module:attribute`: a LangChain chat model, or a class or function that makes one from the settings.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
         settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `chat`, `gather`,
             `score_apart`; the others what their LangChain class takes (`temperature=None` sends none; 0 by default).
@@ -60,7 +61,10 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
         ModelError: the model cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    model = MODELS.load(provider)(name, **settings)
+    if name and provider not in MODELS.names():
+        model = _own(spec, settings)
+    else:
+        model = MODELS.load(provider)(name, **settings)
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
     from emend.agents.asking import AskedModel
@@ -108,6 +112,33 @@ def load_openai(name: str, **settings: Any) -> "BaseChatModel":
 def load_anthropic(name: str, **settings: Any) -> "BaseChatModel":
     """A chat model of Anthropic, or of a server that speaks like it; replies have at most 4,096 tokens as a rule."""
     return _api("anthropic", *_at_address("anthropic", name, {"max_tokens": 4096} | settings))
+
+
+def _own(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
+    """What stands at `module:attribute`, or what it makes."""
+    from langchain_core.language_models import BaseChatModel
+
+    try:
+        found: Any = MODELS.load(spec)
+    except BadSettings as error:
+        known = nearest(spec.partition(":")[0], MODELS.names())
+        raise BadSettings(
+            f"unknown model '{spec}': {known} As module:attribute, one of your own, it cannot be loaded: "
+            f"{error.__cause__}."
+        ) from error
+    made = isinstance(found, BaseChatModel)
+    if made and settings:
+        raise BadSettings(
+            f"model '{spec}' is made already, and takes no settings (seen: {', '.join(sorted(settings))}): name the "
+            "class or a function that makes it."
+        )
+    with MODELS.told_of(spec):
+        model = found if made else found(**settings)
+    if not isinstance(model, BaseChatModel):
+        raise BadSettings(
+            f"model '{spec}' gives {model!r:.60}, which is no LangChain chat model (BaseChatModel): see docs/extend.md."
+        )
+    return model
 
 
 def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
