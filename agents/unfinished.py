@@ -114,6 +114,7 @@ class _Work:
         told = hide_keys(json.dumps({"key": key, "reply": message_to_dict(message)}, ensure_ascii=False, default=str))
         with self._lock, suppress(OSError):  # of a full disk the records will tell
             if self._file is None:
+                self.path.parent.mkdir(exist_ok=True)  # a run that ended before its threads took the folder away
                 self._file = self.path.open("ab", buffering=0)
                 self._file.write(b"\n" if self._file.tell() else b"")  # the last line may be torn
             self._file.write(f"{told}\n".encode())

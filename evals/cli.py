@@ -4,8 +4,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +29,7 @@ from emend.evals.cli_score import score
 from emend.evals.cli_stats import stats
 from emend.evals.cli_trace import trace
 from emend.evals.cli_train import train
-from emend.memory.errors import BadSettings, BudgetReached, EmendError
+from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import nearest
 from emend.memory.secrets import hide_keys
 
@@ -240,13 +238,14 @@ def doctor(
 
 def _run(config: "RunConfig", folder: Path) -> Path:
     """Run, show the table, return the folder."""
+    from emend.evals.interrupting import interruptible
     from emend.evals.progress import fitting
     from emend.evals.report.rows import report as report_of
     from emend.evals.report.table import console_for, show
     from emend.evals.run import run as run_it
     from emend.evals.spending import spent_lines
 
-    with _interruptible(folder):
+    with interruptible(folder):
         summary = run_it(config, folder, fitting())
     show(report_of(folder), console_for())
     for line in spent_lines(folder, summary.spent):
@@ -254,21 +253,6 @@ def _run(config: "RunConfig", folder: Path) -> Path:
     if summary.skipped and not summary.finished and not summary.failed:
         typer.echo("Nothing was left to do: every unit is from before.")
     return folder
-
-
-@contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        from emend.evals.manifest import MANIFEST
-
-        begun = f"finished units are kept. Go on with: emend resume {folder}"
-        told = begun if (folder / MANIFEST).exists() else "nothing was begun."
-        typer.echo(f"\ninterrupted: {told}", err=True)
-        raise typer.Exit(130) from None
-    except BudgetReached as error:
-        raise BudgetReached(f"{error} The run is in {folder}.") from error
 
 
 def _say_next(folder: Path) -> None:
