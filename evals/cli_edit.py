@@ -1,6 +1,7 @@
 """The command `emend edit`."""
 
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,6 +81,7 @@ def _solve(
     from emend.editors.deltas import check_solving, new_folder, solve_delta, write_delta
     from emend.editors.registry import EDITORS
     from emend.evals.manifest import MODEL, versions
+    from emend.evals.progress import duration, heartbeat
 
     factory, overrides, told = EDITORS.load(method), overrides_of(settings), _edits(files)
     check_solving(factory, method)
@@ -89,8 +91,10 @@ def _solve(
     find_wording(wording)
     with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
         editor = factory(Materials(loaded, settings=overrides.get(method, {}), wording=wording, seed=seed))
+        began, doing = time.monotonic(), f"{method}: {_count(told)}"
         with Meter(alone=True, lm=loaded.lm) as meter, counted(loaded.lm) as counter:
-            delta = solve_delta(editor, told)
+            with heartbeat(lambda: f"{doing}, {duration(time.monotonic() - began)}, {counter.tokens:,} tokens"):
+                delta = solve_delta(editor, told)
         cost = meter.cost(len(told), counter.cost)
         manifest = write_delta(out, delta, editor, loaded.lm, told, cost, versions())
     if as_json:
@@ -118,6 +122,7 @@ def _save(model: str, delta: Path, folder: Path, settings: list[str], as_json: b
 
 
 def _revert(folder: Path, as_json: bool) -> None:
+    from emend.agents.folder import weights_digest
     from emend.editors.saving import revert as put_back
 
     manifest = put_back(folder)
@@ -125,6 +130,11 @@ def _revert(folder: Path, as_json: bool) -> None:
         print_rows([_row(manifest, folder)])
         return
     typer.echo(f"{folder} has the weights of {manifest.model} again; {_count(manifest.edits)} taken back.")
+    if weights_digest(folder) not in manifest.model:  # stored in another number format, or split into other files
+        typer.echo(
+            "Its files are not those of the model that was edited, though the weights are: deltas and statistics "
+            "made for that model go with that model's folder, not with this one."
+        )
 
 
 def _edits(files: Sequence[str]) -> "list[Edit]":
@@ -142,7 +152,8 @@ def _with_prompt(edit: "Edit") -> "Edit":
     if edit.form != "triplet" or edit.prompt or len(edit.triplets) != 1:
         return edit
     told = edit.triplets[0]
-    return edit.model_copy(update={"prompt": f"{{}} {told.relation}", "subject": told.subject})
+    target = edit.target_new or told.object
+    return edit.model_copy(update={"prompt": f"{{}} {told.relation}", "subject": told.subject, "target_new": target})
 
 
 def _row(manifest: "DeltaManifest", folder: Path) -> dict[str, Any]:

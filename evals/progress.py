@@ -1,10 +1,15 @@
 """Says how a run is getting on: bars on a terminal, a plain line now and then elsewhere."""
 
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 EVERY_SECONDS = 5.0
+EARLY = 16
+"""Units whose pace tells little of the rest: an editor may work ahead for so many, and then asks them quickly."""
 
 
 class Progress(Protocol):
@@ -57,9 +62,9 @@ class Tally:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the pace so far; None before the first unit."""
+        """At the pace so far; None while the first units tell little of it."""
         worked = self.done + self.failed
-        if not worked:
+        if not worked or worked < min(EARLY, (self.total - self.skipped) / 10):
             return None
         return (time.monotonic() - self.began) / worked * (self.total - self.through)
 
@@ -159,3 +164,21 @@ def fitting(file: TextIO | None = None) -> Progress:
     """Bars when the stream is a terminal, lines when it is not."""
     stream = file or sys.stderr
     return Bar(stream) if stream.isatty() else Lines(stream)
+
+
+@contextmanager
+def heartbeat(told: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
+    """Meanwhile a line of what is told on standard error every few seconds, for work that has no units to count."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(every):
+            sys.stderr.write(f"{told()}\n")
+
+    thread = threading.Thread(target=beat, name="emend-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

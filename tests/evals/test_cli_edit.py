@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from emend.agents.llm import load_model
 from emend.editors.base import Materials
@@ -73,6 +75,27 @@ def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
     assert back.lm.log_probs(pair) == base.lm.log_probs(pair)
     code, out, err = emend("edit", "--revert", "edited")
     assert code == 2 and "nothing to revert" in err
+
+
+def test_a_folder_that_was_stored_otherwise_is_told_apart_from_the_model(emend, tmp_path):
+    half = tiny_random_lm("llama", tmp_path, window=96)
+    AutoModelForCausalLM.from_pretrained(half, dtype=torch.bfloat16).save_pretrained(half)
+    words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT))
+    assert emend("edit", "--model", f"hf:{half}", "--set", "model.dtype=float32", *words)[0] == 0
+    assert emend("edit", "--model", f"hf:{half}", "--apply", "delta", "--save-model", "edited")[0] == 0
+    code, out, _ = emend("edit", "--revert", "edited")
+    assert code == 0 and "2 edits taken back" in out and "deltas and statistics made for that model go with" in out
+
+
+def test_a_bare_triplet_gets_prompt_subject_and_target(emend, folder):
+    told = {"subject": "Veldania", "relation": "currency", "object": "florin"}
+    edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [told]}
+    Path("full.jsonl").write_text(json.dumps(edit), encoding="utf-8")
+    words = ("--edits", "full.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    assert code == 0, err
+    (made,) = json.loads(out)["rows"][0]["edits"]
+    assert (made["prompt"], made["subject"], made["target_new"]) == ("{} currency", "Veldania", "florin")
 
 
 def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginning_of_its_text(emend, folder):

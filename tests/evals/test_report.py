@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from emend.evals.case import Metric, Record
 from emend.evals.manifest import RunConfig
-from emend.evals.progress import Bar, Lines, duration
+from emend.evals.progress import Bar, Lines, duration, heartbeat
 from emend.evals.report.rows import Report, gather, report, rows_of
 from emend.evals.report.svg import write_svg
 from emend.evals.report.table import interval, notes, render
@@ -177,6 +178,28 @@ def test_plain_progress_is_one_line_now_and_then() -> None:
     quiet.start(10, skipped=0)
     quiet.unit("rag")
     assert silent.getvalue() == ""
+
+
+def test_what_is_left_is_said_once_the_pace_tells_something() -> None:
+    lines = Lines(io.StringIO(), every=3600.0)
+    lines.start(40, skipped=0)
+    for _ in range(3):
+        lines.unit("rome")
+    assert "left" not in lines.line()
+    lines.unit("rome")
+    assert lines.seconds_left is not None and "left" in lines.line()
+
+
+def test_work_without_units_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    said = threading.Event()
+
+    def told() -> str:
+        said.set()
+        return "rome: 7 tokens"
+
+    with heartbeat(told, every=0.01):
+        assert said.wait(60)
+    assert set(capsys.readouterr().err.splitlines()) == {"rome: 7 tokens"}
 
 
 def test_a_bar_can_be_shown_on_anything() -> None:
