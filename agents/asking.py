@@ -10,16 +10,19 @@ from langchain_core.language_models import BaseChatModel, LangSmithParams, Langu
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, RunnableParallel, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr, SkipValidation
 from tenacity import RetryCallState
 
+from emend.agents.binding import bound, told
 from emend.agents.client_process import ClientProcess, ProcessEnded
 from emend.agents.ledger import Spent
+from emend.agents.mending import mended, unreadable_call
 from emend.agents.policy import CallPolicy, current_repeat
-from emend.agents.reading import Shape, cut_off, ended, read_raw, refusal_of, usage_of, was_cut
+from emend.agents.reading import Shape, cut_off, ended, refusal_of, usage_of, was_cut
 from emend.agents.reply_cache import reply_key
+from emend.agents.sending import address_of, held_by, limit_in, payload_of
 from emend.agents.structured import supports_structure
 from emend.agents.taxonomy import TRANSIENT, BrokenReply, as_model_error, retry_after
 from emend.agents.unfinished import remembered
@@ -50,12 +53,19 @@ class AskedModel(BaseChatModel):
     policy: SkipValidation[CallPolicy] = Field(default_factory=CallPolicy, exclude=True)
     supports_structure: bool = False
     """Whether the provider is asked for structured replies; no more after it has rejected such a request."""
+    supports_stop: bool = True
+    """Whether the provider is sent stop texts; no more after it has rejected them."""
+    reply_limit: int = 0
+    """New tokens of a reply at most, as the user has set them; 0 where nothing is set."""
+    _held: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
     _elsewhere: ClientProcess | None = PrivateAttr(default=None)
 
     @classmethod
-    def around(cls, inner: BaseChatModel, spec: str, policy: CallPolicy | None = None) -> "AskedModel":
-        """The model of that name on the command line, asked through the policy.
+    def around(
+        cls, inner: BaseChatModel, spec: str, policy: CallPolicy | None = None, settings: dict[str, Any] | None = None
+    ) -> "AskedModel":
+        """The model of that name on the command line, asked through the policy; the settings are what it was made with.
 
         Raises:
             BadSettings: the policy limits the cost, and has no price for the model.
@@ -63,7 +73,9 @@ class AskedModel(BaseChatModel):
         policy = policy or CallPolicy.of()
         policy.ledger.admit(spec)
         # LangChain's own cache would answer every repeat with the same reply.
-        return cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+        made = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+        made._held, made.reply_limit = held_by(inner, settings or {}), limit_in(settings or {})
+        return made
 
     def ask_elsewhere(self, settings: dict[str, Any]) -> None:
         """From now on the client's work is done by another process, which ends when the policy is closed.
@@ -93,19 +105,19 @@ class AskedModel(BaseChatModel):
 
     def sent_parameters(self, stop: Sequence[str] | None = None, **more: Any) -> dict[str, Any]:
         """What a call is really sent with besides the prompt: clients leave out what they think a model refuses."""
-        told = repr((stop, sorted(more.items(), key=lambda item: item[0])))
-        if told not in self._sent:
+        asked = repr((stop, sorted(more.items(), key=lambda item: item[0])))
+        if asked not in self._sent:
             payload = self._payload([HumanMessage("x")], stop, more)
             payload |= payload.pop("extra_body", None) or {}  # part of what goes over the wire
             kept = {key: value for key, value in payload.items() if key not in TEXTS and key != "extra_headers"}
-            self._sent[told] = json.loads(json.dumps(kept, default=str))
-        return self._sent[told]
+            self._sent[asked] = json.loads(json.dumps(kept, default=str))
+        return self._sent[asked]
 
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **more: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """As the inner model, asked through the policy."""
-        return self.bind(**_bound(self.inner.bind_tools(tools, **more)))
+        return self.bind(**bound(self.inner.bind_tools(tools, **more)))
 
     def with_structured_output(
         self, schema: dict[str, Any] | type[BaseModel], *, include_raw: bool = False, **more: Any
@@ -119,8 +131,8 @@ class AskedModel(BaseChatModel):
             plain = (
                 schema if isinstance(schema, dict) else Shape(schema).json_schema
             )  # clients parse into a class, and raise
-            asked = self.bind(**_bound(self.inner.with_structured_output(plain, include_raw=True, **more)))
-        return asked | RunnableLambda(lambda message: _told(message, schema, include_raw))
+            asked = self.bind(**bound(self.inner.with_structured_output(plain, include_raw=True, **more)))
+        return asked | RunnableLambda(lambda message: told(message, schema, include_raw))
 
     def _generate(
         self,
@@ -131,7 +143,7 @@ class AskedModel(BaseChatModel):
     ) -> ChatResult:
         cache, key = self.policy.cache, ""
         if cache is not None:
-            key = reply_key(self.spec, self._address(), self._payload(messages, stop, kwargs), current_repeat())
+            key = reply_key(self.spec, address_of(self.inner), self._payload(messages, stop, kwargs), current_repeat())
             kept = cache.get(key)
             if kept is not None:
                 self.policy.ledger.kept(self.spec)
@@ -161,10 +173,10 @@ class AskedModel(BaseChatModel):
                 policy.pause(wait)
                 attempt, waited = attempt + 1, waited + wait
                 continue
-            told: Any = message.usage_metadata
-            if told is not None:
-                policy.limiter.settle(tokens, told["total_tokens"])
-            policy.ledger.end(self.spec, told, replied=True)
+            used: Any = message.usage_metadata
+            if used is not None:
+                policy.limiter.settle(tokens, used["total_tokens"])
+            policy.ledger.end(self.spec, used, replied=True)
             if attempt > 1:
                 message.response_metadata |= {"tries": attempt, "seconds_waited": round(waited, 3)}
             return message
@@ -182,14 +194,16 @@ class AskedModel(BaseChatModel):
         policy = self.policy
         known = as_model_error(error, self.spec, *keys_of(self.inner))
         usage = known.usage if isinstance(known, ModelReplyError) else None
-        told = usage.model_dump(include={"input_tokens", "output_tokens"}) if usage else None
-        policy.ledger.end(self.spec, told if told and any(told.values()) else None, replied=False)
+        used = usage.model_dump(include={"input_tokens", "output_tokens"}) if usage else None
+        came = type(known) is ModelReplyError  # and is no use; a refusal or a cut is told by an error of the provider's
+        policy.ledger.end(self.spec, used if used and any(used.values()) else None, replied=came)
         if known is None:
             raise error
         asked = retry_after(error)
-        if isinstance(known, RateLimited):
+        limited = isinstance(known, RateLimited)
+        if limited:
             policy.limiter.slow_down(sent, min(asked or 0.0, policy.waiting.patience))
-        wait = policy.waiting.before(attempt + 1, waited, asked) if isinstance(known, TRANSIENT) else None
+        wait = policy.waiting.before(attempt + 1, waited, asked, limited) if isinstance(known, TRANSIENT) else None
         if wait is None:
             raise known from (error if known is not error else error.__cause__)
         if known is not error:
@@ -209,19 +223,7 @@ class AskedModel(BaseChatModel):
         raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)
 
     def _payload(self, messages: list[BaseMessage], stop: Sequence[str] | None, more: dict[str, Any]) -> dict[str, Any]:
-        """The request as the client will send it; for a client that does not tell, what it is given."""
-        build = getattr(self.inner, "_get_request_payload", None)
-        if build is not None:
-            payload: dict[str, Any] = build(messages, stop=stop, **more)
-            return payload
-        said = [message.model_dump(exclude={"id", "response_metadata", "usage_metadata"}) for message in messages]
-        return {"messages": said, "stop": stop, **self.inner._identifying_params, **more}
-
-    def _address(self) -> str:
-        """Where the client asks: as it was told, or as its own variables of the environment have it."""
-        inner: Any = self.inner
-        told = getattr(inner, "openai_api_base", None) or getattr(inner, "anthropic_api_url", None)
-        return str(told or getattr(getattr(inner, "root_client", None), "base_url", ""))
+        return payload_of(self.inner, self._held, messages, stop, more)
 
 
 def asked_once(
@@ -241,16 +243,20 @@ def asked_once(
             result = inner._generate(messages, **asked)
         message = result.generations[0].message
     except UNREADABLE as error:
+        if (call := unreadable_call(error)) is not None:
+            raise call from error
         # A parameter that the client does not take ("unexpected keyword argument") is no reply.
         if not hasattr(inner, "_get_request_payload") or as_model_error(error, "") or "argument" in str(error):
             raise
         raise BrokenReply(error) from error
     assert isinstance(message, AIMessage)
-    told = (result.llm_output or {}) | (result.generations[0].generation_info or {})
-    message.response_metadata = told | message.response_metadata
-    if streamed and hasattr(inner, "_get_request_payload") and not ended(message):
-        raise ConnectionError("the stream broke off before the reply ended")  # clients take it for the whole
-    return message
+    ending = (result.llm_output or {}) | (result.generations[0].generation_info or {})
+    message.response_metadata = ending | message.response_metadata
+    status = message.response_metadata.get("status")
+    if hasattr(inner, "_get_request_payload") and (streamed or status) and not ended(message):
+        # Clients take it for the whole.
+        raise ConnectionError(f"the reply is '{status}'" if status else "the stream broke off before the reply ended")
+    return mended(message)
 
 
 def keys_of(inner: BaseChatModel) -> list[str]:
@@ -267,30 +273,3 @@ def _tell_retry(run_manager: Any, attempt: int, waited: float, wait: float, erro
     state.attempt_number, state.idle_for, state.upcoming_sleep = attempt, waited, wait
     state.set_exception((type(error), error, error.__traceback__))
     run_manager.on_retry(state)
-
-
-def _bound(runnable: object) -> dict[str, Any]:
-    """The arguments that a runnable gives its model at every call."""
-    if isinstance(runnable, RunnableBinding):
-        return dict(runnable.kwargs)
-    parts: list[Any] = []
-    if isinstance(runnable, RunnableSequence):
-        parts = list(runnable.steps)
-    elif isinstance(runnable, RunnableParallel):
-        parts = list(runnable.steps__.values())
-    for part in parts:
-        if found := _bound(part):
-            return found
-    return {}
-
-
-def _told(message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool) -> Any:
-    parsed: Any
-    problem: ModelReplyError | None
-    try:
-        parsed, problem = read_raw(message, None if isinstance(schema, dict) else schema), None
-    except ModelReplyError as error:
-        if not include_raw:
-            raise
-        parsed, problem = None, error
-    return {"raw": message, "parsed": parsed, "parsing_error": problem} if include_raw else parsed

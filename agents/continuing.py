@@ -1,14 +1,20 @@
 """A model continues a plain text: what it says up to a stop, and what that cost."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
 
 from emend.agents.reading import said_of, usage_of
 from emend.agents.scoring import LimitedModel
+from emend.agents.taxonomy import said_by_provider
+from emend.memory.errors import RequestRefused
 from emend.memory.probe import Usage
 
+STOP = re.compile(r"\bstop(_sequences)?\b")
+"""How a provider names the stop texts that it rejects."""
 LINE_TOKENS = 32
 """A line of a chain has at most so many tokens."""
 CHARACTERS = 3
@@ -38,12 +44,25 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     plain = isinstance(model, LimitedModel)
     more: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
     ends = [end for end in stop or () if plain or end.strip()]
-    message = model.invoke(text, stop=ends or None, **more)
+    message = _continued(model, text, ends, more)
     cut = int(message.response_metadata.get("cut_tokens", 0))
     raw, said = str(message.text), said_of(message)
-    if not plain:  # the Responses API takes no stop texts, and some servers do not heed them
+    if not plain:  # some models and protocols take no stop texts, and some servers do not heed them
         said = said[: min((at for end in ends if (at := said.find(end)) >= 0), default=len(said))]
     return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)
+
+
+def _continued(model: BaseChatModel, text: str, ends: list[str], more: dict[str, Any]) -> AIMessage:
+    """The model's message; one whose provider takes no stop texts, as those of OpenAI that reason, is sent none."""
+    if not getattr(model, "supports_stop", True):
+        ends = []
+    try:
+        return model.invoke(text, stop=ends or None, **more)
+    except RequestRefused as error:
+        if not ends or not STOP.search(said_by_provider(error)) or not hasattr(model, "supports_stop"):
+            raise
+    model.supports_stop = False  # it need not be told again
+    return model.invoke(text, **more)
 
 
 def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:

@@ -10,9 +10,11 @@ from emend.memory.errors import BadSettings
 MINUTE = 60.0
 DOUBLING = 10.0
 """Seconds without a complaint after which the pace is twice what it was."""
-SLOWEST = 60.0
-"""Calls per minute that are let through after any number of complaints, where no limit is given; else an eighth of it:
-a complaint that has nothing to do with the pace must not stop a run."""
+FIRST = 60.0
+"""Calls per minute that are let through after one complaint at least, where no limit is given: it may have nothing to
+do with the pace, or come before there is one."""
+SLOWEST = 2.0
+"""The same after any number of complaints; where a limit is given it is an eighth of that."""
 SHORTEST_SPAN = 10.0
 """Calls of a shorter time than this do not tell a pace."""
 LOOK = 1.0
@@ -74,9 +76,8 @@ class Limiter:
             self._paused = max(self._paused, now + pause)
             if self._slow is not None and sent <= self._slow[2]:
                 return
-            rate, share = self._calls_a_minute(now) or self._observed(now), self._share(now)
             slowest = SLOWEST if self.rpm is None else self.rpm / 8
-            self._slow = (max(rate / 2, slowest), max(share / 2, 1 / 8), now)
+            self._slow = (max(self._rate(now) / 2, slowest), max(self._share(now) / 2, 1 / 8), now)
 
     @property
     def pace(self) -> float | None:
@@ -100,6 +101,13 @@ class Limiter:
             while self._passed[0] < now - MINUTE:
                 self._passed.popleft()
             return now
+
+    def _rate(self, now: float) -> float:
+        """Calls per minute that a complaint is about: those let through, or that came, where that is fewer."""
+        allowed = self._calls_a_minute(now)
+        if allowed is not None and self.rpm is not None:
+            return allowed
+        return min(allowed or float("inf"), max(self._observed(now), 2 * FIRST))
 
     def _observed(self, now: float) -> float:
         if not self._passed:

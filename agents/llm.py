@@ -41,6 +41,8 @@ SECONDS_A_REPLY = 120
 """After so long without a byte of the reply, the provider is taken not to answer."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens", "keep_mb")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
+ADDRESS = re.compile(r"@(?=https?://)", re.I)
+"""Behind it begins the address of a model's server."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
@@ -70,7 +72,7 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     from emend.agents.asking import AskedModel
     from emend.agents.client_process import worth_a_process
 
-    asked = AskedModel.around(model, spec, policy)
+    asked = AskedModel.around(model, spec, policy, settings)
     if policy is not None and worth_a_process(spec, policy.at_once):
         asked.ask_elsewhere(settings)
     return asked
@@ -142,11 +144,20 @@ def _own(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
 
 
 def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The model's name, and the settings with the address behind the @."""
-    name, _, url = name.partition("@")
-    if not url:
+    """The model's name, and the settings with the address behind the last @ that has one: names may hold an @."""
+    found = list(ADDRESS.finditer(name))
+    if not found and "@" not in name:
         return name, settings
+    at = found[-1].start() if found else name.rindex("@")
+    name, url = name[:at], name[at + 1 :]
     parts = urlsplit(url)
+    if not found or not parts.hostname:
+        bare = name.partition("@")[0]
+        seen = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
+        raise BadSettings(
+            f"model '{provider}:{bare}' has an @ and no address behind it{seen}: write {provider}:NAME@http://HOST/v1, "
+            f"with http:// or https:// (is the variable set that holds it?), or {provider}:NAME for the provider's own."
+        )
     if "@" in parts.netloc or parts.query:
         raise BadSettings(
             f"the address of model '{provider}:{name}' holds {'a password' if '@' in parts.netloc else 'a query'}, "

@@ -15,6 +15,8 @@ from emend.agents.prices import Prices
 from emend.agents.reply_cache import ReplyCache
 from emend.memory.errors import CallDropped
 
+DOUBLINGS = 60
+"""Of a wait; more would be too large a number."""
 _REPEAT: ContextVar[int] = ContextVar("repeat", default=0)
 
 
@@ -37,26 +39,33 @@ def current_repeat() -> int:
 class Waiting:
     """How often a call is tried, and the seconds between: `first`, twice that, and so on up to `longest`.
 
-    `patience` bounds the waits of one call together; a provider that asks for a longer one is not waited for.
+    `patience` bounds the waits of one call together; a provider that asks for a longer one is not waited for. A limit
+    per minute passes with its minute, however often one asks: beyond `tries` a call that meets one goes on until it
+    has waited `limited` times `longest`.
     """
 
     tries: int = 6
     first: float = 0.5
     longest: float = 30.0
     patience: float = 120.0
+    limited: float = 2.0
 
-    def before(self, attempt: int, waited: float, asked: float | None) -> float | None:
+    def before(self, attempt: int, waited: float, asked: float | None, limited: bool = False) -> float | None:
         """Seconds to wait before the attempt of that number, from 2; None when it should not be made.
 
         Args:
             attempt: its number.
             waited: what this call has waited already.
             asked: the pause that the provider asks for.
+            limited: whether the provider asks for fewer calls, and does not fail.
         """
-        if attempt > self.tries:
+        beyond = attempt > self.tries
+        if beyond and not (limited and waited < self.limited * self.longest):
             return None
-        step = min(self.longest, self.first * 2.0 ** (attempt - 2))
-        wait = step * random.uniform(0.5, 1.0) if asked is None else asked + step * random.uniform(0.0, 0.25)
+        step = min(self.longest, self.first * 2.0 ** min(attempt - 2, DOUBLINGS))
+        wait = step * random.uniform(0.5, 1.0)
+        if asked is not None:  # one that asks for hardly any pause again and again is not believed for ever
+            wait = max(asked, wait) if beyond else asked + step * random.uniform(0.0, 0.25)
         return wait if waited + wait <= self.patience else None
 
 

@@ -1,5 +1,6 @@
 """What tokens cost, from a file of the user's: Emend ships no price, because they change."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,7 +65,7 @@ class Prices(Word):
 
     def find(self, spec: str) -> Price | None:
         """The price of a model by its name, with or without the address behind the @."""
-        return self.models.get(spec) or self.models.get(spec.partition("@")[0])
+        return self.models.get(spec) or self.models.get(re.split(r"@https?://", spec)[0])
 
     def need(self, spec: str) -> Price:
         """The same, where there must be one.

@@ -18,7 +18,9 @@ T = TypeVar("T", bound=BaseModel)
 BEGUN = re.compile(r'\{\s*"')
 """The beginning of an object; other braces are prose."""
 WINDOW = ("model_context_window_exceeded",)
-CUT = ("length", "max_tokens", "max_output_tokens", *WINDOW)
+PARTIAL = "incomplete"
+"""The status of a response that is not whole, which as a rule has details."""
+CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
 """What providers call the end of a reply at its limit of new tokens, or at the end of the model's window."""
 LOCAL_MARK = "cut_tokens"
 """What only a model on this machine tells of a reply: how much of the prompt did not fit."""
@@ -252,8 +254,9 @@ def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> Re
 
 
 def ended(message: AIMessage) -> bool:
-    """Whether the provider said that the reply is through."""
-    return bool(ending_of(message) or message.response_metadata.get("status"))
+    """Whether the provider said that the reply is through; a response may be in progress, or cancelled."""
+    status = message.response_metadata.get("status")
+    return status in ("completed", PARTIAL) if status else bool(ending_of(message))
 
 
 def ending_of(message: AIMessage) -> str:
@@ -261,4 +264,5 @@ def ending_of(message: AIMessage) -> str:
     told = message.response_metadata
     incomplete = told.get("incomplete_details") or {}
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
-    return str(reason or told.get("finish_reason") or told.get("stop_reason") or "")
+    partial = PARTIAL if told.get("status") == PARTIAL else ""
+    return str(reason or partial or told.get("finish_reason") or told.get("stop_reason") or "")

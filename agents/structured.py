@@ -111,7 +111,7 @@ def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[A
 
 
 def _about_structure(error: Exception) -> bool:
-    told = said_by_provider(error) if status_of(error) in (400, 422) else ""
+    told = said_by_provider(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
     return any(word in told for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 

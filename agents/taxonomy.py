@@ -1,11 +1,9 @@
 """Sorts what a provider's client raises: one class for each remedy, and how long a provider asks to wait."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import Any
 
+from emend.agents.pauses import pause_in_headers, pause_in_words
 from emend.memory.errors import (
     ContextOverflow,
     EmendError,
@@ -24,7 +22,13 @@ from emend.memory.secrets import hide_keys
 
 TRANSIENT = (ModelUnreachable, RateLimited)
 """What may pass when one waits; everything else stays as it is."""
-NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "credit balance", "payment required")
+NO_CREDIT = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "credit balance",
+    "payment required",
+    "specified api usage limits",
+)
 QUOTA = (*NO_CREDIT, "billing", "exceeded your current quota")
 PASSES = ("rate_limit", "try again in", "retry in", "per minute")
 """Words of a limit that passes, beside which a hint at the account's plan is advice."""
@@ -35,9 +39,19 @@ OVERFLOW = (
     "prompt is too long",
     "too many tokens",
     "input tokens exceed",
+    "exceed context limit",
+    "exceeds the maximum number of tokens",
+    "maximum model length",
+    "available context size",
+    "context size has been exceeded",
+    "exceed_context_size",
+    "`inputs` tokens + `max_new_tokens` must be",
+    "`inputs` must have less than",
 )
 TOO_LONG_A_REPLY = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-FILTERED = ("content_filter", "content_policy", "content management policy", "safety system")
+FILTERED = ("content_filter", "content_policy", "content management policy", "safety system", "content filtering")
+NO_TOOLS = ("requires --jinja",)
+"""With status 500 what llama.cpp says to tools that it was not started for: asking again does not help."""
 NO_ANSWER = {"APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError"}
 BROKEN_BODY = {"APIResponseValidationError", "JSONDecodeError", "DecodingError", "RemoteProtocolError"}
 
@@ -153,6 +167,8 @@ def _of_status(told: Told) -> Sort | None:
         return NO_KEY
     if status == 429:
         return LIMITED
+    if status == 500 and _has(text, (*OVERFLOW, *NO_TOOLS)):
+        return LONG if _has(text, OVERFLOW) else WRONG
     if status in (408, 409) or status >= 500:
         return AWAY
     if status >= 400:
@@ -170,6 +186,8 @@ def _of_transport(told: Told) -> Sort | None:
         return None
     if told.spent:
         return EMPTY
+    if _has(told.text, (*OVERFLOW, *FILTERED)):
+        return LONG if _has(told.text, OVERFLOW) else REFUSED
     return LIMITED if _has(told.text, ("rate_limit", "too many requests")) else AWAY
 
 
@@ -183,23 +201,11 @@ def retry_after(error: BaseException) -> float | None:
         if isinstance(one, ClientRaised):
             return one.pause
         headers = getattr(getattr(one, "response", None), "headers", None)
-        if headers is not None:
-            return _seconds(headers)
+        if headers is not None and (pause := pause_in_headers(headers)) is not None:
+            return pause
+        if headers is not None or hasattr(one, "body"):
+            return pause_in_words(_text(one))
     return None
-
-
-def _seconds(headers: Any) -> float | None:
-    milliseconds, text = headers.get("retry-after-ms"), headers.get("retry-after")
-    try:
-        if milliseconds is not None:
-            return max(0.0, float(milliseconds) / 1000)
-        return None if text is None else max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(str(text)).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
 
 
 def _kinds(error: BaseException) -> frozenset[str]:
@@ -228,8 +234,8 @@ def _message(error: BaseException) -> str:
     body = getattr(error, "body", None)
     if isinstance(body, list) and body:  # as Google's compatible endpoint has it
         body = body[0]
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    said = inner.get("message") if isinstance(inner, dict) else None
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    said = inner.get("message") if isinstance(inner, dict) else inner if isinstance(inner, str) else None
     cause = str(error.__cause__ or "")
     return str(said) if said else f"{error} ({cause})" if cause and cause not in str(error) else str(error)
 

@@ -1,10 +1,12 @@
 """Loads what a configuration names, cheap things first, so that a wrong name is told before a model is loaded."""
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import LOCAL, MODELS, fingerprint, load_model
 from emend.agents.policy import CallPolicy
+from emend.agents.scoring import ScoringModel
 from emend.editors.base import Editor, Materials, MemoryLike
 from emend.editors.registry import EDITORS
 from emend.editors.unedited import Unedited
@@ -31,6 +34,8 @@ from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.faults import told_of
 
 MEMORY = "memory"
+OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""The form of `module:attribute`."""
 
 
 class LazyMemory:
@@ -187,8 +192,25 @@ def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> 
 def asks_elsewhere(config: RunConfig) -> bool:
     """Whether an editor is set to ask a model of a provider besides the model under test."""
     values = [value for name, told in config.overrides.items() if name != MODEL for value in told.values()]
-    spoken = {str(value).partition(":")[0] for value in values if ":" in str(value)}
-    return bool(spoken & (set(MODELS.names()) - set(LOCAL)))
+    spoken = [str(value) for value in values if ":" in str(value)]
+    known = set(MODELS.names())
+    return any(
+        provider not in LOCAL if (provider := spec.partition(":")[0]) in known else _makes_a_model(spec)
+        for spec in spoken
+    )
+
+
+def _makes_a_model(spec: str) -> bool:
+    """Whether that is the `module:attribute` of a chat model, or of what makes one; one that scores asks nobody."""
+    if not OWN.fullmatch(spec):
+        return False
+    try:
+        found: Any = MODELS.load(spec)
+    except BadSettings:  # another setting that has a colon
+        return False
+    if isinstance(found, type):
+        return issubclass(found, BaseChatModel) and not hasattr(found, "score")
+    return isfunction(found) or isinstance(found, BaseChatModel) and not isinstance(found, ScoringModel)
 
 
 def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:

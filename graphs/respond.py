@@ -89,9 +89,10 @@ def speak(
 def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: int) -> RespondState:
     more: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
-        more = {"stop": [NEXT_QUESTION], "max_new_tokens": new_tokens or LONGER * model.max_new_tokens}
-    elif new_tokens:
-        more = {"max_tokens": new_tokens}
+        limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
+        more = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
+    elif new_tokens:  # a model that reasons first needs more, and the user may have set it
+        more = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     message = model.invoke(prompt, **more)
     said_of(message)
     return {

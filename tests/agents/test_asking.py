@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from emend.memory.errors import (
 from tests.fakes import InstantChatModel
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES
-from tests.provider.protocols import Said, ToolCall
+from tests.provider.protocols import Raw, Said, ToolCall
 from tests.provider.server import FAULTS, Provider
 
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
@@ -97,6 +98,22 @@ def test_a_stream_that_breaks_off_is_no_short_answer(protocol):
 
 def test_retry_after_is_waited_for():
     with Provider(faults=["429-after"], after="0.3") as provider:
+        asked_model(provider).invoke("x")
+        first, second = provider.requests
+    assert 0.3 <= second.at - first.at < 2
+
+
+def test_a_limit_is_waited_out_beyond_the_tries_of_a_fault():
+    with Provider(lambda asked: "Ostrim", faults=["429"] * 8) as provider:
+        policy = quick_policy(waiting=replace(QUICK, limited=20.0))
+        assert str(asked_model(provider, policy=policy).invoke("x").text) == "Ostrim"
+    assert provider.count == 9
+
+
+def test_a_pause_that_stands_in_the_error_is_waited_for():
+    limited = Raw({"error": {"message": "Rate limit reached. Please try again in 300ms.", "code": "rate_limit"}}, 429)
+    replies: Any = iter([limited, "Ostrim"])
+    with Provider(lambda asked: next(replies)) as provider:
         asked_model(provider).invoke("x")
         first, second = provider.requests
     assert 0.3 <= second.at - first.at < 2

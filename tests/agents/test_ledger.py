@@ -107,6 +107,18 @@ def test_waits_grow_are_jittered_and_bounded():
     assert waiting.before(2, 0.0, 13.0) is None
 
 
+def test_a_limit_per_minute_is_waited_out_however_often_that_takes():
+    waiting = Waiting()
+    for asked in (None, 0.0):
+        attempt, waited = 2, 0.0
+        while (wait := waiting.before(attempt, waited, asked, limited=True)) is not None:
+            attempt, waited = attempt + 1, waited + wait
+        assert 60.0 <= waited <= waiting.patience and attempt > waiting.tries
+    assert waiting.before(waiting.tries + 1, 1.0, None) is None  # a server that fails is another matter
+    assert waiting.before(2, 0.0, 432.0, limited=True) is None
+    assert waiting.before(5000, 1.0, None, limited=True) is not None
+
+
 def test_the_default_policy_has_no_limits():
     policy = CallPolicy.of()
     assert policy.limiter.pace is None and policy.cache is None and policy.ledger.max_calls is None

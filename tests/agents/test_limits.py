@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from emend.agents.limits import DOUBLING, SLOWEST, Limiter
+from emend.agents.limits import DOUBLING, FIRST, SLOWEST, Limiter
 from emend.memory.errors import BadSettings
 
 
@@ -93,13 +93,45 @@ def test_a_pause_holds_for_all():
     assert paced.wait(1) - began == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize(("rpm", "slowest"), [(None, SLOWEST), (800.0, 100.0)])
-def test_endless_complaints_never_stop_the_run(rpm, slowest):
+@pytest.mark.parametrize(("rpm", "slowest", "fastest"), [(None, SLOWEST, 15.0), (800.0, 100.0, 220.0)])
+def test_endless_complaints_never_stop_the_run(rpm, slowest, fastest):
     paced, clock = limiter(rpm=rpm)
     for _ in range(40):
         paced.slow_down(paced.wait(1))
         clock.now += 0.01
-    assert slowest <= paced.pace <= 2.2 * slowest
+    assert slowest <= paced.pace <= fastest
+
+
+def test_the_first_complaint_of_few_calls_leaves_one_a_second():
+    paced, _ = limiter()
+    paced.slow_down(paced.wait(1))
+    assert paced.pace == pytest.approx(FIRST)
+
+
+def test_a_complaint_after_a_long_quiet_slows_down_what_really_comes():
+    paced, clock = limiter()
+    paced.slow_down(paced.wait(1))
+    clock.now += 100 * DOUBLING
+    for _ in range(300):
+        sent = paced.wait(1)
+        clock.now += 0.1
+    paced.slow_down(sent)
+    assert paced.pace == pytest.approx(300, rel=0.01)  # 600 a minute came
+
+
+def test_a_provider_of_ten_calls_a_minute_is_not_asked_for_more_for_long():
+    paced, clock = limiter()
+    passed: list[float] = []
+    refused = 0
+    while len(passed) < 60:
+        sent = paced.wait(1)
+        if len([at for at in passed if at > sent - 60.0]) < 10:
+            passed.append(sent)
+        else:
+            refused += 1
+            paced.slow_down(sent)
+        clock.now += 0.05
+    assert refused < 2 * len(passed)
 
 
 def test_many_threads_share_one_limit():

@@ -132,6 +132,30 @@ def test_compatible_server_needs_no_key():
     assert (model.model_name, model.inner.openai_api_base) == ("meta/llama", "http://127.0.0.1:8000/v1")
 
 
+@pytest.mark.parametrize(
+    ("spec", "seen"),
+    [
+        ("openai:m@", "seen: ''"),
+        ("anthropic:m@", "seen: ''"),
+        ("openai:m@127.0.0.1:8000/v1", "seen: '127.0.0.1:8000/v1'"),
+        ("openai:m@http://", "seen: 'http://'"),
+        ("openai:m@http:///v1", "seen: 'http:///v1'"),
+        ("openai:m@me:pw-pw@127.0.0.1:8000/v1", "no address behind it: write"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_and_not_taken_for_the_providers_own(spec, seen, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
+    with pytest.raises(BadSettings, match="model '.*:m' has an @ and no address behind it.*NAME@http://HOST") as caught:
+        load_model(spec)
+    assert seen in str(caught.value) and "pw-pw" not in str(caught.value)
+
+
+def test_a_name_may_hold_an_at_before_its_address():
+    model = load_model("openai:org/m@v2@http://127.0.0.1:8000/v1")
+    assert (model.model_name, model.inner.openai_api_base) == ("org/m@v2", "http://127.0.0.1:8000/v1")
+
+
 @pytest.mark.parametrize("spec", ["openai:m@http://me:pw@127.0.0.1:8000/v1", "anthropic:m@https://me@127.0.0.1"])
 def test_address_with_a_password_is_refused_without_showing_it(spec):
     with pytest.raises(BadSettings, match="holds a password") as caught:

@@ -11,7 +11,7 @@ from emend.agents.structured import ask_structured
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from tests.fakes import ScriptedChatModel
 from tests.provider.models import PROTOCOLS, asked_model
-from tests.provider.protocols import Said, ToolCall
+from tests.provider.protocols import Raw, Said, ToolCall
 from tests.provider.server import Provider
 
 YES, NO = '{"reason": "it says so", "verdict": "yes"}', '{"reason": "it does not", "verdict": "no"}'
@@ -220,3 +220,15 @@ def test_a_cut_reply_of_a_local_model_names_the_setting_that_it_has():
     told = {"finish_reason": "length", "cut_tokens": 0}
     with pytest.raises(ReplyCutOff, match="model.max_new_tokens="):
         read_message(AIMessage('{"verdict": "y', response_metadata=told), Shape(Verdict))
+
+
+def test_a_server_that_fails_over_tools_alone_is_asked_in_text(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    failed = Raw({"error": {"message": "tools param requires --jinja flag", "type": "server_error"}}, 500)
+
+    def says(asked):
+        return failed if asked.tools or "response_format" in asked.body else YES
+
+    with Provider(says) as provider:
+        assert ask_structured(asked_model(provider), "Does it?", Verdict).value.verdict == "yes"
+    assert provider.count == 2

@@ -8,7 +8,7 @@ from emend.agents.policy import CallPolicy, Waiting
 from tests.provider.server import Provider
 
 PROTOCOLS: dict[str, dict[str, Any]] = {"chat": {}, "responses": {"use_responses_api": True}, "anthropic": {}}
-QUICK = Waiting(tries=3, first=0.01, longest=0.02, patience=2.0)
+QUICK = Waiting(tries=3, first=0.01, longest=0.02, patience=2.0, limited=0.0)
 PLENTY = 60_000.0
 """Calls per minute: a slowed down limiter still lets a hundred a second through."""
 

@@ -15,12 +15,23 @@ class ToolCall(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What the scripted model says: a text, calls of tools, a refusal; and how it ends."""
+    """What the scripted model says: a text, calls of tools, a refusal; and how it ends.
+
+    `lead` is a message of its own before the text, which only OpenAI's responses know.
+    """
 
     text: str = ""
     calls: Sequence[ToolCall] = ()
     refusal: str = ""
     cut: bool = False
+    lead: str = ""
+
+
+class Raw(NamedTuple):
+    """A body as it is sent, in place of what the protocol would have."""
+
+    body: dict[str, Any]
+    status: int = 200
 
 
 class Asked(NamedTuple):
@@ -95,6 +106,8 @@ def _responses(asked: Asked, said: Said) -> dict[str, Any]:
         part = {"type": "refusal", "refusal": said.refusal}
     spoken = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
     output: list[dict[str, Any]] = [spoken] if said.text or said.refusal or not said.calls else []
+    if said.lead:
+        output.insert(0, spoken | {"id": "msg_0", "content": [part | {"text": said.lead}]})
     for n, call in enumerate(said.calls):
         told = {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": call.name}
         output.append(told | {"arguments": json.dumps(call.arguments), "status": "completed"})

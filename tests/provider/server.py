@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.language_models import BaseChatModel
 
-from tests.provider.protocols import PATHS, Asked, Said, ToolCall, events, read_request, whole
+from tests.provider.protocols import PATHS, Asked, Raw, Said, ToolCall, events, read_request, whole
 
-Responder = Callable[[Asked], str | Said]
+Responder = Callable[[Asked], str | Said | Raw]
 
 STATUS = {
     "429": (429, "rate_limit_exceeded", "Too many requests."),
@@ -131,12 +131,14 @@ class Provider:
             self.requests.append(Request(path, headers, body, time.monotonic(), fault))
             return fault
 
-    def says(self, asked: Asked, fault: str) -> Said:
+    def says(self, asked: Asked, fault: str) -> Said | Raw:
         """What the model says, spoiled by the fault."""
         self.counted(1)
         self._over.wait(self.latency)
         told = self.responder(asked)
         self.counted(-1)
+        if isinstance(told, Raw):
+            return told
         said = Said(told) if isinstance(told, str) else told
         if fault == "wrong_schema":
             said = Said('{"unexpected": 1}')
@@ -193,7 +195,11 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             asked = read_request(PATHS[path], body)
-            self._reply(asked, self.served.says(asked, fault), fault)
+            said = self.served.says(asked, fault)
+            if isinstance(said, Raw):
+                self._send(said.status, said.body)
+            else:
+                self._reply(asked, said, fault)
 
     def _fail(self, fault: str) -> None:
         status, code, text = STATUS[fault]

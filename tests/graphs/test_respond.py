@@ -1,0 +1,66 @@
+"""How long a reply may be: as long as the probe wants, or as the user has set the model to, if that is more."""
+
+import pytest
+
+from emend.graphs.respond import speak
+from emend.memory.errors import ReplyCutOff
+from tests.fakes import InstantChatModel
+from tests.provider.models import asked_model
+from tests.provider.protocols import Said
+from tests.provider.server import Provider
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "sent"),
+    [
+        ("chat", {}, 256),
+        ("chat", {"max_tokens": 4096}, 4096),
+        ("chat", {"max_tokens": 64}, 256),
+        ("anthropic", {}, 256),  # what the loader sets for itself is nobody's wish
+        ("anthropic", {"max_tokens": 5000}, 5000),
+    ],
+)
+def test_the_larger_limit_is_sent(protocol, settings, sent):
+    with Provider(lambda asked: "Ostrim") as provider:
+        speak(asked_model(provider, protocol, **settings), "Tell.", reading="whole", new_tokens=256)
+        body = provider.requests[0].body
+    assert body.get("max_completion_tokens", body.get("max_tokens")) == sent
+
+
+def test_the_remedy_of_a_reply_that_was_cut_off_within_thoughts_helps():
+    def reasons(asked):
+        room = asked.body["max_completion_tokens"]
+        return Said("<think>Hm.</think>Ostrim") if room > 1000 else Said("<think>Hm", cut=True)
+
+    with Provider(reasons) as provider:
+        with pytest.raises(ReplyCutOff, match="--set model.max_tokens=4096"):
+            speak(asked_model(provider), "Tell.", reading="whole", new_tokens=256)
+        told = speak(asked_model(provider, max_tokens=4096), "Tell.", reading="whole", new_tokens=256)
+    assert told["reply"] == "<think>Hm.</think>Ostrim"
+
+
+class Limited(InstantChatModel):
+    """A model on this machine, as far as limits go."""
+
+    max_new_tokens: int = 32
+    given: list[int] = []
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.given.append(kwargs["max_new_tokens"])
+        return super()._generate(messages, stop, run_manager)
+
+
+@pytest.mark.parametrize(("own", "asked", "given"), [(32, 100, 100), (512, 100, 512), (32, 0, 256)])
+def test_a_local_model_has_the_larger_limit_too(own, asked, given):
+    model = Limited(text="Ostrim", max_new_tokens=own)
+    speak(model, "Tell.", reading="whole", new_tokens=asked)
+    assert model.given == [given]
