@@ -8,7 +8,7 @@ from typing import Protocol
 
 from emend.agents.scoring import joined
 from emend.agents.thoughts import without_thoughts
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Probe, Reading, Style
 from emend.memory.registry import nearest
 
@@ -155,31 +155,55 @@ def prompt_id(wording: str) -> str:
 
 NEXT_QUESTION = "\nQuestion:"
 """Where a model that has answered goes on to ask itself; the rest is not its answer."""
-ANSWER = re.compile(r"\banswer\s*:", re.IGNORECASE)
+ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
+"""What stands before the answer to a chain of thought, in bold or not."""
 
 
-def read_answer(reply: str, reading: Reading, cloze: str = "") -> str:
-    r"""The answer that a reply holds; "" where thoughts do not come to one.
+def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "") -> str:
+    r"""The answer that a reply holds.
 
     Thoughts between a reasoning model's own marks are passed over. After a chain of thought it is the line that follows
     the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14) and MQuAKE show; how their authors read it
     is not published.
 
-    A line that says the `cloze` once more before it goes on, as chat models do, is read from behind it.
+    A line that says once more, as chat models do, the `cloze` that it goes on from, or the lead on which the `prompt`
+    ends, such as "A:", is read from behind it.
 
     >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
     'Halmen'
     >>> read_answer("Brisko lies in Halmen.", "line", "Brisko lies in")
     'Halmen'
+    >>> read_answer("A: Halmen.", "line", prompt="Q: Where does Brisko lie?\nA:")
+    'Halmen'
+
+    Raises:
+        ModelReplyError: thoughts do not come to an answer.
     """
-    reply = without_thoughts(reply)
+    if reading == "thoughts":
+        return _concluded(reply)
+    said = without_thoughts(reply)
     if reading == "line":
-        return _behind(clean_answer(reply), cloze)
-    own = reply.partition(NEXT_QUESTION)[0].strip()
-    if reading == "whole":
-        return own
+        return _behind(clean_answer(_behind_lead(said, prompt)), cloze)
+    return said.partition(NEXT_QUESTION)[0].strip()
+
+
+def _concluded(reply: str) -> str:
+    own = without_thoughts(reply).partition(NEXT_QUESTION)[0]
     *_, last = [None, *ANSWER.finditer(own)]
-    return clean_answer(own[last.end() :]) if last else ""
+    answer = clean_answer(own[last.end() :].replace("**", "")) if last else ""
+    if not answer:
+        raise ModelReplyError(
+            f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "
+            "model that keeps to the form of the solved examples.",
+            reply,
+        )
+    return answer
+
+
+def _behind_lead(reply: str, prompt: str) -> str:
+    """What follows the prompt's last line in a reply that begins with it, where that line ends with a colon."""
+    said, lead = reply.strip(), prompt.rstrip().rpartition("\n")[2].strip()
+    return said[len(lead) :] if lead.endswith((":", "：")) and said.startswith(lead) else reply
 
 
 def _behind(answer: str, cloze: str) -> str:

@@ -7,11 +7,12 @@ examples are our own.
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
+from emend.agents.answer import clean_answer
 from emend.agents.continuing import LINE_TOKENS, continue_text
 from emend.agents.scoring import joined
 from emend.memory.edit import content_id
@@ -129,11 +130,19 @@ class NextStep(BaseModel):
     final_answer: str = Field(description="the answer to the whole question, a name or a few words; empty until done")
 
 
+def _named(answer: str) -> str:
+    if not clean_answer(answer):
+        raise ValueError(f"{answer!r} is no answer: give a name or a few words")
+    return answer
+
+
 class Checked(BaseModel):
     """The check of one step."""
 
     contradicts: bool = Field(description="whether the fact answers the same subquestion in another way")
-    intermediate_answer: str = Field(min_length=1, description="the answer of this step, a name or a few words")
+    intermediate_answer: Annotated[str, AfterValidator(_named)] = Field(
+        min_length=1, description="the answer of this step, a name or a few words"
+    )
 
 
 def walked(probe: Probe) -> str:
@@ -178,7 +187,7 @@ def read_round(reply: str, checking: bool = False) -> Round:
     for place, line in enumerate(lines):
         if line.startswith(FINAL):
             final = line.removeprefix(FINAL).strip()
-            if not final:
+            if not clean_answer(final):
                 break
             return Round(verdict, "", "", final, "\n".join(lines[: place + 1]))
     asked = [place for place, line in enumerate(lines) if line.startswith(SUBQUESTION)]

@@ -1,4 +1,4 @@
-"""How local chat models call tools: what their chat templates are given, and how their replies are read.
+"""How chat models write calls of tools: what chat templates of local ones are given, and how replies are read.
 
 Replies are read by transformers' response templates. Few tokenizers bring one yet; for the others the forms below are
 told apart by the marks that stand in the chat template, so that a fine-tuned model is read as its base is.
@@ -19,6 +19,14 @@ from emend.memory.errors import ModelError
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 BARE = re.compile(r'\{\s*"name"\s*:\s*"([^"]*)"')
+MARKS = ("<tool_call>", "[TOOL_CALLS]", "<function=")
+"""Where one of them stands in a reply, a call was meant."""
+NAME_FIRST = re.compile(
+    r"<function=(?P<name>[^>\n]+)>(?P<inside>.*?)(?:</function>|\Z)"  # Qwen 3.5, Qwen3-Coder; Llama with JSON inside
+    r"|\[TOOL_CALLS\]\s*(?P<mistral>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?\s*(?=\{)",
+    re.DOTALL,
+)
+PARAMETER = re.compile(r"<parameter=([^>\n]+)>\s*(.*?)\s*</parameter>", re.DOTALL)
 ID_LENGTH = 9
 """Of a call's id: letters and digits, as many as Mistral's templates insist on."""
 THOUGHTS = {"open": "<think>", "close": "</think>"}
@@ -142,18 +150,80 @@ def read_reply(
     )
 
 
-def _bare(plain: str, names: Collection[str]) -> list[Any]:
+def with_written_calls(message: AIMessage, names: Collection[str], place: str) -> AIMessage:
+    """The message with the calls that stand in its text, as servers leave them there that do not know a model's form.
+
+    Calls in a broken form are kept beside the text; a text without calls stays as it is.
+
+    Args:
+        message: of any model, without calls of its own.
+        names: of the tools that were offered; where a mark of calls stands, any name counts.
+        place: in the conversation, so that the same call has another id there.
+    """
+    text = without_thoughts(str(message.text))
+    try:
+        calls = [_call(told, f"{number} {place} {text}") for number, told in enumerate(_written(text, names))]
+    except ValueError as error:
+        calls = [invalid_tool_call(name=None, args=text, id=_id(place), error=str(error)[:300])]
+    broken = [call for call in calls if call["type"] == "invalid_tool_call"]
+    if broken or not calls:
+        return message.model_copy(update={"invalid_tool_calls": broken})
+    return message.model_copy(update={"content": "", "tool_calls": calls})
+
+
+def _written(text: str, names: Collection[str]) -> list[Any]:
+    """Calls in a text, in JSON or in the forms that have the name before it.
+
+    Raises:
+        ValueError: a call is begun and cannot be read.
+    """
+    begun = max(text.count(mark) for mark in MARKS)
+    found = _bare(text, None if begun else names) or [_named(hit, text) for hit in NAME_FIRST.finditer(text)]
+    if len(found) < begun:
+        raise ValueError(f"{begun} calls are begun by a mark such as {MARKS[0]}, and {len(found)} can be read")
+    return found
+
+
+def _named(hit: re.Match[str], text: str) -> dict[str, Any]:
+    if hit["mistral"]:
+        return {"name": hit["mistral"], "arguments": json.JSONDecoder().raw_decode(text, hit.end())[0]}
+    return {"name": hit["name"].strip(), "arguments": dict(PARAMETER.findall(hit["inside"])) or hit["inside"]}
+
+
+def _bare(plain: str, names: Collection[str] | None) -> list[Any]:
     """Calls of the tools in JSON without marks: Llama's whole reply, and what small models of any family write.
+
+    Args:
+        plain: the reply.
+        names: of the tools; None where any name is one.
 
     Raises:
         ValueError: a call is begun and is no JSON: it must not pass for an answer.
     """
     text, found, end = without_thoughts(plain), [], 0
-    for begun in BARE.finditer(text):
-        if begun.start() >= end and begun[1] in names:
-            told, end = json.JSONDecoder().raw_decode(text, begun.start())
+    for brace in re.finditer(r"\{", text):
+        if brace.start() < end:
+            continue
+        try:
+            told, after = json.JSONDecoder().raw_decode(text, brace.start())
+        except ValueError:
+            begun = BARE.match(text, brace.start())
+            if begun and (names is None or begun[1] in names):
+                raise
+            continue
+        name = _name_of(told)
+        if name is not None and (names is None or name in names):
             found.append(told)
+            end = after
     return found
+
+
+def _name_of(told: Any) -> str | None:
+    """The name of the tool that a call is of, where it has one."""
+    said = told if isinstance(told, dict) else {}
+    inner = said.get("function")
+    said = inner if isinstance(inner, dict) else said
+    return next((said[key] for key in ("name", "function", "tool") if isinstance(said.get(key), str)), None)
 
 
 def _call(told: Any, place: str) -> ToolCall | InvalidToolCall:
@@ -162,12 +232,12 @@ def _call(told: Any, place: str) -> ToolCall | InvalidToolCall:
     Raises:
         ValueError: its arguments are a text that is no JSON.
     """
-    said = told.get("function", told) if isinstance(told, dict) else {}
-    said = said if isinstance(said, dict) else {}
-    name, given = said.get("name"), said.get("arguments", said.get("parameters", {}))
+    outer = told if isinstance(told, dict) else {}
+    said = outer["function"] if isinstance(outer.get("function"), dict) else outer
+    name, given = _name_of(told), said.get("arguments", said.get("parameters", {}))
     if isinstance(given, str):
         given = json.loads(given)
-    if not isinstance(name, str) or not isinstance(given, dict):
+    if name is None or not isinstance(given, dict):
         return invalid_tool_call(name=None, args=json.dumps(told), id=_id(place), error="no name, or no arguments")
     return tool_call(name=name, args=given, id=_id(place))
 

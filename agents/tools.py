@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emend.agents.marks import unmarked
 from emend.agents.reading import cut_off, was_cut
+from emend.agents.tool_forms import with_written_calls
 from emend.memory.edit import Edit, content_id
 from emend.memory.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
@@ -35,20 +36,30 @@ LISTED = 20
 """How many updates of one entity are listed at most; the newest."""
 
 
-class search_memory(BaseModel):  # noqa: N801  (the name that models see)
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+"""Letters beside which a name may begin or end: Chinese and Japanese write no spaces, Korean none before particles."""
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(
+        str_strip_whitespace=True
+    )  # before the length is looked at: a blank name names everything
+
+
+class search_memory(_Asked):  # noqa: N801  (the name that models see)
     """Find the changes whose wording or meaning is nearest to a query."""
 
     query: str = Field(min_length=1, description="what is looked for, as a question or statement")
 
 
-class lookup(BaseModel):  # noqa: N801
+class lookup(_Asked):  # noqa: N801
     """The current object of one relation of one subject, if it has changed."""
 
     subject: str = Field(min_length=1, description="the full name of what the fact is about")
     relation: str = Field(min_length=1, description="the relation, in a few words, such as 'capital'")
 
 
-class list_updates(BaseModel):  # noqa: N801
+class list_updates(_Asked):  # noqa: N801
     """All changes that name an entity."""
 
     entity: str = Field(min_length=1, description="the full name")
@@ -143,8 +154,8 @@ class _Said(NamedTuple):
 
     def names_entity(self, entity: str) -> bool:
         """Whether the whole name stands in it."""
-        name = re.escape(_plain(entity))
-        return _plain(entity) in self.names or bool(re.search(rf"(?<!\w){name}(?!\w)", _plain(self.hit.entry.text)))
+        name = _plain(entity)
+        return name in self.names or bool(_whole(name).search(_plain(self.hit.entry.text)))
 
 
 def _said_by(edit: Edit) -> list[_Said]:
@@ -167,6 +178,14 @@ def _plain(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
+def _whole(name: str) -> re.Pattern[str]:
+    """The name where no letter of a longer word stands beside it."""
+    letter = rf"[^\W{_UNSPACED}]"
+    before = "" if re.match(f"[{_UNSPACED}]", name[:1]) else f"(?<!{letter})"
+    after = "" if re.match(f"[{_UNSPACED}]", name[-1:]) else f"(?!{letter})"
+    return re.compile(f"{before}{re.escape(name)}{after}")
+
+
 def _telling(text: str) -> set[str]:
     return {word for word in words(text) if word not in FUNCTION_WORDS}
 
@@ -186,7 +205,7 @@ def can_call_tools(model: BaseChatModel) -> bool:
 
 
 def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AIMessage:
-    """The model's next message, in which it may call the tools.
+    """The model's next message, in which it may call the tools; calls that are left standing in its text are read.
 
     Raises:
         ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is none.
@@ -194,7 +213,9 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AI
     message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
     if was_cut(message):
         raise cut_off(message, str(message.text))
-    return message
+    if message.tool_calls or message.invalid_tool_calls:
+        return message
+    return with_written_calls(message, {schema.__name__ for schema in TOOLS}, str(len(messages)))
 
 
 def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[ToolMessage], list[Hit]]:

@@ -12,7 +12,8 @@ from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext
-from emend.graphs.running import Graph, run_graph
+from emend.graphs.running import Graph, keep_steps, run_graph
+from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe, Reading, Step, Usage
 
 DIRECT = "direct"
@@ -65,7 +66,12 @@ def through(app: Graph, context: RespondContext) -> Respond:
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
         final, steps = run_graph(app, state, context)
-        return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
+        try:
+            return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
+        except ModelReplyError as error:
+            error.usage = Usage(**final["usage"])
+            keep_steps(error, steps)
+            raise
 
     return respond
 
@@ -78,10 +84,14 @@ def cloze_of(probe: Probe) -> str:
 def answer_from(
     state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line", cloze: str = ""
 ) -> Answer:
-    """The answer that a graph's final state amounts to."""
+    """The answer that a graph's final state amounts to.
+
+    Raises:
+        ModelReplyError: thoughts do not come to an answer.
+    """
     reply = state.get("reply")
     return Answer(
-        text=None if reply is None else read_answer(reply, reading, cloze),
+        text=None if reply is None else read_answer(reply, reading, cloze, state["prompt"]),
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),

@@ -12,7 +12,7 @@ from emend.agents.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
 from emend.agents.decompose import FINAL, cloze_of, walked
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondState, respond, spent
-from emend.memory.probe import Probe
+from emend.memory.probe import Probe, Reading
 
 Form = Literal["thoughts", "steps"]
 RECURSION_LIMIT = 8
@@ -21,7 +21,10 @@ HOPS = 4
 
 
 class CotState(RagState, total=False):
-    """As for rag; the prompt ends with the thoughts, `final` is the answer where the model went on to give it."""
+    """As for rag; the prompt ends with the thoughts, `final` is the answer where the model went on to give it.
+
+    Where the probe asks for thoughts by itself, `final` has them before the answer, for judges of the chain.
+    """
 
     final: str
 
@@ -49,7 +52,9 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     facts = [hit["text"] for hit in state["hits"]]
     told = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
     if probe.reading == "thoughts":
-        thought = think_aloud(context.model, build_prompt(probe, facts, (), context.wording))
+        asked = build_prompt(probe, facts, (), context.wording)
+        thought = think_aloud(context.model, asked)
+        thought = thought._replace(final=f"{thought.text.removeprefix(asked).strip()} {thought.final}")
     elif context.form == "steps":
         hops = min(int(probe.tags.get("hops", 1)), HOPS)
         thought = think_in_steps(context.model, told, walked(probe), bool(cloze_of(probe)), hops)
@@ -59,14 +64,15 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
         thought = think_aloud(context.model, head + told + LEAD.format(question=walked(probe)))
-    update: CotState = {"prompt": thought.text, "reading": "line", "usage": spent(state, thought.usage)}
+    reading: Reading = "thoughts" if probe.reading == "thoughts" else "line"
+    update: CotState = {"prompt": thought.text, "reading": reading, "usage": spent(state, thought.usage)}
     if thought.final is not None:
         update |= {"final": thought.final, "cut_tokens": thought.cut_tokens}
     return update
 
 
 def conclude(state: CotState, runtime: Runtime[CotContext]) -> RespondState:
-    """The answer at the end of the thoughts; else a reply, or scores, under the prompt."""
+    """What `think` came to; else a reply, or scores, under the prompt."""
     if "final" in state and state.get("targets") is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     return respond(state, runtime)

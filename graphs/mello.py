@@ -139,7 +139,7 @@ def _next_schema(
     steps = transcript.removeprefix(opening(walked(probe))).splitlines()
     said = ask_structured(context.model, step_prompt(walked(probe), steps), NextStep)
     usage, step = spent(state, said.usage), said.value
-    if step.done and step.final_answer.strip():
+    if step.done and clean_answer(step.final_answer):
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
     if step.done or not step.subquestion.strip() or not step.tentative_answer.strip():
         raise ModelReplyError(

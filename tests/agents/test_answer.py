@@ -4,7 +4,7 @@ import pytest
 
 from emend.agents import answer
 from emend.agents.answer import WORDINGS, build_prompt, clean_answer, prompt_id, read_answer
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Probe
 
 
@@ -109,12 +109,42 @@ def test_a_probes_own_examples_come_before_demonstrations_and_facts():
         ("One. Two.\n\nAnswer:\nSorrel", "Sorrel"),
         ("Answer: Dunn? No.\nanswer: Sorrel", "Sorrel"),
         ("It is Sorrel, so the Answer: Sorrel\n\nQuestion: And Pike?\nThoughts: x\nAnswer: Pike", "Sorrel"),
-        ("It must be Sorrel.", ""),
-        ("", ""),
+        ("Salt came later.\n\n**Answer**: Rye", "Rye"),
+        ("Salt came later.\n**Answer:** Rye.", "Rye"),
+        ("**Answer: Rye.**", "Rye"),
+        ("Answer:\n**Rye**", "Rye"),
+        ("Answer：Rye", "Rye"),
     ],
 )
 def test_after_thoughts_the_last_answer_counts_and_never_that_to_a_question_of_the_models_own(reply, said):
     assert read_answer(reply, "thoughts") == said
+
+
+@pytest.mark.parametrize("reply", ["", "It must be Sorrel.", "It is.\nAnswer: .", "**Answer:** ", "Answer - Sorrel"])
+def test_thoughts_that_come_to_no_answer_are_an_error_that_keeps_the_reply(reply):
+    with pytest.raises(ModelReplyError, match="come to no 'Answer:'") as caught:
+        read_answer(f"<think>Answer: Rye</think>{reply}", "thoughts")
+    assert caught.value.reply == f"<think>Answer: Rye</think>{reply}"
+
+
+@pytest.mark.parametrize(
+    ("ends", "reply", "answer"),
+    [
+        ("Q: Where?\nA:", "A: Paris.", "Paris"),
+        ("Q: Where?\nA:", "<think>Hm.</think>\nA: Paris", "Paris"),
+        ("Question: Where?\nAnswer:", "Answer:\nParis", "Paris"),
+        ("Where? Answer: ", "Where? Answer: Paris", "Paris"),
+        ("问：在哪里？\n答：", "答：巴黎", "巴黎"),
+        ("Question: Where?\nAnswer:", "A: Paris", "A: Paris"),
+        ("Q: Where?\nA:", "It is A: Paris", "It is A: Paris"),
+        ("Q: Where?\nA:", "A doctor", "A doctor"),
+        ("The capital is", "The capital is Paris", "The capital is Paris"),
+        ("", "A: Paris", "A: Paris"),
+    ],
+)
+def test_the_lead_on_which_a_prompt_ends_is_read_off_where_a_line_begins_with_that_very_lead(ends, reply, answer):
+    assert read_answer(reply, "line", prompt=ends) == answer
+    assert read_answer(reply, "whole", prompt=ends) == read_answer(reply, "whole")
 
 
 def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():

@@ -122,6 +122,8 @@ def test_a_message_that_is_neither_call_nor_answer_is_an_error(message):
         ("search", {"query": "x"}, "There is no tool 'search'"),
         ("lookup", {"subject": "Veldania"}, "lookup was called wrongly: relation"),
         ("search_memory", {"query": ""}, "search_memory was called wrongly: query"),
+        ("list_updates", {"entity": " \n"}, "list_updates was called wrongly: entity"),
+        ("lookup", {"subject": " ", "relation": "capital"}, "lookup was called wrongly: subject"),
     ],
 )
 def test_a_call_that_cannot_be_made_is_answered_with_what_is_wrong(name, args, told):
@@ -136,7 +138,7 @@ def test_lookup_finds_the_newest_edit_of_the_subject_and_relation_alone():
         hit.entry.edit_id for hit in tools.use("lookup", {"subject": "veldania", "relation": "the capital of"}).hits
     ] == [NEW.id]
     told = tools.use("lookup", {"subject": " VELDANIA ", "relation": "river"})
-    assert told.text.startswith("None of the changes under ' VELDANIA ' names that relation") and len(told.hits) == 2
+    assert told.text.startswith("None of the changes under 'VELDANIA' names that relation") and len(told.hits) == 2
     unknown = tools.use("lookup", {"subject": "Vel", "relation": "capital"})
     assert unknown.text.startswith("No change is listed under 'Vel'") and not unknown.hits
 
@@ -150,6 +152,28 @@ def test_lookup_and_list_know_texts_without_a_subject_by_the_names_in_them():
         ]
     assert tools.use("list_updates", {"entity": "vouna"}).hits
     assert tools.use("list_updates", {"entity": "Vou"}).text == NOTHING  # half a name is none
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "not_named"),
+    [
+        ("沃纳的首都是梅堡。", ("沃纳", "梅堡"), ("沃纳尔",)),
+        ("ヴォーナの首都はメブルクです。", ("ヴォーナ", "メブルク"), ("メブルグ",)),
+        ("부나의 수도는 메부르크이다.", ("부나", "메부르크"), ("메부르그",)),
+        ("iPhone是Vouna的產品。", ("Vouna", "iphone"), ("Vou", "Phone")),
+    ],
+)
+def test_names_are_found_where_no_spaces_are_written(text, named, not_named):
+    document = Edit(form="document", text=text)
+    tools = toolbox((document, RIVER))
+    for name in named:
+        for found in (
+            tools.use("list_updates", {"entity": name}),
+            tools.use("lookup", {"subject": name, "relation": "首都"}),
+        ):
+            assert [hit.entry.edit_id for hit in found.hits] == [document.id], name
+    for name in not_named:
+        assert tools.use("list_updates", {"entity": name}).text == NOTHING, name
 
 
 def test_list_updates_names_every_edit_of_an_entity_oldest_first():

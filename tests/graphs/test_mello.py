@@ -137,6 +137,7 @@ def test_four_hops_are_covered_and_a_question_that_tells_its_number_may_take_it(
         (["Subquestion:\nGenerated answer: Peru."], "neither 'Subquestion:'"),
         (["Subquestion: Who?\nGenerated answer:"], "nothing follows 'Generated answer:'"),
         (["Final answer:"], "neither 'Subquestion:'"),
+        (["Final answer: ."], "neither 'Subquestion:'"),
         ([WALK[0], "Final answer: Bo"], "no line says whether"),
         ([WALK[0], "The fact contradicts.\nFinal answer: Bo"], "no line says whether"),
     ],
@@ -265,6 +266,8 @@ def test_by_schema_steps_and_checks_are_asked_for_apart():
     [
         ([step()], "decompose"),
         ([step(True)], "decompose"),
+        ([step(True, final=" . ")], "decompose"),
+        ([step(question="What?", tentative="Peru."), checked(True, " "), checked(True, " ")], "check"),
         (["no", "no"], "decompose"),
         ([step(question="What?", tentative="Peru."), "no", "no"], "check"),
         ([step(question="What?", tentative="Peru."), checked(True, "Chad")] * 5, "decompose"),
@@ -274,3 +277,11 @@ def test_by_schema_an_unusable_reply_is_an_error_at_its_node(said, node):
     with pytest.raises(ModelReplyError) as caught:
         walk(replies(*said), Told("x"), form="structured")
     assert steps_of(caught.value)[-1].node == node and steps_of(caught.value)[-1].error
+
+
+def test_by_schema_a_check_that_names_no_answer_is_asked_for_again_with_the_reason():
+    model = replies(
+        step(question="What?", tentative="Peru."), checked(True, "."), checked(True, "Chad"), step(True, final="Bo")
+    )
+    final, _ = walk(model, Told("x"), form="structured")
+    assert "'.' is no answer: give a name" in model.calls[2] and final["hops"][0]["answer"] == "Chad"

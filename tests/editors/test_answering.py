@@ -1,0 +1,61 @@
+"""What editors lend: how the reply that a graph ends with becomes an answer."""
+
+from typing import Any
+
+import pytest
+
+from emend.agents.judging.base import Asked
+from emend.agents.judging.coherence import thoughts_of
+from emend.editors.base import Materials
+from emend.editors.conformance import CAPITAL, EXAMPLES
+from emend.editors.conformance_toys import PlainMemory
+from emend.editors.registry import EDITORS
+from emend.graphs.running import steps_of
+from emend.memory.errors import ModelReplyError
+from emend.memory.probe import Answer, Probe
+from emend.memory.retrieval.registry import RETRIEVERS
+from tests.fakes import ScriptedChatModel
+
+CHAIN = "Question: What is the capital of Sorn?\nThoughts:"
+EDITORS_OF_CHAINS = ["unedited", "in_context", "rag", "ike", "input_aug", "cot"]
+
+
+def ask(editor: str, reply: str, **probe: Any) -> Answer:
+    told: dict[str, Any] = {"prompt": CHAIN, "query": CAPITAL.prompt, "style": "raw", "reading": "thoughts"}
+    asked = Probe(kind="x", gold=("Rye",), edit_ids=(CAPITAL.id,), **told | probe)
+    model = ScriptedChatModel(reply=lambda prompt: reply)
+    made = EDITORS.load(editor)(Materials(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
+    with made.edit([CAPITAL]) as answerer:
+        return answerer.answer(asked)
+
+
+@pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)
+def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
+    answer = ask(editor, "Sorn moved its seat.\nAnswer: Rye.")
+    assert answer.text == "Rye" and answer.reply is not None
+    told = Asked(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=frozenset({"correct_flip"}))
+    assert thoughts_of(told) == "Sorn moved its seat."
+
+
+@pytest.mark.parametrize("editor", EDITORS_OF_CHAINS)
+def test_a_chain_off_its_form_is_an_error_with_reply_steps_and_cost_under_every_editor(editor):
+    with pytest.raises(ModelReplyError, match="the thoughts come to no 'Answer:'") as caught:
+        ask(editor, "Salt came later, so it is Rye.")
+    assert caught.value.reply == "Salt came later, so it is Rye."
+    steps = steps_of(caught.value)
+    assert caught.value.usage.calls == 1 == sum(len(step.calls) for step in steps)
+
+
+def test_the_thoughts_before_an_answer_in_bold_have_no_stars_of_it():
+    answer = ask("rag", "Salt came later.\n\n**Answer**: Rye")
+    told = Asked(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=frozenset({"correct_flip"}))
+    assert (answer.text, thoughts_of(told)) == ("Rye", "Salt came later.")
+
+
+@pytest.mark.parametrize("editor", ["unedited", "in_context", "rag"])
+def test_a_model_that_says_the_lead_of_the_prompt_again_is_read_from_behind_it(editor):
+    probe = {"prompt": "What is the capital of Sorn?", "query": "", "style": "question", "reading": "line"}
+    answer = ask(editor, "A: Rye.", **probe)
+    assert answer.prompt.endswith("\nA:") and (answer.text, answer.reply) == ("Rye", None)
+    own = {"prompt": "Question: What is the capital of Sorn?\nAnswer:", "reading": "line"}
+    assert ask(editor, "Answer: Rye", **own).text == "Rye"
