@@ -28,9 +28,9 @@ from emend.memory.secrets import hide_keys
 
 @dataclass
 class _Open:
-    """A call that is under way; `task` is the node's run that makes it."""
+    """A call that is under way; `tasks` are the node's run that makes it and, in a subgraph, those around it."""
 
-    task: str
+    tasks: frozenset[str]
     told: dict[str, Any]
     began: float
     retries: list[Retry] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Journal(BaseCallbackHandler):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[UUID, _Open] = {}
-        self._ended: list[tuple[str, ModelCall]] = []
+        self._ended: list[tuple[frozenset[str], ModelCall]] = []
 
     def on_chat_model_start(
         self,
@@ -65,9 +65,9 @@ class Journal(BaseCallbackHandler):
             "asked": tuple(asked),
             "at": round(time.time(), 6),
         }
-        task = str(known.get("langgraph_checkpoint_ns", "")).rpartition(":")[2]
+        tasks = tasks_of(str(known.get("langgraph_checkpoint_ns", "")))
         with self._lock:
-            self._open[run_id] = _Open(task, told, time.perf_counter())
+            self._open[run_id] = _Open(tasks, told, time.perf_counter())
 
     def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **more: Any) -> None:
         """An attempt failed, and another one follows."""
@@ -111,12 +111,12 @@ class Journal(BaseCallbackHandler):
             call = self._open.pop(run_id)
             ms = round((time.perf_counter() - call.began) * 1000, 3)
             made = ModelCall(**call.told, **told, ms=ms, retries=tuple(call.retries))
-            self._ended.append((call.task, made))
+            self._ended.append((call.tasks, made))
 
     def add(self, call: ModelCall) -> None:
         """A call of which LangChain is told nothing."""
         with self._lock:
-            self._ended.append(("", call))
+            self._ended.append((frozenset(), call))
 
     def rest(self) -> tuple[ModelCall, ...]:
         """All calls that nobody has taken, in the order in which they ended."""
@@ -129,14 +129,16 @@ class Journal(BaseCallbackHandler):
     ) -> tuple[ModelCall, ...]:
         """The calls of a node's run, which are then forgotten; those of no known run are the next taker's.
 
+        Those that a graph within the node makes are the node's as well.
+
         Args:
             task: the id of the node's run.
             before: the state that the node was given; a prompt that stands there is not kept twice.
             after: what the node changed; likewise for a reply.
         """
         with self._lock:
-            own = [call for known, call in self._ended if known in ("", task)]
-            self._ended = [one for one in self._ended if one[0] not in ("", task)]
+            own = [call for tasks, call in self._ended if not tasks or task in tasks]
+            self._ended = [one for one in self._ended if one[0] and task not in one[0]]
         return tuple(shortened(call, before or {}, after or {}) for call in own)
 
 
@@ -174,6 +176,15 @@ def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> S
             )
         )
     return scores
+
+
+def tasks_of(namespace: str) -> frozenset[str]:
+    """The ids of the nodes' runs that a namespace of langgraph's names: a graph's, and those of graphs within it.
+
+    >>> sorted(tasks_of("respond:1a|ask:2b"))
+    ['1a', '2b']
+    """
+    return frozenset(run for part in namespace.split("|") if (run := part.partition(":")[2]))
 
 
 def shortened(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:

@@ -2,25 +2,29 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Self, TextIO
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import convert_to_openai_messages, messages_from_dict
 from rich.text import Text
 
+from emend.agents.llm import MODELS
+from emend.agents.scoring import ScoringModel
 from emend.editors.base import Answerer, Materials
 from emend.editors.registry import EDITORS
 from emend.editors.unedited import Unedited
+from emend.evals.asking import heard
 from emend.evals.manifest import RunConfig
 from emend.evals.parts import model_with_policy
-from emend.evals.report.safe import one_line
+from emend.evals.report.safe import one_line, safe
 from emend.evals.report.table import console_for
 from emend.evals.report.tracing import content_of, grown_by
 from emend.evals.trace import new_hits
-from emend.graphs.running import listening
+from emend.graphs.running import keep_steps, listening, steps_of
 from emend.memory.edit import Edit
-from emend.memory.errors import BadData
-from emend.memory.probe import Answer, Probe, Step, Style
+from emend.memory.errors import BadData, EmendError, ModelError
+from emend.memory.probe import Answer, Probe, Reading, Step, Style
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.secrets import hide_keys
@@ -75,7 +79,9 @@ class Asking:
         told: dict[str, Any] = {"model": model, "overrides": overrides} | (limits or {})
         self._config = RunConfig(benchmark="", editors=(editor,), concurrency=1, **told)
         self._where, self._embedding, self._open = where, embedding, ExitStack()
+        self._editor, self._model = editor, model
         self._answerer: Answerer | None = None
+        self._reading: Reading = "line"
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -85,9 +91,11 @@ class Asking:
             if hasattr(model, "close"):
                 opening.callback(model.close)
             lent, edits = (None, ()) if memory is None else (Lent(memory), memory.edits(current=True))
-            settings = self._config.overrides.get(self._config.editors[0], {})
+            settings = self._config.overrides.get(self._editor, {})
             materials = Materials(model, lent, self._strategy, settings=settings, policy=policy)
-            self._answerer = opening.enter_context(self._factory(materials).edit(edits))
+            with EDITORS.told_of(self._editor):
+                self._answerer = opening.enter_context(self._factory(materials).edit(edits))
+            self._reading = reading_of(model)
             self._open = opening.pop_all()
         return self
 
@@ -102,18 +110,63 @@ class Asking:
         return opened_memory(self._where, self._embedding, search=True)
 
     def __exit__(self, *raised: object) -> None:
-        self._open.close()
+        with EDITORS.told_of(self._editor):
+            self._open.close()
 
     def ask(self, text: str, style: Style = "question", told: Callable[[Step], None] | None = None) -> Answer:
-        """The answer; each step is told as soon as it has ended.
+        """The answer; each step is told as soon as it has ended, or behind the answer where an editor has it in there.
 
         Raises:
             ModelReplyError: the model's reply is off the method's form. And whatever asking a model raises.
+            BadData: a user's own editor fails on the question.
+            BadSettings: it answers with something else than an `Answer`.
         """
         assert self._answerer is not None, "use it in a with"
-        probe = Probe(kind="asked", prompt=text, style=style, gold=("",))
-        with listening(told or (lambda step: None)):
-            return self._answerer.answer(probe)
+        probe = Probe(kind="asked", prompt=text, style=style, gold=("",), reading=self._reading)
+        steps: list[Step] = []
+
+        def hear(step: Step) -> None:
+            steps.append(step)
+            if told is not None:
+                told(step)
+
+        with self._told_of(text), listening(hear):
+            answer = heard(self._editor, self._answerer, probe)
+            for step in () if steps else answer.steps:
+                hear(step)
+        return answer
+
+    @contextmanager
+    def _told_of(self, question: str) -> Iterator[None]:
+        """What a user's own editor or model raises over one question is told as theirs; the next one may fare better.
+
+        Raises:
+            BadData: the editor raised something else than Emend's errors.
+            ModelError: the model did, under an editor of Emend's.
+        """
+        try:
+            yield
+        except EmendError:
+            raise
+        except Exception as error:
+            told = f"fails on {question[:60]!r} ({type(error).__name__}: {error}): mend it, see docs/extend.md."
+            found: EmendError
+            if self._editor not in EDITORS.builtin | EDITORS.also:
+                found = BadData(f"editor '{self._editor}' {told}")
+            elif self._model.partition(":")[0] not in MODELS.builtin:
+                found = ModelError(f"model '{self._model}' {told}")
+            else:
+                raise
+            keep_steps(found, steps_of(error))
+            raise found from error
+
+
+def reading_of(model: BaseChatModel) -> Reading:
+    """A chat model's answer is its whole reply; a model that continues plain text goes on after the line it is asked.
+
+    A local model says whether it chats; of any other, one that gives probabilities continues text.
+    """
+    return "whole" if getattr(model, "chats", not isinstance(model, ScoringModel)) else "line"
 
 
 def questions(source: TextIO, told: TextIO) -> Iterator[str]:
@@ -146,16 +199,21 @@ def showing() -> Callable[[Step], None]:
 
     def shown(step: Step) -> None:
         show_step(step, state)
-        state.update(step.update)
+        state.update(_as_kept(step.update))
 
     return shown
+
+
+def _as_kept(update: dict[str, Any]) -> Any:
+    """What a run's folder would hold of it: a graph's state may have what JSON has not."""
+    return json.loads(json.dumps(update, ensure_ascii=False, default=str))
 
 
 def show_step(step: Step, before: dict[str, Any]) -> None:
     """Print a step: its node, how long it took, what it changed of the state before it."""
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
-    for name, told in _changes(step.update, before):
+    for name, told in _changes(_as_kept(step.update), before):
         shown = one_line(hide_keys(told))  # a model may repeat what a careless server tells it
         console.print(Text(f"  {name}: {shown[:LONG]}{'...' if len(shown) > LONG else ''}"), soft_wrap=True)
     if step.error:
@@ -180,6 +238,16 @@ def _spoken(messages: Any) -> Iterator[tuple[str, str]]:
 
 
 def show_answer(answer: Answer, steps: bool) -> None:
-    """Print the answer; after its steps, under a heading of its own."""
+    """Print the answer, in as many lines as it has; after its steps, under a heading of its own."""
     lead = Text("answer  ", style="bold") if steps else Text()
-    console_for().print(lead + Text(one_line(hide_keys(answer.text or ""))), soft_wrap=True)
+    console_for().print(lead + Text(safe(hide_keys(answer.text or ""))), soft_wrap=True)
+
+
+def as_json(question: str, told: Answer | EmendError, steps: bool) -> str:
+    """One question and what came of it, in one line: the fields of its answer, or the error."""
+    if isinstance(told, Answer):
+        found = told.model_dump(exclude=None if steps else {"steps"})
+    else:
+        found = {"error": f"{type(told).__name__}: {told}"}
+        found |= {"steps": [step.model_dump() for step in steps_of(told)]} if steps else {}
+    return hide_keys(json.dumps({"question": question} | found, ensure_ascii=False, default=str))

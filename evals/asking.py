@@ -69,7 +69,7 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
     compared = needs_baseline(probe)
     kept = baseline.kept(probe, run.repeat) if compared and isinstance(run.editor, Unedited) else None
     try:
-        answer = kept.said() if kept else _heard(run.name, answerer, probe)
+        answer = kept.said() if kept else heard(run.name, answerer, probe)
         no_use = None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
         answer, no_use = _of_no_use(error), hide_keys(str(error))
@@ -90,7 +90,7 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
     return Said(answer, scores, seconds, bool(kept))
 
 
-def _heard(editor: str, answerer: Answerer, probe: Probe) -> Answer:
+def heard(editor: str, answerer: Answerer, probe: Probe) -> Answer:
     """The answer; where the editor tells no steps, with one that has its calls to models, and with what they cost.
 
     Raises:

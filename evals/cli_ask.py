@@ -10,7 +10,16 @@ import typer
 from emend.evals.cli_limits import Limits
 from emend.evals.cli_memory import FOLDER, Where
 from emend.evals.cli_options import Set, grouped, overrides_of
-from emend.memory.errors import BadSettings, KeyRefused, ModelError, QuotaExhausted
+from emend.memory.errors import (
+    BadSettings,
+    BudgetReached,
+    EmendError,
+    KeyRefused,
+    MemoryMismatch,
+    MissingData,
+    MissingExtra,
+    QuotaExhausted,
+)
 from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 
     from emend.evals.ask import Asking
 
-HOPELESS = (KeyRefused, QuotaExhausted)
+HOPELESS = (BadSettings, BudgetReached, KeyRefused, MemoryMismatch, MissingData, MissingExtra, QuotaExhausted)
 """What befalls one question would befall the next as well."""
 
 
@@ -59,7 +68,7 @@ def _answered(answer: "Callable[[str], None]", text: str) -> bool:
     """Whether one of several questions has an answer: those after one that has none may fare better.
 
     Raises:
-        KeyRefused: no question will have one; likewise QuotaExhausted, and BudgetReached, which is no error of a model.
+        EmendError: one of `HOPELESS`, after which no question will have one.
     """
     from emend.evals.report.safe import one_line
 
@@ -67,18 +76,24 @@ def _answered(answer: "Callable[[str], None]", text: str) -> bool:
         answer(text)
     except HOPELESS:
         raise
-    except ModelError as error:
+    except EmendError as error:
         typer.echo(f"{one_line(text, 60)}: {one_line(hide_keys(' '.join(str(error).split())))}", err=True)
         return False
     return True
 
 
 def _answer(asking: "Asking", continued: bool, trace: bool, as_json: bool, text: str) -> None:
-    """Ask, and print the answer."""
-    from emend.evals.ask import show_answer, showing
+    """Ask, and print the answer; as JSON, the error too that takes its place."""
+    from emend.evals import ask
 
-    answer = asking.ask(text, "cloze" if continued else "question", showing() if trace and not as_json else None)
+    told = ask.showing() if trace and not as_json else None
+    try:
+        answer = asking.ask(text, "cloze" if continued else "question", told)
+    except EmendError as error:
+        if as_json:
+            typer.echo(ask.as_json(text, error, trace))
+        raise
     if as_json:
-        typer.echo(hide_keys(answer.model_dump_json(exclude=None if trace else {"steps"})))
+        typer.echo(ask.as_json(text, answer, trace))
     else:
-        show_answer(answer, trace)
+        ask.show_answer(answer, trace)

@@ -1,11 +1,16 @@
 """The command `emend graph`."""
 
-from typing import Annotated
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emend.evals.cli_options import Json, print_rows
 from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.graphs.running import Graph
+    from emend.memory.registry import Registry
 
 
 def graph(
@@ -17,9 +22,8 @@ def graph(
     if mermaid and as_json:
         raise BadSettings("--mermaid and --json do not go together: give one of them.")
     from emend.evals.drawing import drawn, show_graph
-    from emend.graphs.registry import GRAPHS, JUDGES
 
-    app = JUDGES.load(name).graph if name in JUDGES.names() else GRAPHS.load(_graph_of(name))()
+    app = _graph_of(name)
     if mermaid:
         typer.echo(app.get_graph().draw_mermaid().strip())
     elif as_json:
@@ -28,14 +32,48 @@ def graph(
         show_graph(app)
 
 
-def _graph_of(name: str) -> str:
-    """The graph that an editor of that name runs, where no graph is called so."""
-    from emend.editors.registry import EDITORS
-    from emend.graphs.registry import GRAPHS
+def _graph_of(name: str) -> "Graph":
+    """The graph of that name, a judge's or an editor's, or the one at that `module:attribute`.
 
-    if name in GRAPHS.names() or name not in (*EDITORS.names(), *EDITORS.also):
-        return name
-    graph = getattr(EDITORS.load(name), "graph", None)
-    if graph is None:
-        raise BadSettings(f"editor '{name}' runs no graph; these are there: {', '.join(GRAPHS.names())}.")
-    return str(graph)
+    Raises:
+        BadSettings: nothing is called so, what is called so cannot be made, or it has no graph.
+    """
+    from emend.editors.registry import EDITORS
+    from emend.graphs.registry import GRAPHS, JUDGES
+
+    known: tuple[Registry[Any], ...] = (JUDGES, GRAPHS, EDITORS)
+    registry = next((one for one in known if name in (*one.names(), *one.also)), GRAPHS)
+    found = registry.load(name)
+    with registry.told_of(name):
+        app = _drawable(found)
+    if app is None:
+        raise BadSettings(
+            f"{registry.kind} '{name}' has no graph (seen: {found!r:.60}): name a compiled LangGraph graph, a "
+            "StateGraph, a function without arguments that makes one, a judge, or an editor with a compiled graph in "
+            f"its attribute app. These are there: {', '.join(GRAPHS.names())}."
+        )
+    return app
+
+
+def _drawable(found: Any) -> "Graph | None":
+    """The graph that something is, has, makes, or names."""
+    from emend.graphs.registry import GRAPHS
+    from emend.graphs.running import graph_in
+
+    app, named = graph_in(found), getattr(found, "graph", None)
+    if app is None and named not in GRAPHS.names() and callable(found):
+        made = _made(found)
+        app, named = graph_in(made), dict(getattr(made, "fingerprint", {})).get("graph")
+    return GRAPHS.load(str(named))() if app is None and named in GRAPHS.names() else app
+
+
+def _made(found: Any) -> object:
+    """What a function that builds a graph makes, or an editor, which is given a model that is never asked."""
+    needed = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
+    if [one.name for one in needed if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]:
+        from langchain_core.language_models import FakeListChatModel
+
+        from emend.editors.base import Materials
+
+        return found(Materials(FakeListChatModel(responses=[""])))
+    return found()

@@ -82,7 +82,7 @@ def _all_spans(
     folder: Path, manifest: Manifest, case: str | None, editor: str | None, content: bool, scoring: str | None
 ) -> Iterator[list[Span]]:
     """The spans of one unit after the other; at the end those of units that failed."""
-    run = run_id(manifest.model_dump(mode="json"))
+    run, began = run_id(manifest.model_dump(mode="json")), datetime.fromisoformat(manifest.started).timestamp()
     numbers = {(line["setting"], line["case"]): int(line["number"]) for line in read_lines(folder, CASES)}
     judged, finished = judged_steps(folder, case, scoring), set[str]()
     with EventIndex(folder) as index:
@@ -94,7 +94,7 @@ def _all_spans(
                 number = numbers.get((first.setting, first.case), 0)
                 steps = {probe: list(told_steps(events)) for probe, events in index.of(unit).items()}
                 own = {record.probe: judged.get((unit, record.probe), []) for record in records}
-                yield list(spans_of(Unit(run, number, records, steps, own, content)))
+                yield list(spans_of(Unit(run, number, records, steps, own, content, began)))
     failed = {line["unit"]: line for line in read_lines(folder, ERRORS) if line["unit"] not in finished}
     for line in failed.values():
         if case in (None, line["case"]) and editor in (None, line["editor"]):

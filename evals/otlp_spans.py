@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from emend.evals.case import Record
 from emend.evals.judged_steps import JudgedItem
+from emend.evals.otlp_messages import messages_of
 from emend.evals.trace import new_hits
 from emend.memory.edit import content_id
 from emend.memory.probe import LOCAL_PROVIDER
@@ -77,6 +78,8 @@ class Unit:
     steps: Mapping[str, Sequence[dict[str, Any]]]
     judged: Mapping[str, Sequence[JudgedItem]]
     content: bool = False
+    began: float = 0.0
+    """When the run began: for a unit of which no step tells a time."""
 
 
 def spans_of(unit: Unit) -> Iterator[Span]:
@@ -87,7 +90,8 @@ def spans_of(unit: Unit) -> Iterator[Span]:
     """
     first = unit.records[0]
     key = (unit.run, first.unit)
-    probes = [list(_probe(unit, key, record)) for record in unit.records]
+    starts = _starts(unit)
+    probes = [list(_probe(unit, key, record, start)) for record, start in zip(unit.records, starts, strict=True)]
     attributes: dict[str, Value] = {
         KIND: "CHAIN",
         "session.id": unit.run,
@@ -106,17 +110,34 @@ def spans_of(unit: Unit) -> Iterator[Span]:
         yield from spans
 
 
-def _probe(unit: Unit, above: tuple[str, ...], record: Record) -> Iterator[Span]:
+def _starts(unit: Unit) -> list[float]:
+    """When each probe began: its first step; of one whose steps tell no time, behind or before the probe beside it."""
+    timed = [[step["at"] for step in unit.steps.get(one.probe, ()) if step["at"]] for one in unit.records]
+    starts: list[float | None] = [min(times, default=None) for times in timed]
+    took = [record.seconds for record in unit.records]
+    if not any(timed):
+        starts[0] = unit.began
+    for place in range(1, len(starts)):
+        before = starts[place - 1]
+        if starts[place] is None and before is not None:
+            starts[place] = before + took[place - 1]
+    for place in reversed(range(len(starts) - 1)):
+        after = starts[place + 1]
+        if starts[place] is None and after is not None:
+            starts[place] = after - took[place]
+    return [start or unit.began for start in starts]
+
+
+def _probe(unit: Unit, above: tuple[str, ...], record: Record, start: float) -> Iterator[Span]:
     key = (*above, record.probe)
-    steps = list(_steps(key, unit.steps.get(record.probe, ()), unit.content))
-    start = min((span.start for span in steps), default=0.0)
+    steps = list(_steps(key, unit.steps.get(record.probe, ()), unit.content, start))
     end = max([start + record.seconds, *(span.end for span in steps)])
     probe = Span(f"probe {record.kind}", key, start, end, _probe_attributes(unit, record))
     probe.events = list(_results(record, end, unit.content))
     yield probe
     yield from steps
     for place, one in enumerate(unit.judged.get(record.probe, ())):
-        yield from _judged((*key, f"judged {place}"), one, unit.content)
+        yield from _judged((*key, f"judged {place}"), one, unit.content, end)
 
 
 def _probe_attributes(unit: Unit, record: Record) -> dict[str, Value]:
@@ -150,8 +171,9 @@ def _results(record: Record, at: float, content: bool) -> Iterator[Event]:
         yield Event(name, at, {"gen_ai.evaluation.name": metric, "gen_ai.evaluation.score.label": "unscored", **told})
 
 
-def _steps(above: tuple[str, ...], steps: Sequence[dict[str, Any]], content: bool) -> Iterator[Span]:
-    last, state = 0.0, dict[str, Any]()
+def _steps(above: tuple[str, ...], steps: Sequence[dict[str, Any]], content: bool, began: float) -> Iterator[Span]:
+    """The steps, and the calls in them; one that tells no time stands behind the one before it."""
+    last, state = began, dict[str, Any]()
     for place, step in enumerate(steps):
         state = {} if step["place"] <= 1 else state
         start = step["at"] or last
@@ -208,37 +230,11 @@ def _call(key: tuple[str, ...], call: dict[str, Any], content: bool) -> Span:
     if call["finish"]:
         told["gen_ai.response.finish_reasons"] = [call["finish"]]
     if content:
-        told |= _messages(call)
+        told |= messages_of(call)
     span = Span(f"{name} {call['model']}".strip(), key, call["at"], call["at"] + call["ms"] / 1000, told)
     span.events, span.error = [_retry(one) for one in call["retries"]], _error(call["error"], content)
     span.remote = call["provider"] != LOCAL_PROVIDER
     return span
-
-
-def _messages(call: dict[str, Any]) -> dict[str, Value]:
-    """What was asked and said, in the form of either convention."""
-    asked, said = list(call["asked"]), [call["said"]] if call["said"] else []
-    spoken = [_parts(message) | {"finish_reason": call["finish"] or "stop"} for message in said]
-    return {
-        "gen_ai.input.messages": json.dumps([_parts(message) for message in asked], ensure_ascii=False),
-        "gen_ai.output.messages": json.dumps(spoken, ensure_ascii=False),
-        "input.value": "\n".join(_text(message) for message in asked),
-        "output.value": "\n".join(_text(message) for message in said),
-    }
-
-
-def _parts(message: dict[str, Any]) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = [{"type": "text", "content": _text(message)}] if _text(message) else []
-    for call in message.get("tool_calls", ()):
-        parts.append({"type": "tool_call", "id": call["id"], **call["function"]})
-    if message["role"] == "tool":
-        parts = [{"type": "tool_call_response", "id": message.get("tool_call_id"), "response": _text(message)}]
-    return {"role": message["role"], "parts": parts}
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _retry(told: dict[str, Any]) -> Event:
@@ -248,10 +244,10 @@ def _retry(told: dict[str, Any]) -> Event:
     return Event("retry", told["at"], attributes)
 
 
-def _judged(key: tuple[str, ...], one: JudgedItem, content: bool) -> Iterator[Span]:
+def _judged(key: tuple[str, ...], one: JudgedItem, content: bool, answered: float) -> Iterator[Span]:
     said = one.judgement
-    steps = list(_steps(key, one.steps, content))
-    start = min((span.start for span in steps), default=0.0)
+    steps = list(_steps(key, one.steps, content, answered))
+    start = min((span.start for span in steps), default=answered)
     end = max([start + said.seconds, *(span.end for span in steps)])
     told: dict[str, Value] = {KIND: "EVALUATOR", "emend.judge": said.judge, "emend.repeat": said.repeat}
     told |= {"emend.swapped": said.swapped, "emend.together": one.together}
@@ -276,8 +272,8 @@ def spans_of_failure(run: str, number: int, line: dict[str, Any], content: bool 
         content: whether texts are told.
     """
     key = (run, str(line["unit"]))
-    steps = list(_steps((*key, str(line["probe"])), line["steps"], content))
     failed = datetime.fromisoformat(line["at"]).timestamp()
+    steps = list(_steps((*key, str(line["probe"])), line["steps"], content, failed))
     start, end = min((span.start for span in steps), default=failed), max([failed, *(span.end for span in steps)])
     error = _error(f"{line['error']}: {line['message']}", content)
     told: dict[str, Value] = {KIND: "CHAIN", "session.id": run, "emend.case.id": line["case"]}

@@ -2,7 +2,7 @@
 
 import statistics
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from emend.evals import trace as tracing
 from emend.evals.case import Record
 from emend.evals.event_index import EventIndex
 from emend.evals.manifest import Manifest
-from emend.evals.paths import drawn, ways_of
+from emend.evals.paths import drawn, failed_at, ways_of
 from emend.evals.records import CASES, ERRORS, read_lines, read_records
 from emend.evals.steps import retries_of, told_steps
 from emend.evals.wanted import Wanted, text_of
@@ -228,27 +228,29 @@ def paths_drawn(
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    taken: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for record, path in _paths(folder, case, probe, editor, kind):
-        taken.setdefault((record.setting, record.editor), []).append(path)
+    taken: dict[tuple[str, str], tuple[list[list[str]], list[str]]] = {}
+    for record, steps in _asked(folder, case, probe, editor, kind):
+        paths, failed = taken.setdefault((record.setting, record.editor), ([], []))
+        paths.append([step["node"] for step in steps])
+        failed.append(failed_at(steps))
     texts = []
-    for (setting, name), paths in taken.items():
+    for (setting, name), (paths, failed) in taken.items():
         ways = ways_of(manifest, setting).get(name)
         if ways is not None:
             head = f"%% {name}, {setting}: {len(paths)} probes through the graph {ways.graph}"
-            texts.append(f"{head}\n{drawn(ways, paths)}")
+            texts.append(f"{head}\n{drawn(ways, paths, failed)}")
     if not texts:
         raise BadSettings(f"no graph was gone through: the editors are {', '.join(manifest.config.editors)}.")
     return "\n\n".join(texts)
 
 
-def _paths(
+def _asked(
     folder: Path, case: str | None, probe: str | None, editor: str | None, kind: str | None
-) -> Iterator[tuple[Record, tuple[str, ...]]]:
+) -> Iterator[tuple[Record, Sequence[dict[str, Any]]]]:
     if case is not None:
         for one in tracing.trace(folder, case, probe, editor, kind, scoring="none").probes:
-            yield one.record, tuple(step["node"] for step in one.steps)
+            yield one.record, one.steps
     else:
-        for record in read_records(folder):
+        for record, steps in _every(folder, editor):
             if tracing.record_fits(record, probe, editor, kind):
-                yield record, record.path
+                yield record, steps

@@ -1,8 +1,8 @@
 """Ways through graphs: where each node may lead, and which of the ways were taken."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from emend.evals.manifest import Manifest
@@ -10,6 +10,8 @@ from emend.memory.edit import Word
 
 START, END = "__start__", "__end__"
 ENDS = {START: "start", END: "end"}
+TAKEN = "fill:#ffe08a,stroke:#8a6d00,stroke-width:2px,color:#000"
+FAILED = "fill:#ffc4b8,stroke:#9c2a14,stroke-width:2px,stroke-dasharray:4,color:#000"
 STEPS = 6
 """Of a way that is taken more often in one walk, the number of times is told and not each step."""
 
@@ -33,15 +35,90 @@ class Ways(Word):
         """Whether a router decides what follows the node."""
         return any(edge.chosen for edge in self.edges if edge.source == node)
 
-    def walks(self, path: Sequence[str]) -> list[tuple[str, ...]]:
-        """The nodes by walk through the graph: where no edge leads on, a new walk begins."""
-        known = {(edge.source, edge.target) for edge in self.edges}
-        found: list[list[str]] = []
-        for node in path:
-            if not found or (found[-1][-1], node) not in known:
-                found.append([])
-            found[-1].append(node)
-        return [tuple(walk) for walk in found]
+
+class Way(NamedTuple):
+    """An edge that was taken, and the number of the step that it led to."""
+
+    source: str
+    target: str
+    step: int
+
+
+class Walk:
+    """One walk through a graph, told from the order in which its nodes ended: what it took of the graph's edges.
+
+    A plain edge is taken when its target runs, however many branches run beside each other; what a router chose is told
+    by the node that ran and that no plain edge leads to. `failed` is the node at which the walk broke off, or empty.
+    """
+
+    def __init__(self, ways: Ways) -> None:
+        self.ways = ways
+        self.nodes: list[str] = []
+        self.taken: list[Way] = []
+        self.failed = ""
+        self._waiting: dict[tuple[str, str], None] = {}
+        """Plain edges whose source ran, and whose target has not yet."""
+        self._routers: dict[str, bool] = {}
+        """Those that ran, the latest last, and whether their choice is still to be seen."""
+        self._ran(START)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing leads on but to the end."""
+        return all(target == END for _, target in self._waiting) and not any(self._routers.values())
+
+    def leads_to(self, node: str) -> list[tuple[str, str]]:
+        """The edges over which the walk would come to a node next; none where it cannot."""
+        if plain := [pair for pair in self._waiting if pair[1] == node]:
+            return plain
+        found = [one for one in reversed(self._routers) if Edge(one, node, True) in self.ways.edges]
+        undecided = [one for one in found if self._routers[one]]
+        if node == END:
+            return [(one, node) for one in undecided[:1]]
+        return [(one, node) for one in (undecided or found)[:1]]  # one that has chosen may have chosen several
+
+    def go(self, node: str) -> None:
+        """The next node has ended."""
+        self._take(node)
+        self.nodes.append(node)
+        self._ran(node)
+
+    def end(self, failed: str = "") -> None:
+        """No more nodes ran: the walk is through, or it broke off at a node."""
+        if failed:
+            self.failed = failed
+        elif self.leads_to(END):
+            self._take(END)
+        elif not self.over:
+            self.failed = self.nodes[-1]
+
+    def _take(self, node: str) -> None:
+        for pair in self.leads_to(node):
+            self.taken.append(Way(*pair, len(self.nodes) + 1))
+            if pair in self._waiting:
+                del self._waiting[pair]
+            else:
+                self._routers[pair[0]] = False
+
+    def _ran(self, node: str) -> None:
+        own = [edge for edge in self.ways.edges if edge.source == node]
+        self._waiting |= dict.fromkeys((edge.source, edge.target) for edge in own if not edge.chosen)
+        self._routers.pop(node, None)
+        if any(edge.chosen for edge in own):
+            self._routers[node] = True
+
+
+def walks_of(ways: Ways, path: Sequence[str], failed: str = "") -> list[Walk]:
+    """The walks of one probe: where a walk is over, or nothing leads on, and the graph begins so, a new one begins."""
+    walks: list[Walk] = []
+    for node in path:
+        begins = any(edge.source == START and edge.target == node for edge in ways.edges)
+        if not walks or (begins and (walks[-1].over or not walks[-1].leads_to(node))):
+            walks.append(Walk(ways))
+        walks[-1].go(node)
+    for walk in walks:
+        walk.end(failed if walk is walks[-1] else "")
+    return walks
 
 
 def ways_of(manifest: Manifest, setting: str) -> dict[str, Ways]:
@@ -57,37 +134,56 @@ def _ways(graph: str, told: dict[str, Any]) -> Ways:
     return Ways(graph=graph, nodes=tuple(name for name in names if name not in ENDS), edges=edges)
 
 
-def drawn(ways: Ways, paths: Iterable[Sequence[str]]) -> str:
+def failed_at(steps: Iterable[Mapping[str, Any]]) -> str:
+    """The node at which a walk failed; empty where it did not."""
+    return next((step["node"] for step in steps if step["error"]), "")
+
+
+def drawn(ways: Ways, paths: Iterable[Sequence[str]], failed: Iterable[str] = ()) -> str:
     """The graph as Mermaid text, with the ways that were taken drawn thick and the nodes they lead through in colour.
 
-    Where all walks are the same, a way has the numbers of its steps; else how often it was taken.
+    Where all walks are the same, a way has the numbers of its steps; else how often it was taken. No edge is drawn that
+    the graph has not, and a walk that broke off leads to no end: the node at which it did has a colour of its own.
 
     Args:
         ways: of the graph.
         paths: the nodes that probes went through, one sequence a probe.
+        failed: for each of them the node that failed, else an empty text; without it a walk that fails is told by where
+            it breaks off, which cannot be seen of one that fails at its last node.
     """
-    walks = [walk for path in paths for walk in ways.walks(path)]
-    steps = [list(pairwise((START, *walk, END))) for walk in walks]
-    taken = Counter(step for walk in steps for step in walk)
-    same = len(set(walks)) == 1
-    marks = {step: _mark(steps[0] if same else [], step, count) for step, count in taken.items()}
-    edges = list(ways.edges)
-    known = {(edge.source, edge.target) for edge in edges}
-    edges += [Edge(*step) for step in taken if step not in known]  # a walk that broke off, or an unknown node
-    every = dict.fromkeys([START, *ways.nodes, *(node for edge in edges for node in edge[:2])])
+    counts = Counter((tuple(path), broken or "") for path, broken in zip_longest(paths, failed))
+    walks = [(walk, count) for (path, broken), count in counts.items() for walk in walks_of(ways, path, broken)]
+    marks = _marks(walks)
+    edges = dict.fromkeys(ways.edges)
+    ran = dict.fromkeys(node for walk, _ in walks for node in walk.nodes)
+    every = dict.fromkeys([START, *ways.nodes, *(node for edge in edges for node in edge[:2]), *ran])
     order = {node: place for place, node in enumerate(every)}
     names = {node: f"n{place}" for node, place in order.items()}
-    edges.sort(key=lambda edge: (order[edge.source], order[edge.target]))
     lines = ["graph TD", *(f"    {_node(names[node], node)}" for node in names)]
-    lines += [f"    {_edge(names, edge, marks)}" for edge in edges]
-    lines.append("    classDef taken fill:#ffe08a,stroke:#8a6d00,stroke-width:2px,color:#000")
-    through = [names[node] for node in names if any(node in step for step in taken)]
-    return "\n".join([*lines, f"    class {','.join(through)} taken"] if through else lines)
+    ordered = sorted(edges, key=lambda edge: (order[edge.source], order[edge.target]))
+    lines += [f"    {_edge(names, edge, marks)}" for edge in ordered]
+    broke = {walk.failed for walk, _ in walks}
+    through = {*ran, *(node for step in marks for node in step)} - broke
+    return "\n".join([*lines, *_class("taken", TAKEN, names, through), *_class("failed", FAILED, names, broke)])
 
 
-def _mark(walk: list[tuple[str, str]], step: tuple[str, str], count: int) -> str:
-    numbers = [str(number) for number, one in enumerate(walk, 1) if one == step]
-    return ", ".join(numbers) if 0 < len(numbers) <= STEPS else f"{count}x"
+def _class(name: str, style: str, names: dict[str, str], nodes: set[str]) -> list[str]:
+    own = [names[node] for node in names if node in nodes]
+    return [f"    classDef {name} {style}", f"    class {','.join(own)} {name}"] if own else []
+
+
+def _marks(walks: list[tuple[Walk, int]]) -> dict[tuple[str, str], str]:
+    """What stands on each way that was taken."""
+    taken = Counter[tuple[str, str]]()
+    for walk, count in walks:
+        for way in walk.taken:
+            taken[way[:2]] += count
+    same = walks[0][0].taken if len({tuple(walk.taken) for walk, _ in walks}) == 1 else []
+    return {step: _mark([way.step for way in same if way[:2] == step], count) for step, count in taken.items()}
+
+
+def _mark(steps: list[int], count: int) -> str:
+    return ", ".join(map(str, steps)) if 0 < len(steps) <= STEPS else f"{count}x"
 
 
 def _node(name: str, node: str) -> str:

@@ -77,10 +77,14 @@ class Wanted(Word):
 
 
 def text_of(step: dict[str, Any]) -> str:
-    """All that a step holds, as text: what it changed, what models were asked and said, its error."""
+    """All that a step holds, as text: what it changed, what models were asked and said, what was retried, its error."""
     texts = list(_texts(step["update"]))
     for call in step["calls"]:
         texts += [*_texts(call["asked"]), *_texts(call["said"]), call["error"] or ""]
+    for again in retries_of(step):  # as a trace shows them
+        texts.append(
+            f"attempt {again.attempt} failed: {again.error}{f' (HTTP {again.status})' if again.status else ''}"
+        )
     return "\n".join([step["node"], *texts, step["error"] or ""])
 
 

@@ -6,13 +6,23 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from emend.agents.calls import Journal, recording
 from emend.memory.probe import Step
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
+
+
+def graph_in(found: object) -> Graph | None:
+    """The graph that something is, or has as its `graph` or `app`, as judges and editors do; compiled if need be."""
+    for one in (found, getattr(found, "graph", None), getattr(found, "app", None)):
+        if isinstance(one, StateGraph):
+            return one.compile()
+        if isinstance(one, CompiledStateGraph):
+            return one
+    return None
 
 
 _LISTENER: ContextVar[Callable[[Step], None] | None] = ContextVar("listener", default=None)

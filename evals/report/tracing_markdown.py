@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from emend.evals.judged_steps import JudgedItem
-from emend.evals.paths import drawn
+from emend.evals.paths import drawn, failed_at
 from emend.evals.report.safe import one_line, safe
 from emend.evals.report.tracing import (
     SAID_ELSEWHERE,
@@ -62,7 +62,8 @@ def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
     yield f"- scored: {', '.join(scores) or 'nothing'}"
     yield f"- cost: {cost(record)}"
     if ways is not None and probe.steps:
-        yield from ("", "```mermaid", drawn(ways, [[step["node"] for step in probe.steps]]), "```")
+        path = [step["node"] for step in probe.steps]
+        yield from ("", "```mermaid", drawn(ways, [path], [failed_at(probe.steps)]), "```")
     yield from _steps(probe.shown, probe.steps)
     for one in probe.judged:
         yield from _judged(one)

@@ -1,14 +1,16 @@
 """Every call to a model is kept with what was asked and said, and each attempt that failed."""
 
 import threading
+from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langgraph.graph import END, START, StateGraph
 
 from emend.agents.calls import recording, score_targets, shortened
 from emend.agents.llm import load_model
 from emend.agents.policy import CallPolicy, Waiting
-from emend.graphs.rag import RagContext, build
+from emend.graphs.rag import RagContext, RagState, build
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.embed import LexicalEmbedding
 from emend.memory.errors import KeyRefused, RateLimited
@@ -86,6 +88,36 @@ def test_the_steps_of_a_graph_have_the_calls_and_retries_that_happened_in_them()
     assert [one.error for one in call.retries] == ["RateLimited"]
     assert Usage.model_validate(final["usage"]).retries == 1
     assert steps[0].at <= steps[1].at <= steps[2].at <= call.at + 0.001
+
+
+def answering_twice(within: str):
+    """A graph with rag as one of its nodes, or run inside a node, and a node that asks by itself."""
+    model, inner = ScriptedChatModel(reply=lambda prompt: "Ostrim"), build()
+
+    def inside(state: RagState) -> RagState:
+        given: Any = {"probe": state["probe"]}
+        context = RagContext(model, retriever())
+        told: Any = inner.invoke(given, context=context) if within == "invoked" else run_graph(inner, given, context)[0]
+        return {"reply": told["reply"], "prompt": told["prompt"]}
+
+    def alone(state: RagState) -> RagState:
+        return {"reply": str(model.invoke("Sure?").text)}
+
+    graph = StateGraph(RagState, context_schema=RagContext)
+    graph.add_node("inner", inner if within == "a node" else inside)
+    graph.add_node("alone", alone)
+    graph.add_edge(START, "inner")
+    graph.add_edge("inner", "alone")
+    graph.add_edge("alone", END)
+    return graph.compile(), RagContext(model, retriever())
+
+
+@pytest.mark.parametrize("within", ["a node", "invoked", "run"])
+def test_calls_of_a_graph_within_a_node_are_the_nodes(within):
+    app, context = answering_twice(within)
+    _, steps = run_graph(app, {"probe": PROBE.model_dump(mode="json")}, context)
+    assert [(step.node, len(step.calls)) for step in steps] == [("inner", 1), ("alone", 1)]
+    assert all(call.output_tokens == 1 for step in steps for call in step.calls)
 
 
 def test_a_text_of_the_state_is_not_kept_twice():

@@ -114,6 +114,13 @@ def test_retries_stand_in_the_step_in_which_they_happened(rough):
     assert "2 retries" in text and "attempt 1 failed: RateLimited (HTTP 429); waited 0.0" in text
 
 
+@pytest.mark.parametrize("text", ["RateLimited", "http 429", "attempt 2 failed: ModelUnreachable (HTTP 503)"])
+def test_retries_are_found_as_they_are_shown(rough, text):
+    found = trace(rough, "1", wanted=Wanted(grep=text))
+    assert [step["node"] for probe in found.probes for step in probe.shown] == ["respond"]
+    assert [row.number for row in overview(rough, wanted=Wanted(grep=text)).cases] == [1]
+
+
 def test_retries_are_counted_per_probe_node_case_and_run(rough):
     assert sum(record.usage.retries for record in read_records(rough)) == 2
     found = overview(rough)
