@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emend.editors.base import Answerer, Grow, Materials
+from emend.editors.key_sums import key_size
 from emend.editors.memit import Memit
 from emend.editors.subject_last import WritingSettings
 from emend.editors.writing import Factors
@@ -38,6 +39,12 @@ class AlphaEdit(Memit):
         super().__init__(materials)
         self._earlier: dict[int, Tensor] = {}
         self._solved: dict[int, Tensor] = {}
+
+    def prepare(self) -> None:
+        """Finds the null spaces; there is no need of an inverse."""
+        if self.moments.folder is not None:
+            for layer in self.layers:
+                self.moments.null_space(layer, key_size(self.lm, self.paths, layer), self.settings.null_below)
 
     @contextmanager
     def sequence(self) -> Iterator[Grow]:

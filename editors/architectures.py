@@ -104,9 +104,19 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def architecture_of(
-    model: nn.Module, given: Mapping[str, str | bool] | None = None, needed: Collection[str] = NAMES
+    model: nn.Module,
+    given: Mapping[str, str | bool] | None = None,
+    needed: Collection[str] = NAMES,
+    layers: Collection[int] | None = None,
 ) -> Architecture:
     """The model's module paths: what is given, over the table's; only those that are `needed` are looked at.
+
+    Args:
+        model: whose paths they are.
+        given: paths by name, and `adds`.
+        needed: the names that are used.
+        layers: those in which the paths must lead somewhere, from 0; None where it is enough that one layer has them,
+            since layers of one model may be of several kinds.
 
     Raises:
         BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that leads nowhere.
@@ -129,7 +139,7 @@ def architecture_of(
         given["adds"] = _truth(given["adds"])
     found = replace(known or UNKNOWN, **given)  # type: ignore[arg-type]
     for name in (name for name in NAMES if name in needed):
-        _check(model, name, str(getattr(found, name)))
+        _check(model, name, str(getattr(found, name)), layers)
     return found
 
 
@@ -155,7 +165,15 @@ def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool
     Raises:
         BadSettings: unknown architecture, a path that leads nowhere, or a layer that the model does not have.
     """
-    return architecture_of(model, given, ("down_projection",)).of_layer(layer_of(model, layer), "down_projection")
+    number = layer_of(model, layer)
+    return architecture_of(model, given, ("down_projection",), [number]).of_layer(number, "down_projection")
+
+
+def layers_with(model: nn.Module, name: str, path: str) -> list[int]:
+    """The layers, from 0, in which a path leads to what its name wants."""
+    config: Any = model.config
+    numbers = range(config.get_text_config().num_hidden_layers)
+    return [layer for layer in numbers if not _wrong(model, name, path.replace("{}", str(layer)))]
 
 
 def _truth(told: str | bool) -> bool:
@@ -164,24 +182,41 @@ def _truth(told: str | bool) -> bool:
     return told in (True, "true")
 
 
-def _check(model: nn.Module, name: str, path: str) -> None:
-    """Refuses a path that does not differ between layers, leads nowhere, or leads to something of another kind."""
-    wrong = ""
-    try:
-        module = model.get_submodule(path.replace("{}", "0"))
-    except AttributeError:
-        wrong = "this model has no such module"
+def _check(model: nn.Module, name: str, path: str, layers: Collection[int] | None) -> None:
+    """Refuses a path that is wrong in one of these layers, or in every layer of the model where none are named."""
+    wrong, having = "", list[int]()
+    if name not in OF_A_LAYER:
+        wrong = "it has {} for a layer's number, and no layer has it" if "{}" in path else _wrong(model, name, path)
+    elif "{}" not in path:
+        wrong = "it has no {} in the place of the layer's number"
     else:
-        if name in OF_A_LAYER and "{}" not in path:
-            wrong = "it has no {} in the place of the layer's number"
-        elif name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
-            wrong = f"it is a {type(module).__name__}, and a linear module is wanted"
+        having = layers_with(model, name, path)
+        lacking = [layer for layer in layers or () if layer not in having]
+        if lacking or not having:
+            layer = lacking[0] if lacking else 0
+            wrong = _wrong(model, name, path.replace("{}", str(layer))) + (f" in layer {layer}" if lacking else "")
     if wrong:
+        others = f"Choose among the layers that have it ({_listed(having)}), or correct" if having else "Correct"
         experts = _of_experts(model) if name == "down_projection" else ""
         raise BadSettings(
-            f"module '{path}' as '{name}': {wrong}. Correct it in [architecture].{experts} "
+            f"module '{path}' as '{name}': {wrong}. {others} it in [architecture].{experts} "
             f"Linear modules of this model: {_linear(model)}."
         )
+
+
+def _wrong(model: nn.Module, name: str, path: str) -> str:
+    """What is wrong with a path without open places; empty if nothing is."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError:
+        return "this model has no such module"
+    if name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
+        return f"it is a {type(module).__name__}, and a linear module is wanted"
+    return ""
+
+
+def _listed(layers: Collection[int]) -> str:
+    return ", ".join(map(str, layers))
 
 
 def _of_experts(model: nn.Module) -> str:
@@ -198,19 +233,27 @@ def _of_experts(model: nn.Module) -> str:
     )
 
 
-def check_width(model: Any, paths: Architecture) -> None:
+def check_width(model: Any, paths: Architecture, layers: Collection[int]) -> None:
     """Refuses a down-projection whose output is no state of the model, for editors that write values there.
+
+    Args:
+        model: whose paths they are.
+        paths: its module paths.
+        layers: those that are written to, from 0.
 
     Raises:
         BadSettings: it is of another width.
     """
-    module: Any = model.get_submodule(paths.of_layer(0, "down_projection"))
-    width, gives = model.config.get_text_config().hidden_size, module.nf if input_first(module) else module.out_features
-    if gives != width:
-        raise BadSettings(
-            f"module '{paths.down_projection}' as 'down_projection' gives {gives} numbers, and the model is {width} "
-            "wide: name the matrix that ends the MLP in [architecture]."
-        )
+    width = model.config.get_text_config().hidden_size
+    for layer in layers:
+        path = paths.of_layer(layer, "down_projection")
+        module: Any = model.get_submodule(path)
+        gives = module.nf if input_first(module) else module.out_features
+        if gives != width:
+            raise BadSettings(
+                f"module '{path}' as 'down_projection' gives {gives} numbers, and the model is {width} wide: name the "
+                "matrix that ends the MLP in [architecture]."
+            )
 
 
 def _linear(model: nn.Module) -> str:

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.editors.architectures import architecture_of, input_first, layer_of
+from emend.editors.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.base import Materials
 from emend.editors.finetune import rows_of_all, seed_of
 from emend.editors.halving import halving
@@ -44,7 +44,7 @@ class LoraSettings(Plan):
     targets: Annotated[tuple[Target, ...], Field(min_length=1)] = ("query", "value")
     """The matrices that get adapters, by their names in `editors.architectures`."""
     layers: tuple[int, ...] = ()
-    """Layers that get adapters, from 0, or from -1 at the end; none named means all."""
+    """Layers that get adapters, from 0, or from -1 at the end; none named means all that have those matrices."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
@@ -104,10 +104,16 @@ class Lora(Solving):
 
     def _paths(self) -> list[str]:
         model = self.lm.model
-        found = architecture_of(model, self.settings.architecture, self.settings.targets)
         count = model.config.get_text_config().num_hidden_layers
-        layers = [layer_of(model, layer) for layer in self.settings.layers] or range(count)
-        paths = [found.of_layer(layer, target) for layer in layers for target in self.settings.targets]
+        named = [layer_of(model, layer) for layer in self.settings.layers]
+        found = architecture_of(model, self.settings.architecture, self.settings.targets, named or None)
+        having = {name: named or layers_with(model, name, getattr(found, name)) for name in self.settings.targets}
+        paths = [
+            found.of_layer(layer, name)
+            for layer in named or range(count)
+            for name in self.settings.targets
+            if layer in having[name]
+        ]
         return list(dict.fromkeys(paths))  # one matrix may be both query and value
 
 

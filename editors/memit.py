@@ -9,7 +9,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from emend.editors.base import Materials
 from emend.editors.locate import Located, locate
 from emend.editors.subject_last import SubjectLast, WritingSettings
 from emend.editors.values import Found
@@ -35,8 +34,8 @@ class Memit(SubjectLast):
     schema: ClassVar[type[WritingSettings]] = MemitSettings
     settings: MemitSettings
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def check_layers(self) -> None:
+        """Refuses layers that do not go upwards, and several where what each has to add cannot be told."""
         if list(self.layers) != sorted(set(self.layers)):  # what a layer lacks is measured with those below it written
             raise BadSettings(
                 f"editor '{self.name}' writes from the lowest layer upwards, to each once, seen layers: "

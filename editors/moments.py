@@ -4,8 +4,9 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,66 +15,83 @@ from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import ARCHITECTURES, Architecture
+from emend.editors.decomposing import ROUNDING, LinAlgError, cholesky, null_space
 from emend.editors.files import digest_of, save_whole, sha256_of
-from emend.editors.statistics import collect, layer_file, read_counts
+from emend.editors.statistics import MOMENT, collect, layer_file, read_counts
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
 from emend.memory.folders import cache_folder
 
 KEPT = "kept"
-ROUNDING = 1e-8
-"""A ridge, in shares of the diagonal's mean, that makes up for sums in single precision; it tells nothing of a text."""
 WORLD, WORLD_TEXTS = "tinyworld", 1500
 
 
 class Moments:
     """Second moments of keys; what follows from one is kept beside it on disk, so that each is decomposed once.
 
+    A moment itself is held no longer than it takes to make that.
+
     Args:
         folder: as `collect` writes it; None takes the identity in place of every moment, as if all keys were alike.
+        remedy: what to do where they cannot be used.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, remedy: str = "Collect them with `emend stats`.") -> None:
         self.folder = folder
-        self._moments: dict[int, Tensor] = {}
+        self._remedy = remedy
         self._factors: dict[int, Tensor] = {}
         self._bases: dict[tuple[int, float], Tensor] = {}
         self._warned = False
+
+    def told(self, layers: Sequence[int]) -> dict[str, Any]:
+        """What they were made from, and a digest for each layer; nothing for the identity.
+
+        Those of the invented world are the same wherever they are made, but for last digits, and need no digests.
+        """
+        if self.folder is None:
+            return {}
+        counts = read_counts(self.folder)
+        made = {} if counts is None else {"corpus": counts.corpus, "texts": counts.texts, "tokens": counts.tokens}
+        if made.get("corpus") == WORLD:
+            return made
+        return made | {"sha256": {str(layer): _digest(layer_file(self.folder, layer))[:16] for layer in layers}}
 
     def moment(self, layer: int, size: int) -> Tensor:
         """Shape (size, size), float64.
 
         Raises:
             MissingData: there is none for this layer.
-            BadData: it has another size, or cannot be read.
+            BadData: it has another size, holds numbers that are none, or cannot be read.
         """
-        if self.folder is None:
-            return torch.eye(size, dtype=torch.float64)
-        if layer not in self._moments:
-            self._moments[layer] = self._load(layer, size)
-        return self._moments[layer]
+        return torch.eye(size, dtype=torch.float64) if self.folder is None else self._load(layer, size)
 
     def solve(self, layer: int, keys: Tensor) -> Tensor:
         """C^-1 K for keys of shape (D, n), float64."""
         keys = keys.cpu().double()
         if self.folder is None:
             return keys
-        if layer not in self._factors:
-            self._factors[layer] = self._kept(layer, len(keys), "factor", self._factorised)
-            self._warn(len(keys))
-        solved: Tensor = torch.cholesky_solve(keys, self._factors[layer])
+        solved: Tensor = torch.cholesky_solve(keys, self.factor(layer, len(keys)))
         return solved
+
+    def factor(self, layer: int, size: int) -> Tensor:
+        """The Cholesky factor of the moment, shape (size, size), float64."""
+        if layer not in self._factors:
+            self._factors[layer] = self._kept(layer, size, "factor", self._factorised)
+            self._warn(size)
+        return self._factors[layer]
 
     def null_space(self, layer: int, size: int, below: float) -> Tensor:
         """Eigenvectors of the moment with eigenvalues under `below`, shape (size, rank), float64."""
+        if self.folder is None:  # whose eigenvalues are all 1
+            return torch.eye(size, dtype=torch.float64)[:, : size if below > 1 else 0]
         if (layer, below) not in self._bases:
-            make = partial(_null_space, below=below)
+            make = partial(null_space, below=below)
             self._bases[layer, below] = self._kept(layer, size, f"null-space-{below:g}", make, below=repr(below))
             self._warn(size)
         return self._bases[layer, below]
 
     def _factorised(self, moment: Tensor) -> Tensor:
-        factor, ridge = _cholesky(moment)
+        factor, ridge = cholesky(moment)
         if ridge > ROUNDING:
             self._warn(len(moment), ridge)
         return factor
@@ -88,15 +106,20 @@ class Moments:
     def _load(self, layer: int, size: int) -> Tensor:
         file = layer_file(Path(str(self.folder)), layer)
         if not file.exists():
-            raise MissingData(f"no statistics of layer {layer} in '{self.folder}': collect them with `emend stats`.")
+            raise MissingData(f"no statistics of layer {layer} in '{self.folder}'. {self._remedy}")
         try:
-            moment = load_file(file)["moment"].double()
+            moment = load_file(file)[MOMENT].double()
         except (SafetensorError, KeyError, OSError) as error:
-            raise BadData(f"statistics '{file}' cannot be read ({error}): collect them with `emend stats`.") from error
+            raise BadData(f"statistics '{file}' cannot be read ({error}). {self._remedy}") from error
         if moment.shape != (size, size):
             raise BadData(
                 f"statistics '{file}' have shape {tuple(moment.shape)}, the model's keys have {size} numbers: "
-                "they are another model's. Collect its own with `emend stats`."
+                f"they are another model's. {self._remedy}"
+            )
+        if not moment.isfinite().all():
+            raise BadData(
+                f"statistics '{file}' hold numbers that are not finite, as keys leave that overflow in float16: load "
+                f"the model with --set model.dtype=float32 or bfloat16. {self._remedy}"
             )
         return moment
 
@@ -108,16 +131,36 @@ class Moments:
         """
         source = None if self.folder is None else layer_file(Path(self.folder), layer)
         if source is None or not source.is_file():
-            return make(self.moment(layer, size))
-        facts = {"statistics": sha256_of(source)} | told
+            return self._made(layer, size, make)
+        facts = {"statistics": _digest(source)} | told
         file = source.with_name(f"{name}-{layer}.safetensors")
         kept = _read_kept(file, facts) if file.exists() else None
         if kept is not None and len(kept) == size:
             return kept
-        made = make(self.moment(layer, size))
+        made = self._made(layer, size, make)
         with suppress(OSError, SafetensorError):
             save_whole({KEPT: made}, file, facts)
         return made
+
+    def _made(self, layer: int, size: int, make: Callable[[Tensor], Tensor]) -> Tensor:
+        try:
+            return make(self.moment(layer, size))
+        except LinAlgError as error:
+            raise BadData(
+                f"statistics of layer {layer} in '{self.folder}' cannot be decomposed ({error}): they are of too "
+                f"little text. {self._remedy}"
+            ) from error
+
+
+def _digest(file: Path) -> str:
+    """The sha256 of a file, worked out once for as long as the file is the same one."""
+    seen = file.stat()
+    return _digest_of_state(file, (seen.st_ino, seen.st_size, seen.st_mtime_ns))
+
+
+@lru_cache(maxsize=256)
+def _digest_of_state(file: Path, _: tuple[int, ...]) -> str:
+    return sha256_of(file)
 
 
 def _read_kept(file: Path, facts: Mapping[str, str]) -> Tensor | None:
@@ -133,12 +176,6 @@ def _read_kept(file: Path, facts: Mapping[str, str]) -> Tensor | None:
         return None
     log.warning("'%s' was made from other statistics or settings: computed anew", file)
     return None
-
-
-def _null_space(moment: Tensor, below: float) -> Tensor:
-    values, vectors = torch.linalg.eigh(moment)
-    inside: Tensor = vectors[:, values < below]
-    return inside
 
 
 def too_little(folder: Path, size: int, ridge: float = 0.0) -> str:
@@ -159,20 +196,6 @@ def too_little(folder: Path, size: int, ridge: float = 0.0) -> str:
     )
 
 
-def _cholesky(moment: Tensor) -> tuple[Tensor, float]:
-    """The Cholesky factor; a moment of too few tokens has no inverse and gets a little, returned too, on its diagonal.
-
-    The little is told in shares of the diagonal's mean.
-    """
-    size = moment.diagonal().mean()
-    factor: Tensor
-    for ridge in (0.0, ROUNDING, 1e-6, 1e-4):
-        factor, failed = torch.linalg.cholesky_ex(moment + ridge * size * torch.eye(len(moment), dtype=torch.float64))
-        if not failed and factor.diagonal().min() > 1e-6 * size.sqrt():
-            return factor, ridge
-    raise BadData("these statistics have no inverse: collect them over more text.")
-
-
 def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: str) -> Moments:
     """The statistics that a setting names: `identity`, `tinyworld`, `collected`, or a folder.
 
@@ -187,9 +210,10 @@ def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: 
     if named == WORLD:
         folder = statistics_folder(lm, WORLD)
         collect(lm, paths, layers, _World(), folder, corpus=WORLD)
-        return Moments(folder)
+        return Moments(folder, "Name others with the setting 'statistics'.")
     if named != "collected":
-        return Moments(_checked(lm, layers, Path(named).expanduser(), named))
+        folder = _checked(lm, layers, Path(named).expanduser(), named)
+        return Moments(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(named)}"))
     found = [file.parent for file in sorted(statistics_folder(lm, "").glob("*/counts.json"))]
     found = [
         folder
@@ -202,7 +226,14 @@ def moments_of(lm: CausalLM, paths: Architecture, layers: Sequence[int], named: 
             f"{': ' + ', '.join(map(str, found)) if found else ''}. Name one with the setting 'statistics', or collect "
             f"them: {_command(lm, layers)}"
         )
-    return Moments(found[0])
+    return Moments(found[0], _remedy(lm, layers, found[0]))
+
+
+def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") -> str:
+    """How statistics that cannot be used are made anew in their place, which takes the same text."""
+    counts = read_counts(folder)
+    corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})" if counts else ""
+    return f"Collect them anew{corpus}: {_command(lm, layers)}{out}"
 
 
 def _command(lm: CausalLM, layers: Sequence[int]) -> str:

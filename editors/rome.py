@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from emend.editors.architectures import input_first
-from emend.editors.base import Materials
 from emend.editors.locate import locate
 from emend.editors.subject_last import SubjectLast
 from emend.editors.values import Found
@@ -29,8 +28,8 @@ class Rome(SubjectLast):
     same_key: ClassVar[bool] = False
     """Whether the averaged key also decides the length, as R-ROME has it."""
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def check_layers(self) -> None:
+        """Refuses more than one."""
         if len(self.layers) != 1:
             raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
 

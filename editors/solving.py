@@ -78,7 +78,7 @@ def weights_of(materials: Materials, editor: str) -> CausalLM:
     """The local model that an editor may write to.
 
     Raises:
-        BadSettings: the model has no weights here.
+        BadSettings: the model has no weights here, or they are stored quantised.
     """
     lm = getattr(materials.model, "lm", None)
     if not isinstance(lm, CausalLM):
@@ -86,7 +86,30 @@ def weights_of(materials: Materials, editor: str) -> CausalLM:
             f"editor '{editor}' changes weights, and {type(materials.model).__name__} has none here: "
             "use --model tiny or --model hf:FOLDER."
         )
+    stored = _quantised(lm.model)
+    if stored:
+        raise BadSettings(
+            f"editor '{editor}' changes weights, and those of {lm.folder} are stored quantised, seen: {stored}. Save a "
+            "dequantised copy, with `model.dequantize(dtype=torch.bfloat16)` and then `save_pretrained` of model and "
+            "tokenizer, and edit that one."
+        )
     return lm
+
+
+def _quantised(model: Any) -> str:
+    """In what format the model's weights are kept, where one cannot add to them; empty if one can.
+
+    The configuration is asked first, since some formats keep floats of 8 bits, or no parameters at all. A model that
+    was dequantised while it was loaded has nothing there.
+    """
+    told = getattr(model.config, "quantization_config", None)
+    if told is not None:
+        kept: dict[str, Any] = told if isinstance(told, dict) else told.to_dict()
+        bits = 4 if kept.get("load_in_4bit") else 8 if kept.get("load_in_8bit") else kept.get("bits")
+        method = kept.get("quant_method")
+        return f"{getattr(method, 'value', method)}{f' in {bits} bits' if bits else ''} (quantization_config)"
+    whole = ((name, tensor.dtype) for name, tensor in model.named_parameters() if not tensor.is_floating_point())
+    return next((f"'{name}' is {str(dtype).removeprefix('torch.')}" for name, dtype in whole), "")
 
 
 def families(lm: CausalLM) -> list[str]:

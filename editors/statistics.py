@@ -7,24 +7,19 @@ interrupted pass goes on where it was; what is finished lies in a folder named b
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from scipy.linalg.blas import ssyrk
-from torch import Tensor, nn
+from torch import Tensor
 
 from emend.agents.causal_lm import CausalLM
 from emend.editors.architectures import Architecture
 from emend.editors.files import digest_of, save_whole
-from emend.editors.halving import halving
-from emend.editors.padding import padded
+from emend.editors.key_sums import add_keys, key_size, mirrored
 from emend.memory.edit import Word, content_id
 from emend.memory.errors import BadData, BadSettings
 
@@ -33,6 +28,9 @@ PART = 128
 EVERY_SECONDS = 5.0
 """Between two savings at least; also 50 times as long as the last one took."""
 COUNTS = "counts.json"
+MOMENT = "moment"
+UNKNOWN = ".unknown"
+"""What is added to the name of a layer's file of which no `counts.json` tells where it comes from."""
 
 
 class Counts(Word):
@@ -46,17 +44,6 @@ class Counts(Word):
     cap: int
 
 
-class _Found(NamedTuple):
-    keys: dict[int, Tensor]
-    """By layer, shape (positions, D), float32; zeros where a row is padded."""
-    rows: int
-    tokens: int
-
-
-class _Enough(Exception):
-    """Ends a forward pass after the last layer that is looked at."""
-
-
 def collect(
     lm: CausalLM,
     paths: Architecture,
@@ -68,11 +55,11 @@ def collect(
     corpus: str = "",
     progress: Callable[[int, int], None] = lambda texts, tokens: None,
     every: float = EVERY_SECONDS,
-) -> None:
+) -> Counts:
     """Writes the mean of k k^T of each layer to `folder`, going on from what an interrupted call has kept there.
 
-    Layers that are there already are left as they are. Memory is bounded by the model's token budget, which is halved
-    where it is too much, and one matrix per layer.
+    Layers that are there already, and whole, are left as they are; what is damaged is said in the log and collected
+    anew. Memory is bounded by the model's token budget, which is halved where it is too much, and one matrix per layer.
 
     Args:
         lm: the unedited model.
@@ -85,25 +72,27 @@ def collect(
         progress: is told texts and tokens so far, after every part.
         every: seconds between two savings at least.
 
+    Returns:
+        What the statistics in the folder are made from.
+
     Raises:
         BadData: there is no text, or the folder holds statistics of another model, corpus or cap.
         BadSettings: the folder cannot be made.
-        ModelError: there is not enough memory for the smallest batches.
+        ModelError: keys are no finite numbers, or there is not enough memory for the smallest batches.
     """
-    _check(folder, lm, corpus, cap)
-    lacking = [layer for layer in dict.fromkeys(layers) if not layer_file(folder, layer).exists()]
-    if not lacking:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
+    there = _known(folder, lm, corpus, cap)
+    lacking = list(dict.fromkeys(layers))
+    if there:
+        lacking = [layer for layer in lacking if not _is_whole(folder, layer, key_size(lm, paths, layer))]
+        if not lacking:
+            return there
+    _make_room(folder, whose=there)
     kept = folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(lacking), cap)}.safetensors"
     counted, tokens, sums = _resume(kept, lacking, lm)
     source = islice(texts, counted, None)
     saved, pause = time.monotonic(), every
     while part := list(islice(source, PART)):
-        tokens += _add(lm, paths, _rows(lm, part, cap), sums)
+        tokens += add_keys(lm, paths, part, cap, sums)
         counted += len(part)
         began = time.monotonic()
         if began - saved >= pause:
@@ -111,18 +100,63 @@ def collect(
             saved = time.monotonic()
             pause = max(every, 50 * (saved - began)) if every else every
         progress(counted, tokens)
-    _finish(folder, Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap), sums)
+    counts = Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap)
+    _finish(folder, counts, sums)
     kept.unlink(missing_ok=True)
+    return counts
 
 
-def _check(folder: Path, lm: CausalLM, corpus: str, cap: int) -> None:
-    there = read_counts(folder)
+def _known(folder: Path, lm: CausalLM, corpus: str, cap: int) -> Counts | None:
+    """What the folder's statistics were made from, which must be the same; None where nothing there tells it."""
+    try:
+        there = read_counts(folder)
+    except BadData as error:
+        logging.getLogger(__name__).warning("%s That is done now, for all layers.", error)
+        return None
     same = there and digest_of(there.model) == digest_of(lm.fingerprint)
     if there and not (same and (there.corpus, there.cap) == (corpus, cap)):
         raise BadData(
             f"'{folder}' holds statistics of model {there.model}, corpus '{there.corpus}', {there.cap} tokens a piece; "
             f"asked for are model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
         )
+    return there
+
+
+def _make_room(folder: Path, whose: Counts | None) -> None:
+    """Makes the folder; files of layers of which nobody knows what they are of are set aside, not to be taken for new.
+
+    Raises:
+        BadSettings: it cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in [] if whose else list(folder.glob("layer-*.safetensors")):
+            file.replace(file.with_name(file.name + UNKNOWN))
+    except OSError as error:
+        raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
+
+
+def _is_whole(folder: Path, layer: int, size: int) -> bool:
+    """Whether a layer's moment is there, and can be used; the log says where it is and cannot."""
+    file = layer_file(folder, layer)
+    if not file.exists():
+        return False
+    wrong = _fault(file, size)
+    if wrong:
+        logging.getLogger(__name__).warning("'%s' cannot be used (%s): collected anew", file, wrong)
+    return not wrong
+
+
+def _fault(file: Path, size: int) -> str:
+    """What keeps a moment from being used, seen without working through it; empty if nothing does."""
+    try:
+        with safe_open(file, "pt") as opened:
+            moment = opened.get_tensor(MOMENT)
+    except (SafetensorError, OSError) as error:
+        return str(error)
+    if moment.shape != (size, size):
+        return f"it has shape {tuple(moment.shape)}, and keys have {size} numbers"
+    return "" if moment.diagonal().isfinite().all() else "it holds numbers that are not finite"
 
 
 def layer_file(folder: Path, layer: int) -> Path:
@@ -143,76 +177,6 @@ def read_counts(folder: Path) -> Counts | None:
         return Counts.model_validate_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BadData(f"'{file}' does not say what it was made from: collect statistics with `emend stats`.") from error
-
-
-def _rows(lm: CausalLM, texts: Sequence[str], cap: int) -> list[tuple[int, ...]]:
-    """Pieces of the texts, longest first."""
-    size = min(cap, lm.window or cap)
-    whole = [lm.encode(text) for text in texts if text.strip()]
-    return sorted((ids[at : at + size] for ids in whole for at in range(0, len(ids), size)), key=len, reverse=True)
-
-
-def _add(lm: CausalLM, paths: Architecture, rows: list[tuple[int, ...]], sums: dict[int, Tensor]) -> int:
-    """Adds the keys of these rows, in batches of the token budget; the number of their tokens."""
-    start, tokens = 0, 0
-    while start < len(rows):
-        found = halving(lm, partial(_keys, lm, paths, rows[start:], list(sums)))
-        for layer, keys in found.keys.items():
-            sums[layer] = _with_products(sums[layer], keys)
-        start, tokens = start + found.rows, tokens + found.tokens
-    return tokens
-
-
-def _with_products(total: Tensor, keys: Tensor) -> Tensor:
-    """Adds k k^T of each key, shape (tokens, D), in place: on a CPU to the upper half alone, which is half the work."""
-    size = keys.shape[1]
-    total = total if total.numel() else keys.new_zeros(size, size)
-    if total.device.type == "cpu":  # torch has no symmetric product
-        ssyrk(1.0, keys.numpy().T, beta=1.0, c=total.numpy().T, lower=True, overwrite_c=True)
-        return total
-    return total.addmm_(keys.T, keys)
-
-
-def _mirrored(total: Tensor) -> Tensor:
-    """The whole symmetric matrix of its upper half."""
-    return total.triu() + total.triu(1).T
-
-
-def _keys(lm: CausalLM, paths: Architecture, waiting: list[tuple[int, ...]], layers: list[int]) -> _Found:
-    """The keys of each layer at the tokens of the first rows, as many as fit the token budget."""
-    rows = waiting[: max(1, lm.batch_tokens // len(waiting[0]))]
-    ids, mask = (told.to(lm.device) for told in padded(rows, lm.tokenizer.pad_token_id))
-    padding = (mask.flatten() == 0).nonzero()[:, 0]
-    with lm.lock.asking(), torch.no_grad(), _watched(lm.model, paths, layers) as seen:
-        try:
-            lm.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        except _Enough:
-            pass
-        # A key of zeros adds nothing; to leave padding out would copy all the others.
-        flat = {layer: keys.flatten(0, -2).float().index_fill_(0, padding, 0) for layer, keys in seen.items()}
-    return _Found(keys=flat, rows=len(rows), tokens=int(mask.sum()))
-
-
-@contextmanager
-def _watched(model: nn.Module, paths: Architecture, layers: list[int]) -> Iterator[dict[int, Tensor]]:
-    seen: dict[int, Tensor] = {}
-    last = max(layers)
-
-    def keep(layer: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen[layer] = inputs[0]
-            if layer == last:
-                raise _Enough
-
-        return hook
-
-    modules = [(layer, model.get_submodule(paths.of_layer(layer, "down_projection"))) for layer in layers]
-    handles = [module.register_forward_pre_hook(keep(layer)) for layer, module in modules]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _resume(kept: Path, layers: list[int], lm: CausalLM) -> tuple[int, int, dict[int, Tensor]]:
@@ -249,4 +213,4 @@ def _finish(folder: Path, counts: Counts, sums: dict[int, Tensor]) -> None:
     draft.write_text(counts.model_dump_json(), encoding="utf-8")
     draft.replace(folder / COUNTS)
     for layer, total in sums.items():
-        save_whole({"moment": (_mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))
+        save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))

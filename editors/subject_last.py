@@ -14,6 +14,7 @@ from emend.editors.base import EditCost, Grow, Materials
 from emend.editors.contexts import prefixes_of
 from emend.editors.costing import counted
 from emend.editors.halving import halving
+from emend.editors.key_sums import key_size
 from emend.editors.moments import moments_of
 from emend.editors.solving import Solving
 from emend.editors.tail import check_logits
@@ -22,6 +23,9 @@ from emend.editors.weights import Deltas
 from emend.editors.writing import Factors, dense
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError
+
+PARTS = ("block", "down_projection", "norm", "head")
+"""Module paths that these editors use."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +55,35 @@ class SubjectLast(Solving):
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.paths = architecture_of(self.lm.model, self.settings.architecture)
         self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
-        check_width(self.lm.model, self.paths)
+        self.paths = architecture_of(self.lm.model, self.settings.architecture, PARTS, self.layers)
+        self.check_layers()
+        check_width(self.lm.model, self.paths, self.layers)
         check_logits(self.lm, self.paths)
-        # Not when first used: statistics that lack are told of before the work, and collecting them is no edit's cost.
+        # Not when first used: statistics that lack or are damaged are told of before the work, and neither collecting
+        # nor decomposing them is an edit's cost.
         self.moments = moments_of(self.lm, self.paths, self.layers, self.settings.statistics)
+        halving(self.lm, self.prepare)
+        self._told = self.moments.told(self.layers)
         self._foreseen: dict[tuple[str, ...], Found] = {}
 
     @property
     def where(self) -> dict[str, Any]:
-        """The layers that are written to."""
-        return {"layers": self.layers}
+        """The layers that are written to, and the statistics that decide how, where there are any."""
+        return {"layers": self.layers} | ({"moments": self._told} if self._told else {})
+
+    def check_layers(self) -> None:  # noqa: B027
+        """Refuses layers that the method cannot write to; there are none here.
+
+        Raises:
+            BadSettings: as a method says.
+        """
+
+    def prepare(self) -> None:
+        """Decomposes the statistics as the method uses them."""
+        if self.moments.folder is not None:
+            for layer in self.layers:
+                self.moments.factor(layer, key_size(self.lm, self.paths, layer))
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float64; the model is left as it is.

@@ -5,15 +5,16 @@ the rest is computed once: the hidden states that enter the layer, and the keys 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from emend.agents.causal_lm import CausalLM
-from emend.editors.architectures import ARCHITECTURES, Architecture
+from emend.editors.architectures import ARCHITECTURES, Architecture, layers_with
 from emend.editors.costing import passed
 from emend.editors.padding import padded
 from emend.memory.errors import BadSettings
@@ -57,6 +58,9 @@ class _Front(DynamicLayer):
 class Tail:
     """The blocks above `layer`, ready to be run from given hidden states.
 
+    A model that keeps more of the tokens in front than keys and values, such as the state of a recurrence, reads whole
+    prompts each time.
+
     Args:
         lm: the model, whose weights must not change while this lives.
         paths: its module paths.
@@ -68,6 +72,11 @@ class Tail:
         self.lm, self.paths, self.layer = lm, paths, layer
         config: Any = lm.model.config
         self.depth: int = config.get_text_config().num_hidden_layers
+        self._whole = not _keeps_keys_alone(lm.model)
+        at = [len(strip.front) * self._whole for strip in strips]
+        self._rows, self._at = torch.arange(len(at), device=lm.device), torch.tensor(at, device=lm.device)
+        if self._whole:
+            strips = [Strip((), strip.front + strip.rest) for strip in strips]
         self.front = max(len(strip.front) for strip in strips)
         self._tokens = sum(len(strip.rest) for strip in strips)
         self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
@@ -82,13 +91,21 @@ class Tail:
         passed(self._tokens)
         if self.paths.adds:  # then adding it to the block's output is the same sum, and saves running the block
             states = self._after.clone()
-            states[:, 0] = states[:, 0] + change.to(states.dtype)
+            states[self._rows, self._at] = states[self._rows, self._at] + change.to(states.dtype)
         else:
             states = self.changed(change)
         for number in range(self.layer + 1, self.depth):
             states = self._block(number, states)
         norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
-        return norm(states)
+        return norm(self._from_place(states))
+
+    def _from_place(self, states: Tensor) -> Tensor:
+        """Hidden states from the place that changes on, where whole prompts are read; what is behind is repeated."""
+        if not self._whole:
+            return states
+        width = states.shape[1]
+        places = self._at[:, None] + torch.arange(width, device=states.device)
+        return states[self._rows[:, None], places.clamp(max=width - 1)]
 
     def changed(self, change: Tensor) -> Tensor:
         """Out of the edited layer's block, run once more with `change` added behind its down-projection."""
@@ -129,8 +146,8 @@ class Tail:
 
         def first(states: Tensor) -> Tensor:
             """Copied, since some blocks go on to add to the MLP's output in place."""
-            at = states.reshape(rows, places, -1)[:, 0]  # some MLPs see rows and places as one dimension
-            return at.to(torch.float32, copy=True)
+            apart = states.reshape(rows, places, -1)  # some MLPs see rows and places as one dimension
+            return apart[self._rows, self._at].to(torch.float32, copy=True)
 
         def called(number: int) -> Callable[..., None]:
             return lambda _, args, kwargs: self._calls.update({number: (args, kwargs)})
@@ -142,32 +159,26 @@ class Tail:
             self._after = _first(output)
             seen["state"] = first(self._after)
 
-        blocks = [model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)]
-        handles = [
-            block.register_forward_pre_hook(called(self.layer + n), with_kwargs=True) for n, block in enumerate(blocks)
-        ]
-        handles.append(blocks[0].register_forward_hook(left))
-        handles.append(model.get_submodule(paths.of_layer(self.layer, "down_projection")).register_forward_hook(ended))
-        try:
+        blocks = {n: model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)}
+        down = model.get_submodule(paths.of_layer(self.layer, "down_projection"))
+        with ExitStack() as hooks:
+            for number, block in blocks.items():
+                hooks.enter_context(block.register_forward_pre_hook(called(number), with_kwargs=True))
+            hooks.enter_context(blocks[self.layer].register_forward_hook(left))
+            hooks.enter_context(down.register_forward_hook(ended))
             yield seen
-        finally:
-            for handle in handles:
-                handle.remove()
 
     @contextmanager
     def _added(self, change: Tensor) -> Iterator[None]:
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
             changed = output.clone()
             rows = changed.view(len(change), -1, output.shape[-1])  # which some MLPs see as one with the places
-            rows[:, 0] = rows[:, 0] + change.to(output.dtype)
+            rows[self._rows, self._at] = rows[self._rows, self._at] + change.to(output.dtype)
             return changed
 
         path = self.paths.of_layer(self.layer, "down_projection")
-        handle = self.lm.model.get_submodule(path).register_forward_hook(add)
-        try:
+        with self.lm.model.get_submodule(path).register_forward_hook(add):
             yield
-        finally:
-            handle.remove()
 
     def _block(self, number: int, states: Tensor) -> Tensor:
         args, kwargs = self._calls[number]
@@ -187,29 +198,32 @@ def logits_of(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:
 
 
 def check_logits(lm: CausalLM, paths: Architecture) -> None:
-    """Refuses a model whose logits are not what norm and head give, or to whose residual stream a layer adds otherwise.
+    """Refuses a model whose logits are not what norm and head give, or whose blocks are not as the paths say.
+
+    The blocks of a model outside the table are looked at from the first that has a down-projection on.
 
     Raises:
-        BadSettings: they differ, so the paths are wrong or the model does more to its logits; or `adds` is not true.
+        BadSettings: the logits differ, so the paths are wrong or the model does more to them; its blocks give something
+            else, or fail, when they are run once more; or `adds` is not true.
     """
     ids = torch.tensor([lm.encode(SAMPLE)], device=lm.device)
     normed: list[Tensor] = []
-    handle = lm.model.get_submodule(paths.norm).register_forward_hook(lambda _, __, output: normed.append(output))
-    try:
-        with torch.no_grad():
-            whole = lm.model(input_ids=ids, use_cache=False).logits[0].float()
-            head: Any = lm.model.get_submodule(paths.head)
-            fits = normed[-1].shape[-1] == head.weight.shape[-1]
-            ours = logits_of(lm, paths, normed[-1][0]) if fits else torch.zeros(0)
-    finally:
-        handle.remove()
+    norm = lm.model.get_submodule(paths.norm)
+    with torch.no_grad(), norm.register_forward_hook(lambda _, __, output: normed.append(output)):
+        whole = lm.model(input_ids=ids, use_cache=False).logits[0].float()
+        head: Any = lm.model.get_submodule(paths.head)
+        fits = normed[-1].shape[-1] == head.weight.shape[-1]
+        ours = logits_of(lm, paths, normed[-1][0]) if fits else torch.zeros(0)
     if whole.shape != ours.shape or not _close(whole, ours, torch.finfo(lm.model.dtype).eps):
         raise BadSettings(
             f"logits of model type '{lm.model.config.model_type}' are not what '{paths.norm}' and '{paths.head}' give: "
             "correct norm and head in [architecture]; a model that does more to its logits cannot be edited so."
         )
-    if paths.adds and paths != ARCHITECTURES.get(lm.model.config.model_type):  # those of the table are known to
-        _check_adds(lm, paths)
+    if paths != ARCHITECTURES.get(lm.model.config.model_type):  # those of the table are known to be as they say
+        layer = layers_with(lm.model, "down_projection", paths.down_projection)[0]
+        _check_tail(lm, paths, layer, whole)
+        if paths.adds:
+            _check_adds(lm, paths, layer)
 
 
 def _close(whole: Tensor, ours: Tensor, step: float) -> bool:
@@ -218,10 +232,30 @@ def _close(whole: Tensor, ours: Tensor, step: float) -> bool:
     return torch.allclose(whole, ours, rtol=max(1e-3, 2 * step), atol=max(1e-3, 2 * step * size))
 
 
-def _check_adds(lm: CausalLM, paths: Architecture) -> None:
-    """Refuses a model that does something to the MLP's output before it is added: seen at the first layer's block."""
+def _check_tail(lm: CausalLM, paths: Architecture, layer: int, whole: Tensor) -> None:
+    """Refuses a model whose blocks cannot be run apart from it: seen by a change that is none."""
+    ids = lm.encode(SAMPLE)
+    half, failed = len(ids) // 2, ""
+    try:
+        with torch.no_grad():
+            tail = Tail(lm, paths, [Strip(ids[:half], ids[half:])], layer)
+            ours = logits_of(lm, paths, tail.run(torch.zeros_like(tail.seen.value))[0])[: len(ids) - half]
+    except Exception as error:  # noqa: BLE001  the blocks of an unknown model may raise anything
+        failed = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
+    else:
+        if not _close(whole[half:], ours, torch.finfo(lm.model.dtype).eps):
+            failed = "its logits are others"
+    if failed:
+        raise BadSettings(
+            f"the blocks '{paths.block}' of model type '{lm.model.config.model_type}' cannot be run apart from it, "
+            f"from layer {layer} on: {failed}. Correct block in [architecture], or take ft or lora."
+        )
+
+
+def _check_adds(lm: CausalLM, paths: Architecture, layer: int = 0) -> None:
+    """Refuses a model that does something to the MLP's output before it is added: seen at that layer's block."""
     with torch.no_grad():
-        tail = Tail(lm, paths, [Strip((), lm.encode(SAMPLE))], 0)
+        tail = Tail(lm, paths, [Strip((), lm.encode(SAMPLE))], layer)
         state = tail.seen.state
         drawn = torch.randn(state.shape, generator=torch.Generator().manual_seed(0)).to(state.device)
         change = drawn * state.norm() / drawn.norm()  # of the state's size, so that rounding does not hide it
@@ -231,6 +265,17 @@ def _check_adds(lm: CausalLM, paths: Architecture) -> None:
             f"what '{paths.down_projection}' gives does not reach the residual stream as it is: a norm or a factor is "
             f"behind it in model type '{lm.model.config.model_type}'. Add adds = false to [architecture]."
         )
+
+
+def _keeps_keys_alone(model: Any) -> bool:
+    """Whether what a model keeps of the tokens in front is keys and values of every layer, which can be put together.
+
+    Recurrences, convolutions and linear attention keep states that have taken padding in, and change as they are read.
+    """
+    if "past_key_values" not in signature(model.base_model.forward).parameters:
+        return False
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    return kinds <= {DynamicLayer, DynamicSlidingWindowLayer}
 
 
 def _on(lm: CausalLM, ids: Tensor, mask: Tensor, own: Tensor, before: Tensor | int = 0) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the editors that write at the subject share: keys in, low-rank deltas out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -87,12 +87,8 @@ def _stopping(model: nn.Module, paths: Architecture, layer: int, until: int) -> 
         seen["state"] = output[0] if isinstance(output, tuple) else output
         raise _Reached
 
-    handles = [
-        model.get_submodule(paths.of_layer(layer, "down_projection")).register_forward_pre_hook(entered),
-        model.get_submodule(paths.of_layer(until, "block")).register_forward_hook(left),
-    ]
-    try:
+    with ExitStack() as hooks:
+        down = model.get_submodule(paths.of_layer(layer, "down_projection"))
+        hooks.enter_context(down.register_forward_pre_hook(entered))
+        hooks.enter_context(model.get_submodule(paths.of_layer(until, "block")).register_forward_hook(left))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()

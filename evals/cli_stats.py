@@ -58,22 +58,21 @@ def _collect(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.architectures import ARCHITECTURES, architecture_of, input_first, layer_of
+    from emend.editors.architectures import ARCHITECTURES, architecture_of, layer_of
+    from emend.editors.key_sums import key_size
     from emend.editors.moments import statistics_folder, too_little
-    from emend.editors.statistics import collect, read_counts
+    from emend.editors.statistics import collect
     from emend.editors.statistics_layers import writing_settings, written_layers
     from emend.evals.report.statistics import showing
 
     settings = writing_settings(lm, overrides)
-    paths = architecture_of(lm.model, next((each.architecture for each in settings if each.architecture), None))
+    given = next((each.architecture for each in settings if each.architecture), None)
     numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(settings)})
+    paths = architecture_of(lm.model, given, ("down_projection",), numbers)
     folder = out or statistics_folder(lm, f"{read.name}-{cap}")
     with showing(read.count) as told:
-        collect(lm, paths, numbers, read, folder, cap=cap, corpus=read.name, progress=told)
-    found = read_counts(folder)
-    assert found is not None
-    module: Any = lm.model.get_submodule(paths.of_layer(numbers[0], "down_projection"))
-    if said := too_little(folder, module.weight.shape[0 if input_first(module) else 1]):
+        found = collect(lm, paths, numbers, read, folder, cap=cap, corpus=read.name, progress=told)
+    if said := too_little(folder, key_size(lm, paths, numbers[0])):
         typer.echo(said, err=True)
     if as_json:
         print_rows([{"folder": str(folder), "layers": numbers, **found.model_dump()}])

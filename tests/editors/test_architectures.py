@@ -4,8 +4,10 @@ from emend.editors.architectures import (
     ARCHITECTURES,
     NAMES,
     architecture_of,
+    check_width,
     down_projection,
     input_first,
+    layers_with,
     linear_paths,
 )
 from emend.memory.errors import BadSettings
@@ -100,3 +102,24 @@ def test_a_model_of_experts_is_told_which_editors_can_write_to_it(kind, named):
 def test_linear_paths_name_each_kind_of_matrix_once(random_model):
     paths = linear_paths(random_model("gpt2").lm.model)
     assert "transformer.h.{}.mlp.c_proj" in paths and len(paths) == len(set(paths))
+
+
+def test_paths_are_looked_at_in_the_layers_that_are_named_else_in_any(own_model):
+    inner = own_model.lm.model
+    inner.model.layers[0].self_attn.q_proj = None
+    assert layers_with(inner, "query", ARCHITECTURES["llama"].query) == [1]
+    for layers in ((1,), None):
+        assert architecture_of(inner, layers=layers) == ARCHITECTURES["llama"]
+    with pytest.raises(BadSettings, match=r"no such module in layer 0. Choose among the layers that have it \(1\)"):
+        architecture_of(inner, layers=(1, 0))
+    assert architecture_of(inner, needed=("norm", "value"), layers=(0, 1)) == ARCHITECTURES["llama"]
+
+
+def test_the_width_is_looked_at_in_the_layers_that_are_written(own_model):
+    import torch
+
+    inner = own_model.lm.model
+    inner.model.layers[1].mlp.down_proj = torch.nn.Linear(64, 48)
+    check_width(inner, ARCHITECTURES["llama"], [0])
+    with pytest.raises(BadSettings, match="'model.layers.1.mlp.down_proj' as 'down_projection' gives 48 numbers"):
+        check_width(inner, ARCHITECTURES["llama"], [0, 1])

@@ -223,12 +223,20 @@ def test_a_prompt_too_long_to_be_trained_on_whole_is_refused_by_its_id(model, me
         ({"block": "model.layers.0"}, "'model.layers.0' as 'block': it has no {}"),
         ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, and a linear module is wanted"),
         ({"down_projection": "model.layers.{}.mlp.up_proj"}, "gives 96 numbers, and the model is 64 wide|wide"),
-        ({"query": "model.layers.{}.input_layernorm"}, "it is a LlamaRMSNorm, and a linear module"),
         ({"head": "model.embed_tokens"}, "it is a Embedding, and a linear module"),
         ({"norm": "model.nosuch"}, "this model has no such module"),
+        ({"norm": "model.layers.{}.input_layernorm"}, "as 'norm': it has {} for a layer's number, and no layer has it"),
+        ({"head": "model.layers.{}.mlp.gate_proj"}, "as 'head': it has {} for a layer's number"),
         ({"adds": "perhaps"}, "adds = 'perhaps' is neither true nor false"),
     ],
 )
 def test_a_wrong_architecture_is_named_with_what_is_wrong(model, told, said):
     with pytest.raises(BadSettings, match=said):
         build(model, "rome", architecture=told)
+
+
+def test_a_path_that_only_adapters_use_is_looked_at_for_them_alone(model):
+    told = {"query": "model.layers.{}.input_layernorm"}
+    with pytest.raises(BadSettings, match="it is a LlamaRMSNorm, and a linear module"):
+        build(model, "lora", architecture=told)
+    assert build(model, "rome", architecture=told)

@@ -259,7 +259,7 @@ def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
     first = moments_of(lm, paths, [0], "tinyworld").moment(0, 64)
     texts = list(islice(iter(moments._World()), 6))
     torch.testing.assert_close(first.float(), by_numpy(lm, 0, texts, cap=96)[0], rtol=1e-4, atol=1e-6)
-    monkeypatch.setattr(statistics, "_add", lambda *_: pytest.fail("collected again"))
+    monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("collected again"))
     moments_of(lm, paths, [0], "tinyworld")
 
 
@@ -276,7 +276,7 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
 
 def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
-    monkeypatch.setattr(statistics, "_add", lambda *_: pytest.fail("the corpus was passed"))
+    monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("the corpus was passed"))
     for folder in (tmp_path / "file", tmp_path / "file" / "x"):
         with pytest.raises(BadSettings, match="cannot write statistics to .*name another folder"):
             collect(lm, paths, [0], TEXTS, folder)

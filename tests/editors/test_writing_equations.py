@@ -1,10 +1,13 @@
 """ROME, R-ROME, MEMIT and AlphaEdit: that what is written is what the papers' equations say."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from emend.editors.alphaedit import AlphaEdit
 from emend.editors.conformance import CAPITAL, CURRENCY
+from emend.editors.key_sums import key_size
 from emend.editors.locate import locate
 from emend.editors.memit import Memit
 from emend.editors.moments import Moments
@@ -20,12 +23,19 @@ def moment(size, seed=0):
     return keys.T @ keys / len(keys)
 
 
+class Given(Moments):
+    """Statistics that are in no file."""
+
+    def __init__(self):
+        super().__init__(Path("given"))
+
+    def moment(self, layer, size):
+        return moment(size, layer)
+
+
 def with_moments(made):
     """The editor with statistics that are not the identity."""
-    size = matrix_of(made.lm.model.get_submodule(made.paths.of_layer(0, "down_projection")))[0].shape[1]
-    made.moments = Moments(None)
-    made.moments.folder = "given"
-    made.moments._moments = {layer: moment(size, layer) for layer in made.layers}
+    made.moments = Given()
     return made
 
 
@@ -46,7 +56,7 @@ def test_rome_writes_along_the_averaged_key_seen_through_the_statistics(random_m
     rome = with_moments(editor(Rome, random_model()))
     factors = rome.factors([CAPITAL], rome.search([CAPITAL]))[rome.paths.of_layer(0, "down_projection")]
     keys = passing(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0).keys.double()
-    wanted = torch.linalg.solve(rome.moments._moments[0], keys.mean(0))
+    wanted = torch.linalg.solve(moment(keys.shape[1]), keys.mean(0))
     assert torch.allclose(factors.right[0], wanted / wanted.norm(), rtol=1e-3, atol=1e-5)
 
 
@@ -83,7 +93,7 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     path = memit.paths.of_layer(0, "down_projection")
     factors = memit.factors(edits, found)[path]
     keys, left = memit.keys_at(edits, 0).double(), found.change.double()
-    covariance = memit.moments._moments[0]
+    covariance = moment(keys.shape[1])
     direct = left.T @ keys @ torch.linalg.inv(7.0 * covariance + keys.T @ keys)
     ours = factors.left @ factors.right
     assert (ours - direct).norm() <= 1e-6 * direct.norm()
@@ -92,10 +102,10 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
 def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
     memit = with_moments(editor(Memit, random_model(), weight=3.0))
     torch.manual_seed(1)
-    size = len(memit.moments._moments[0])
+    size = key_size(memit.lm, memit.paths, 0)
     keys, left = torch.randn(5, size, dtype=torch.float64), torch.randn(5, 32, dtype=torch.float64)
     factors = memit.spread(0, keys, left)
-    direct = left.T @ keys @ torch.linalg.inv(3.0 * memit.moments._moments[0] + keys.T @ keys)
+    direct = left.T @ keys @ torch.linalg.inv(3.0 * moment(size) + keys.T @ keys)
     assert (factors.left @ factors.right - direct).norm() <= 1e-8 * direct.norm()
 
 
@@ -117,7 +127,7 @@ def test_memit_spreads_what_is_left_over_its_layers(random_model):
 
 def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solution(random_model):
     alpha = with_moments(editor(AlphaEdit, random_model(), null_below=0.9, ridge=2.0))
-    covariance = alpha.moments._moments[0]
+    covariance = moment(key_size(alpha.lm, alpha.paths, 0))
     values, vectors = torch.linalg.eigh(covariance)
     null = vectors[:, values < 0.9]
     assert 0 < null.shape[1] < len(covariance)
