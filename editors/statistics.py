@@ -111,7 +111,7 @@ def _known(folder: Path, lm: CausalLM, corpus: str, cap: int) -> Counts | None:
     try:
         there = read_counts(folder)
     except BadData as error:
-        logging.getLogger(__name__).warning("%s That is done now, for all layers.", error)
+        logging.getLogger(__name__).warning("%s That is done now.", error)
         return None
     same = there and digest_of(there.model) == digest_of(lm.fingerprint)
     if there and not (same and (there.corpus, there.cap) == (corpus, cap)):
@@ -131,7 +131,8 @@ def _make_room(folder: Path, whose: Counts | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in [] if whose else list(folder.glob("layer-*.safetensors")):
-            file.replace(file.with_name(file.name + UNKNOWN))
+            aside = file.replace(file.with_name(file.name + UNKNOWN))
+            logging.getLogger(__name__).warning("nothing tells what '%s' was made from: kept as '%s'", file, aside)
     except OSError as error:
         raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
 

@@ -72,7 +72,7 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
         answer = kept.said() if kept else heard(run.name, answerer, probe)
         no_use = None
     except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
-        answer, no_use = _of_no_use(error), hide_keys(str(error))
+        answer, no_use = _of_no_use(error, probe), hide_keys(str(error))
     seconds = kept.seconds if kept else time.perf_counter() - began
     if no_use is not None:
         known = not OF_BEFORE.isdisjoint(probe.scorers)
@@ -121,13 +121,18 @@ def _by_whom(scores: Scores, editor: str) -> Scores:
     return Scores(scores.values, told)
 
 
-def _of_no_use(error: ModelReplyError | ContextOverflow) -> Answer:
+def _of_no_use(error: ModelReplyError | ContextOverflow, probe: Probe) -> Answer:
     """What can be told of an answer that ended in an error: its reply, its steps and what they found and cost."""
     steps = steps_of(error)
     hits = next((step.update["hits"] for step in reversed(steps) if "hits" in step.update), ())
     reply = error.reply if isinstance(error, ModelReplyError) else None
+    chain = probe.reading == "thoughts"  # which is no answer, and what judges look at
     return Answer(
-        text=reply, steps=steps, usage=spent_until(error), retrieved=tuple(hit["edit_id"] for hit in hits or ())
+        text=None if chain else reply,
+        reply=reply if chain else None,
+        steps=steps,
+        usage=spent_until(error),
+        retrieved=tuple(hit["edit_id"] for hit in hits or ()),
     )
 
 

@@ -30,7 +30,7 @@ WANTED: Mapping[str, set[str]] = {
     "akew": {"drop", "errors", "retrieval"},
     "docter": {"frequency", "position", "reasoning", "retrieval"},
     "elken": {"known", "background", "event-type", "tendency"},
-    "recoe": {"perplexity", "recall-coherence", "scheme", "retrieval"},
+    "recoe": {"perplexity", "recall-coherence", "retrieval"},  # no scheme: of its chains the model ends none
 }
 WITHOUT_VALUE = {"drop"}
 """Analyses all of whose rows may be unscored: where the model answers nothing right, nothing can drop."""
