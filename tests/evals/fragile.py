@@ -75,7 +75,7 @@ class Killer:
         with self._lock:
             self._met[node] += 1
             hit = node and (node, self._met[node]) == (self.node, self.number)
-        if hit:
+        if hit and self.victim > 0:  # 0 is this process's own group
             os.kill(self.victim, signal.SIGKILL)
         return believes(asked)
 

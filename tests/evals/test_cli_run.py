@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
             break
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=600)
     assert child.returncode == 130
     assert f"interrupted: finished units are kept. Go on with: emend resume {tmp_path / 'o'}" in err
     assert "Traceback" not in err

@@ -127,6 +127,9 @@ def test_probes_that_go_through_emends_graphs_twice_are_two_walks(graph: str) ->
 
 
 def test_the_node_that_failed_is_told_also_where_it_is_the_last_one():
-    steps = [{"node": "compose", "error": None}, {"node": "respond", "error": "RateLimited: wait"}]
+    steps: list[dict[str, Any]] = [
+        {"node": "compose", "error": None},
+        {"node": "respond", "error": "RateLimited: wait"},
+    ]
     assert failed_at(steps) == "respond"
     assert failed_at(steps[:1]) == "" and failed_at([]) == ""
