@@ -23,3 +23,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """A full collection of thousands of tests takes a second, in which every test with a clock stands still."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of both providers, which nobody takes for real ones."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")

@@ -16,11 +16,7 @@ from tests.provider.server import Provider
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
 pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
 
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 def search(query: str) -> str:

@@ -18,11 +18,7 @@ from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -14,6 +14,8 @@ from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Raw, Said, ToolCall
 from tests.provider.server import Provider
 
+pytestmark = pytest.mark.usefixtures("keys")
+
 YES, NO = '{"reason": "it says so", "verdict": "yes"}', '{"reason": "it does not", "verdict": "no"}'
 
 
@@ -117,12 +119,6 @@ def test_the_schema_that_is_sent_requires_all_and_allows_no_more():
 
     assert "strict" not in Shape(Open).json_schema
     assert read_text('{"named": {"a": 1}}', Shape(Open)).named == {"a": 1}
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -262,7 +262,7 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
 
 def _ours(editor: Any, solve: Callable[[list[Edit]], Any], every: list[Edit], plain: int) -> tuple[Tensor, float]:
     """The values of the edits that the plain form does too, and the CPU seconds per edit of all."""
-    editor.solve(every[:1])  # factorises the statistics
+    editor.solve(every[:1])  # reads the factors of the statistics, and warms up
     found = editor.search(every[:plain])
     _, fast, _ = timed(partial(solve, every))
     return found.value + found.change, fast / len(every)

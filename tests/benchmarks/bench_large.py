@@ -95,8 +95,8 @@ def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argp
     name = f"{method.name}, layers {layers}"
     measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect(lm, paths, layers, texts, folder))
     own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "statistics": str(folder)}
-    editor = method(Materials(model=model, settings=own))
-    measure(f"{name}, first edit with factors", lm, 1, lambda: editor.solve(every[:1]))
+    editor = measure(f"{name}, factors", lm, 1, lambda: method(Materials(model=model, settings=own)))
+    measure(f"{name}, first edit", lm, 1, lambda: editor.solve(every[:1]))
     found = measure(f"{name}, search, {count} edits", lm, count, lambda: editor.search(every))
     measure(f"{name}, write, {count} edits", lm, count, lambda: editor.factors(every, found))
 

@@ -61,13 +61,20 @@ class Killer:
     def __init__(self) -> None:
         self.victim = self.number = 0
         self.node = ""
+        self.known = threading.Event()
         self._met, self._lock = Counter[str](), threading.Lock()
 
     def aim(self, node: str, number: int) -> None:
         """Wait for so many more calls of that node; "" for none."""
         with self._lock:
             self.node, self.number, self.victim = node, number, 0
+            self.known.clear()
             self._met.clear()
+
+    def turn_on(self, victim: int) -> None:
+        """The process that is killed; a call that comes before it is named waits for it."""
+        self.victim = victim
+        self.known.set()
 
     def __call__(self, asked: Asked) -> Any:
         last = asked.prompt.rpartition("\n")[2]
@@ -75,7 +82,7 @@ class Killer:
         with self._lock:
             self._met[node] += 1
             hit = node and (node, self._met[node]) == (self.node, self.number)
-        if hit and self.victim > 0:  # 0 is this process's own group
+        if hit and self.known.wait(60):  # without a victim 0 would be killed, which is all of this process's group
             os.kill(self.victim, signal.SIGKILL)
         return believes(asked)
 
@@ -96,7 +103,6 @@ def config(spec: str, concurrency: int, cases: int) -> RunConfig:
 
 def work(told: RunConfig, folder: Path, die_after: tuple[str, int] = ("", 0)) -> Summary:
     """What the child does, and who finishes it."""
-    os.environ["OPENAI_API_KEY"] = "sk-planted-0123456789"
     Fragile.die_after = die_after
     Fragile.ended.clear()
     return run(told, folder, model=load_model(told.model, quick_policy(), timeout=30.0))

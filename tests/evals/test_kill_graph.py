@@ -60,7 +60,8 @@ def child(arguments: tuple[Any, ...], killer: Killer) -> Any:
     """A process that works on the run, and is the one to be killed."""
     process = CONTEXT.Process(target=work, args=arguments)
     process.start()
-    killer.victim = process.pid or 0
+    assert process.pid
+    killer.turn_on(process.pid)
     return process
 
 
