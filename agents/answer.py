@@ -155,7 +155,7 @@ def prompt_id(wording: str) -> str:
 
 NEXT_QUESTION = "\nQuestion:"
 """Where a model that has answered goes on to ask itself; the rest is not its answer."""
-ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
+_ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
 """What stands before the answer to a chain of thought, in bold or not."""
 
 
@@ -187,10 +187,21 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "")
     return said.partition(NEXT_QUESTION)[0].strip()
 
 
+def thoughts_and_answer(reply: str) -> tuple[str, str]:
+    r"""What stands before the last "Answer:" of a chain of thought, and the line behind it; "" where there is none.
+
+    >>> thoughts_and_answer("Brisko is deep.\n**Answer**: Halmen.\n\nQuestion: Which")
+    ('Brisko is deep.', 'Halmen')
+    """
+    own = reply.partition(NEXT_QUESTION)[0]
+    *_, last = [None, *_ANSWER.finditer(own)]
+    if last is None:
+        return own.strip(), ""
+    return own[: last.start()].strip(), clean_answer(own[last.end() :].replace("**", ""))
+
+
 def _concluded(reply: str) -> str:
-    own = without_thoughts(reply).partition(NEXT_QUESTION)[0]
-    *_, last = [None, *ANSWER.finditer(own)]
-    answer = clean_answer(own[last.end() :].replace("**", "")) if last else ""
+    _, answer = thoughts_and_answer(without_thoughts(reply))
     if not answer:
         raise ModelReplyError(
             f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.answer import NEXT_QUESTION, clean_answer
+from emend.agents.answer import NEXT_QUESTION, thoughts_and_answer
 from emend.agents.continuing import continue_text
 from emend.agents.decompose import FINAL, LINES_END, opening, take_step
 from emend.memory.edit import content_id
@@ -57,11 +57,10 @@ def think_aloud(model: BaseChatModel, prompt: str) -> Thought:
         ModelReplyError: the reply does not come to an answer.
     """
     said = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
-    own = said.text.partition(NEXT_QUESTION)[0]
-    thoughts, found, answer = own.rpartition(ANSWER)
-    if not found or not clean_answer(answer):
+    thoughts, answer = thoughts_and_answer(said.text)
+    if not answer:
         raise ModelReplyError(f"the thoughts come to no '{ANSWER}': {said.text!r}.", said.text)
-    return Thought(f"{prompt} {thoughts.strip()}\n{ANSWER}", clean_answer(answer), said.usage, said.cut_tokens)
+    return Thought(f"{prompt} {thoughts}\n{ANSWER}", answer, said.usage, said.cut_tokens)
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:

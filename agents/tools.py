@@ -5,7 +5,6 @@ text to read, marked as such.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from emend.agents.tool_forms import with_written_calls
 from emend.memory.edit import Edit, content_id
 from emend.memory.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
-from emend.memory.retrieval.bm25 import words
+from emend.memory.retrieval.tokens import whole, words
 from emend.memory.superseding import Claim, in_order, moment
 
 SYSTEM = (
@@ -36,14 +35,9 @@ LISTED = 20
 """How many updates of one entity are listed at most; the newest."""
 
 
-_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
-"""Letters beside which a name may begin or end: Chinese and Japanese write no spaces, Korean none before particles."""
-
-
 class _Asked(BaseModel):
-    model_config = ConfigDict(
-        str_strip_whitespace=True
-    )  # before the length is looked at: a blank name names everything
+    # Stripped before the length is looked at: a blank name would name everything.
+    model_config = ConfigDict(str_strip_whitespace=True)
 
 
 class search_memory(_Asked):  # noqa: N801  (the name that models see)
@@ -155,7 +149,7 @@ class _Said(NamedTuple):
     def names_entity(self, entity: str) -> bool:
         """Whether the whole name stands in it."""
         name = _plain(entity)
-        return name in self.names or bool(_whole(name).search(_plain(self.hit.entry.text)))
+        return name in self.names or bool(whole(name).search(_plain(self.hit.entry.text)))
 
 
 def _said_by(edit: Edit) -> list[_Said]:
@@ -176,14 +170,6 @@ def _said_by(edit: Edit) -> list[_Said]:
 
 def _plain(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-def _whole(name: str) -> re.Pattern[str]:
-    """The name where no letter of a longer word stands beside it."""
-    letter = rf"[^\W{_UNSPACED}]"
-    before = "" if re.match(f"[{_UNSPACED}]", name[:1]) else f"(?<!{letter})"
-    after = "" if re.match(f"[{_UNSPACED}]", name[-1:]) else f"(?!{letter})"
-    return re.compile(f"{before}{re.escape(name)}{after}")
 
 
 def _telling(text: str) -> set[str]:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from emend.agents.answer import ANSWER, NEXT_QUESTION
+from emend.agents.answer import thoughts_and_answer
 from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
 
 NO_THOUGHTS = "the reply has no thoughts before the answer"
@@ -16,9 +16,7 @@ def thoughts_of(asked: Asked) -> str | None:
     """What stands before the last `Answer:` of a chain of thought; None where none was asked for."""
     if asked.reply is None or not {"pre_edit", "correct_flip"} & asked.outputs:
         return None
-    own = asked.reply.partition(NEXT_QUESTION)[0]
-    *_, last = [None, *ANSWER.finditer(own)]
-    return own[: last.start() if last else None].strip()
+    return thoughts_and_answer(asked.reply)[0]
 
 
 class Supported(Verdict):

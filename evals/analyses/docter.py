@@ -18,6 +18,7 @@ from emend.evals.analyses.base import (
 )
 from emend.evals.case import Record
 from emend.memory.embed import FUNCTION_WORDS
+from emend.memory.retrieval.tokens import whole
 
 SUCCESS = ("success", "generated")
 """Edit success of a model with probabilities, and of one without."""
@@ -170,7 +171,7 @@ def mentions(document: str, question: str, target: str) -> int:
     subject = subject_of(question)
     if not subject:
         return 0
-    named, answer = _whole(subject.removeprefix("The ")), _whole(target)
+    named, answer = (whole(name, re.IGNORECASE) for name in (subject.removeprefix("The "), target))
     return sum(bool(named.search(one) and answer.search(one)) for one in _SENTENCES.split(document))
 
 
@@ -186,12 +187,8 @@ def subject_of(question: str) -> str:
 
 def first_named(document: str, target: str) -> int | None:
     """The character at which the target is first named as a whole word; None where it is not."""
-    found = _whole(target).search(document)
+    found = whole(target, re.IGNORECASE).search(document)
     return found.start() if found else None
-
-
-def _whole(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
 
 
 def _documents_lack(seen: Inventory) -> str:

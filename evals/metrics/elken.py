@@ -154,6 +154,7 @@ def score_option(probe: Probe, answer: Answer, before: Answer | None) -> "Scores
     """`option` and `option_lenient`: the parsed option is the gold one; `overall` is the first again.
 
     A reply that names no option, or several, is wrong in both, as it is in the code, which divides by all questions.
+    The lead on which the prompt ends is read off before, where a reply repeats it; the code does not do that.
     """
     if answer.text is None:
         return _scores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))

@@ -5,13 +5,14 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from emend.memory.retrieval.tokens import whole
+
 EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]"
 """Taken off both ends; inner punctuation stays, because it tells names apart (`C++`, `AC/DC`, `U.S.`)."""
 
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=\S)")
 _NEGATION = re.compile(r"(?:\b(?:not|never|neither|nor|no|without|cannot)|n['’]t)\s+(?:\w+\s+){0,2}$")
 _NEGATION_CJK = re.compile(r"(?:不是|并非|不|没有|非)\s*$")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
 
 
 def fold(text: str) -> str:
@@ -50,14 +51,13 @@ def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
         return None, "empty reply"
     found: list[str] = []
     for choice in sorted(choices, key=lambda c: len(fold(c)), reverse=True):
-        pattern = _whole(fold(choice))
-        if pattern is None or not (hits := list(pattern.finditer(said))):
+        if not (name := fold(choice)) or not (hits := list(whole(name).finditer(said))):
             continue
         before = [said[: hit.start()] for hit in hits]
         if any(_NEGATION.search(text) or _NEGATION_CJK.search(text) for text in before):
             return None, f"reply negates '{choice}'"
         found.append(choice)
-        said = pattern.sub("\0", said)
+        said = whole(name).sub("\0", said)
     if len(found) == 1:
         return found[0], ""
     if not found:
@@ -69,13 +69,3 @@ def parse_truth(reply: str) -> tuple[str | None, str]:
     """As `parse_choice` between "true" and "false", with `yes` and `no` read as these."""
     said = re.sub(r"\byes\b", "true", re.sub(r"\bno\b", "false", fold(reply)))
     return parse_choice(said, ("true", "false"))
-
-
-@lru_cache(maxsize=4096)
-def _whole(choice: str) -> re.Pattern[str] | None:
-    # Chinese, Japanese and Korean write no spaces, so a neighbouring letter does not make it another word there.
-    if not choice:
-        return None
-    before = "" if _CJK.match(choice[0]) else r"(?<!\w)"
-    after = "" if _CJK.match(choice[-1]) else r"(?!\w)"
-    return re.compile(f"{before}{re.escape(choice)}{after}")

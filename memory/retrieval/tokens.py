@@ -16,6 +16,8 @@ Tokens = Callable[[str], list[str]]
 
 # Chinese and Japanese write no spaces: each of their characters counts as a word.
 _CHARACTERS = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNSPACED = rf"{_CHARACTERS}\uac00-\ud7af"
+"""Letters beside which a name may begin or end: those, and Korean ones, since particles follow without a space."""
 _WORD = re.compile(rf"[{_CHARACTERS}]|[^\W{_CHARACTERS}]+")
 _WITHIN_NAME = re.compile(r"[\s.&'’\-]{1,3}")
 _VOCABULARY = "bert-base-uncased"
@@ -24,6 +26,20 @@ _VOCABULARY = "bert-base-uncased"
 def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
     """Lower-cased words of a text, without the stop words."""
     return [word for word in _WORD.findall(text.lower()) if word not in stop_words]
+
+
+@lru_cache(maxsize=4096)
+def whole(name: str, flags: int = 0) -> re.Pattern[str]:
+    """Finds the name where no letter or digit of a longer word stands beside it.
+
+    Args:
+        name: what is looked for.
+        flags: of the pattern.
+    """
+    letter = rf"[^\W{_UNSPACED}]"
+    before = "" if re.match(f"[{_UNSPACED}]", name[:1]) else f"(?<!{letter})"
+    after = "" if re.match(f"[{_UNSPACED}]", name[-1:]) else f"(?!{letter})"
+    return re.compile(f"{before}{re.escape(name)}{after}", flags)
 
 
 def stems(text: str) -> list[str]:

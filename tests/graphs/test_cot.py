@@ -45,6 +45,12 @@ def test_thoughts_and_answer_are_one_reply():
     assert final["usage"]["calls"] == 1
 
 
+@pytest.mark.parametrize("said", ["**Answer:** Ostrim", "**Answer**: Ostrim.", "answer：Ostrim"])
+def test_the_answer_is_read_as_under_every_other_editor(said):
+    final, _, _ = think(f"It is a fact.\n{said}")
+    assert final["reply"] == "Ostrim" and final["prompt"].endswith("Thoughts: It is a fact.\nAnswer:")
+
+
 @pytest.mark.parametrize("form", ["thoughts", "published"])
 def test_facts_that_did_not_fit_the_window_are_counted(form):
     """Under the thoughts, whose reply has the answer in it, as under a prompt of its own."""

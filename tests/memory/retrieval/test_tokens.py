@@ -3,7 +3,7 @@ from importlib.util import find_spec
 import pytest
 
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.tokens import names, stems, tokens_by_name, word_pieces
+from emend.memory.retrieval.tokens import names, stems, tokens_by_name, whole, word_pieces
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,22 @@ from emend.memory.retrieval.tokens import names, stems, tokens_by_name, word_pie
 )
 def test_names_are_runs_of_capitalised_words(text, found):
     assert names(text) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("York", "in York, and", True),
+        ("York", "New Yorkers", False),
+        ("Vouna", "首都是Vouna的", True),
+        ("沃纳", "沃纳的首都", True),
+        ("서울", "서울은 수도", True),
+        ("C++", "in C++ or", True),
+        ("2024", "12024", False),
+    ],
+)
+def test_a_name_is_found_where_no_longer_word_has_it(name, text, found):
+    assert bool(whole(name).search(text)) is found
 
 
 def test_forms_of_a_word_have_one_stem_and_function_words_none():
