@@ -18,9 +18,9 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 from tenacity import RetryCallState
 
-from emend.agents.reading import ending_of, usage_of
+from emend.agents.parsing.messages import ending_of, usage_of
+from emend.agents.providers.errors import status_of
 from emend.agents.scoring import Scores, ScoringModel
-from emend.agents.taxonomy import status_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
 from emend.memory.secrets import hide_keys

@@ -16,7 +16,7 @@ from emend.memory.registry import Registry, nearest
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from emend.agents.policy import CallPolicy
+    from emend.agents.providers.policy import CallPolicy
 
 Loader = Callable[..., "BaseChatModel"]
 
@@ -69,8 +69,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
         model = MODELS.load(provider)(name, **settings)
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
-    from emend.agents.asking import AskedModel
-    from emend.agents.client_process import worth_a_process
+    from emend.agents.providers.chat_model import AskedModel
+    from emend.agents.providers.client_process import worth_a_process
 
     asked = AskedModel.around(model, spec, policy, settings)
     if policy is not None and worth_a_process(spec, policy.at_once):
@@ -214,8 +214,8 @@ def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel"
     for setting in settings:
         if setting not in known:
             raise BadSettings(f"unknown setting '{setting}' of model '{name}': {nearest(setting, known)}")
-    from emend.agents.causal_lm import CausalLM
-    from emend.agents.local import LocalChatModel
+    from emend.agents.local.causal_lm import CausalLM
+    from emend.agents.local.chat_model import LocalChatModel
 
     kinds: dict[str, Any] = get_type_hints(CausalLM.__init__) | get_type_hints(LocalChatModel)
     told = {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}

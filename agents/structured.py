@@ -7,9 +7,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel
 
-from emend.agents.reading import Shape, read_message, usage_of
+from emend.agents.parsing.messages import Shape, read_message, usage_of
+from emend.agents.providers.errors import as_model_error, said_by_provider, status_of
 from emend.agents.scoring import LimitedModel
-from emend.agents.taxonomy import as_model_error, said_by_provider, status_of
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from emend.memory.probe import Usage
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.policy import CallPolicy
+from emend.agents.providers.policy import CallPolicy
 from emend.memory.edit import Edit, Word
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Retriever

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from emend.editors.base import Answerer, Demonstration, Editor, Materials, Scorable, Sequential
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
-from emend.editors.unedited import Unedited
+from emend.editors.memory_based.unedited import Unedited
 from emend.memory.edit import Edit, Triplet
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.registry import RETRIEVERS

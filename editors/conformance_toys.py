@@ -10,11 +10,11 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.agents.scoring import Scores
 from emend.memory.edit import Edit
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Usage
 from emend.memory.retrieval.base import Corpus, Entry
-from emend.memory.stored import entries_of
+from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.store.rows import entries_of
 
 UNKNOWN = "I do not know"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from emend.editors.base import EditCost
 
 if TYPE_CHECKING:
-    from emend.agents.causal_lm import CausalLM
+    from emend.agents.local.causal_lm import CausalLM
 
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")

@@ -15,11 +15,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import build_prompt
-from emend.agents.decompose import walked
-from emend.agents.reading import usage_of
-from emend.agents.thoughts import without_thoughts
-from emend.agents.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
+from emend.agents.parsing.messages import usage_of
+from emend.agents.parsing.thoughts import without_thoughts
+from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.decompose import walked
+from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.errors import ModelReplyError

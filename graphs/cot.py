@@ -7,9 +7,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import build_prompt, find_wording, put_again
-from emend.agents.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
-from emend.agents.decompose import FINAL, cloze_of, walked
+from emend.agents.roles.answer import build_prompt, find_wording, put_again
+from emend.agents.roles.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
+from emend.agents.roles.decompose import FINAL, cloze_of, walked
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.probe import Probe, Reading

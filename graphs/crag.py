@@ -14,11 +14,11 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.answer import build_prompt
-from emend.agents.relevance import Evaluator
+from emend.agents.roles.answer import build_prompt
+from emend.agents.roles.relevance import Evaluator
+from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import respond, spent
-from emend.graphs.strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Retriever
 

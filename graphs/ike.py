@@ -18,14 +18,14 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import Solved, build_prompt
+from emend.agents.roles.answer import Solved, build_prompt
 from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
 from emend.graphs.respond import respond
 from emend.memory.edit import Edit
-from emend.memory.embed import Embedding, LexicalEmbedding, Vectors
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors
 from emend.memory.errors import BadSettings
-from emend.memory.exact import DECIMALS, best
 from emend.memory.probe import Probe
+from emend.memory.retrieval.exact import DECIMALS, best
 
 RATIO = {"copy": 4, "update": 12, "retain": 16}
 

@@ -7,7 +7,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import build_prompt
+from emend.agents.roles.answer import build_prompt
 from emend.graphs.direct import DirectContext, DirectState
 from emend.graphs.respond import respond
 from emend.memory.probe import Probe

@@ -14,9 +14,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.answer import build_prompt, clean_answer, put_again
-from emend.agents.continuing import LINE_TOKENS, continue_text
-from emend.agents.decompose import (
+from emend.agents.roles.answer import build_prompt, clean_answer, put_again
+from emend.agents.roles.continuing import LINE_TOKENS, continue_text
+from emend.agents.roles.decompose import (
     CHECKED,
     DEMONSTRATIONS,
     FINAL,

@@ -9,7 +9,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.answer import build_prompt
+from emend.agents.roles.answer import build_prompt
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Hit, Retriever, search_probe

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing graphs must not import langgraph
-    from emend.graphs.judging import Judge
+    from emend.graphs.judges.graph import Judge
     from emend.graphs.running import Graph
 
 GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
@@ -17,7 +17,7 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
         "in_context": ("emend.graphs.in_context:build", "The fact that bears on the probe is put before it."),
         "rag": ("emend.graphs.rag:build", "Retrieves new facts, puts them before the prompt, responds."),
         "extract": (
-            "emend.graphs.extract:build",
+            "emend.graphs.extraction.graph:build",
             "Document to triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.",
         ),
         "ike": ("emend.graphs.ike:build", "As rag, with solved examples of copying, updating and retaining."),
@@ -34,12 +34,21 @@ JUDGES: "Registry[Judge]" = Registry(
     kind="judge",
     group="emend.judges",
     builtin={
-        "tendency": ("emend.graphs.tendency:JUDGE", "ELKEN: marks for a free answer about what an event makes likely."),
-        "agreement": ("emend.graphs.agreement:JUDGE", "ELKEN: how far answers before and after an edit agree, 1 to 5."),
-        "recall": ("emend.graphs.recall:JUDGE", "ReCoE: which edited facts a chain of thought recalls."),
-        "coherence": ("emend.graphs.coherence:JUDGE", "ReCoE: whether the thoughts support the answer."),
-        "equivalence": ("emend.graphs.equivalence:JUDGE", "Whether a free-form answer is the gold answer or an alias."),
-        "supports": ("emend.graphs.supports:JUDGE", "AKEW: whether a paragraph conveys a sentence."),
+        "tendency": (
+            "emend.graphs.judges.tendency:JUDGE",
+            "ELKEN: marks for a free answer about what an event makes likely.",
+        ),
+        "agreement": (
+            "emend.graphs.judges.agreement:JUDGE",
+            "ELKEN: how far answers before and after an edit agree, 1 to 5.",
+        ),
+        "recall": ("emend.graphs.judges.recall:JUDGE", "ReCoE: which edited facts a chain of thought recalls."),
+        "coherence": ("emend.graphs.judges.coherence:JUDGE", "ReCoE: whether the thoughts support the answer."),
+        "equivalence": (
+            "emend.graphs.judges.equivalence:JUDGE",
+            "Whether a free-form answer is the gold answer or an alias.",
+        ),
+        "supports": ("emend.graphs.judges.supports:JUDGE", "AKEW: whether a paragraph conveys a sentence."),
     },
 )
 """Each is a `Judge`, a graph and its role; packages may bring some."""

@@ -14,13 +14,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.answer import build_prompt
-from emend.agents.scope import Scope
+from emend.agents.roles.answer import build_prompt
+from emend.agents.scope.features import Scope
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, respond
-from emend.memory.exact import best
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+from emend.memory.retrieval.exact import best
 
 RECURSION_LIMIT = 8
 """Four nodes."""

@@ -25,7 +25,7 @@ SMALL = {
 """Arguments, and what stands in what a bench prints when it has got to its end."""
 WITHOUT = {
     "analyse": "measures 10,000 records, as many as its promise names",
-    "likelihood": "tests/agents/test_bench_likelihood.py",
+    "likelihood": "tests/test_bench_likelihood.py",
     "loading": "fails where a file takes longer than it may",
 }
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[1] / "../shared")

@@ -22,7 +22,7 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
-LIBRARIES = ["emend.evals.cli", "emend.evals.run", "emend.agents.causal_lm"]
+LIBRARIES = ["emend.evals.cli.main", "emend.evals.runner.run", "emend.agents.local.causal_lm"]
 LIBRARIES += ["transformers.models.llama.modeling_llama", "sentence_transformers", "chromadb"]
 """Loaded once, in a process that does nothing else; the process of each page starts from there."""
 
@@ -34,7 +34,7 @@ def follow(folder: Path, told: Path, lines: list[list[str]]) -> None:
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # not those of the tests
     os.chdir(folder)
     os.environ |= {"NO_COLOR": "1", "COLUMNS": "120"}
-    from emend.evals.cli import main
+    from emend.evals.cli.main import main
 
     for line in lines:
         sys.argv = ["emend", *line]

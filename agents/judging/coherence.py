@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from emend.agents.answer import thoughts_and_answer
 from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
+from emend.agents.roles.answer import thoughts_and_answer
 
 NO_THOUGHTS = "the reply has no thoughts before the answer"
 NO_ANSWER = "the thoughts come to no answer"

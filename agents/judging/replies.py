@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from emend.agents.thoughts import BEGUN, THOUGHTS
+from emend.agents.parsing.thoughts import BEGUN, THOUGHTS
 from emend.memory.errors import ModelReplyError
 
 _UNSURE = re.compile(

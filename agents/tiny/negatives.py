@@ -6,7 +6,7 @@ import random
 import numpy as np
 
 from emend.agents.tiny.world import Fact, World, relations
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 
 NEIGHBOURS = 96
 MEMORY_SIZES = (20, 60, 150, 400)

@@ -17,7 +17,7 @@ from emend.evals.analyses.base import (
     panel_name,
 )
 from emend.evals.case import Record
-from emend.memory.embed import FUNCTION_WORDS
+from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.tokens import whole
 
 SUCCESS = ("success", "generated")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from emend.evals.analyses.base import Analysis, Asked, Inventory, Kind, Lacking, Picture, Row, Run, ordered, row_of
 from emend.evals.benchmarks.triples import Triples, text_setting
-from emend.evals.extraction import documents_of, score
-from emend.evals.manifest import RunConfig
+from emend.evals.components.extraction import documents_of, score
+from emend.evals.log.manifest import RunConfig
 from emend.evals.metrics.triples import ERRORS
-from emend.evals.parts import load_benchmark
-from emend.memory.embed import Embedding, load_embedding
+from emend.evals.runner.components import load_benchmark
+from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.folders import cache_folder
 
 FIGURES = ("recall", "precision", "f1")

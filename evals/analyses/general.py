@@ -4,9 +4,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from emend.evals.aggregate.columns import Columns, Gathered, estimate_of
 from emend.evals.analyses.base import Analysis, Asked, Bins, Inventory, Kind, Lacking, Picture, Row, Run, panel_name
 from emend.evals.case import Metric
-from emend.evals.report.gathered import Columns, Gathered, estimate_of
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 

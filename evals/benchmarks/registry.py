@@ -20,31 +20,31 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     group="emend.benchmarks",
     builtin={
         "tinyworld": (
-            "emend.evals.benchmarks.tinyworld:TinyWorld",
+            "emend.evals.benchmarks.tinyworld.benchmark:TinyWorld",
             "counterfactual edits to the invented world of the embedded model; no data needed",
         ),
         "docter": (
-            "emend.evals.benchmarks.docter:DocTER",
+            "emend.evals.benchmarks.docter.benchmark:DocTER",
             "2,000 counterfactual documents: edit success, locality, reasoning, cross-lingual",
         ),
         "akew": (
-            "emend.evals.benchmarks.akew:Akew",
+            "emend.evals.benchmarks.akew.benchmark:Akew",
             "new facts as sentence, paragraph or extracted triplets: editing and multi-hop accuracy",
         ),
         "elken": (
-            "emend.evals.benchmarks.elken:ELKEN",
+            "emend.evals.benchmarks.elken.benchmark:ELKEN",
             "events: what they make true or unknown (facts) and what they make likelier (tendencies)",
         ),
         "recoe": (
-            "emend.evals.benchmarks.recoe:ReCoE",
+            "emend.evals.benchmarks.recoe.benchmark:ReCoE",
             "questions to reason out whose supporting facts are edited: six schemes, correct_flip",
         ),
         "mquake": (
-            "emend.evals.benchmarks.mquake:MQuAKE",
+            "emend.evals.benchmarks.mquake.benchmark:MQuAKE",
             "multi-hop questions about chains of edited facts: edit-wise, instance-wise and multi-hop accuracy",
         ),
         "counterfact": (
-            "emend.evals.benchmarks.counterfact:CounterFact",
+            "emend.evals.benchmarks.counterfact.benchmark:CounterFact",
             "counterfactual facts with paraphrases and neighbours: success and difference by likelihood",
         ),
     },

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from emend.evals.benchmarks.docter import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
+from emend.evals.benchmarks.docter.benchmark import DIRECTIONS, DOCUMENTS, FACTS, LOCALITY, REASONING, SUCCESS
 from emend.evals.benchmarks.files import data_folder, sha256
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Benchmark

@@ -36,7 +36,8 @@ def shapes_of(data: str) -> list[Shape]:
 
 
 def _akew() -> Iterator[Shape]:
-    from emend.evals.benchmarks import akew, akew_cases
+    from emend.evals.benchmarks.akew import benchmark as akew
+    from emend.evals.benchmarks.akew import cases as akew_cases
 
     def convert(row: Any) -> list[Case]:
         standing = akew_cases.standing_together([row])
@@ -47,7 +48,8 @@ def _akew() -> Iterator[Shape]:
 
 
 def _docter() -> Iterator[Shape]:
-    from emend.evals.benchmarks import docter, docter_rows
+    from emend.evals.benchmarks.docter import benchmark as docter
+    from emend.evals.benchmarks.docter import rows as docter_rows
 
     converts: dict[type[Row], Convert] = {
         docter_rows.DocumentRow: docter_rows.document_edit,
@@ -60,7 +62,8 @@ def _docter() -> Iterator[Shape]:
 
 
 def _elken() -> Iterator[Shape]:
-    from emend.evals.benchmarks import elken_knowledge, elken_rows
+    from emend.evals.benchmarks.elken import knowledge as elken_knowledge
+    from emend.evals.benchmarks.elken import rows as elken_rows
 
     # The test split looks for its events in the other one, and the knowledge questions come after its cases.
     for split, beside in (("test", ("train.json",)), ("train", ())):
@@ -77,7 +80,8 @@ def _elken() -> Iterator[Shape]:
 
 
 def _recoe() -> Iterator[Shape]:
-    from emend.evals.benchmarks import recoe, recoe_rows
+    from emend.evals.benchmarks.recoe import benchmark as recoe
+    from emend.evals.benchmarks.recoe import rows as recoe_rows
 
     def convert(row: Any) -> object:
         return [recoe_rows.edits_of(row, setting) for setting in recoe.ReCoE.settings]
@@ -88,14 +92,16 @@ def _recoe() -> Iterator[Shape]:
 
 
 def _mquake() -> Iterator[Shape]:
-    from emend.evals.benchmarks import mquake, mquake_rows
+    from emend.evals.benchmarks.mquake import benchmark as mquake
+    from emend.evals.benchmarks.mquake import rows as mquake_rows
 
     for dataset, names in mquake.DATASETS.items():
         yield Shape(names, mquake_rows.ChainRow, mquake_rows.chain_case, _case_id, {"dataset": dataset})
 
 
 def _counterfact() -> Iterator[Shape]:
-    from emend.evals.benchmarks import counterfact, counterfact_rows
+    from emend.evals.benchmarks.counterfact import benchmark as counterfact
+    from emend.evals.benchmarks.counterfact import rows as counterfact_rows
 
     def original(row: Any) -> Case:
         return counterfact_rows.fact_case(counterfact_rows.original_fact(row), "triplet")

@@ -16,7 +16,7 @@ from emend.evals.data.faults import Fault
 from emend.evals.data.pull import Outcome
 from emend.evals.data.sources import DataSource, Made, Remote
 from emend.evals.data.tables import Figure, Table
-from emend.evals.report.safe import one_line
+from emend.evals.report.escape import one_line
 
 MARK = "*"
 STYLES = {

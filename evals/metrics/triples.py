@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
 from emend.memory.edit import Triplet, Word
-from emend.memory.embed import Embedding
+from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import ModelReplyError
 
 MATCHED = 0.8

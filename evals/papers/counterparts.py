@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from emend.evals.manifest import Manifest
-from emend.evals.report.rows import Row
+from emend.evals.aggregate.rows import Row
+from emend.evals.log.manifest import Manifest
 from emend.memory.edit import Word
 
 

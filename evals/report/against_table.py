@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from emend.evals.report.against import Comparison, Line
+from emend.evals.papers.compare_published import Comparison, Line
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import INTERVALS, fits
 from emend.evals.report.papers import DASH
-from emend.evals.report.safe import one_line
 
 DECIMALS = {"percent": 1}
 Label = Literal["metric", "data"]

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.analyses.base import Analysis, Row
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import INTERVALS, Frame, frame, without_empty
-from emend.evals.report.safe import one_line
 
 
 def show_analysis(found: Analysis, console: Console) -> None:

@@ -5,10 +5,10 @@ from itertools import groupby
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from emend.evals.analyses.compare import Comparison, Coverage, Row
 from emend.evals.case import Metric
-from emend.evals.compare import Comparison, Coverage, Row
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import Frame, frame, interval, number, without_empty
-from emend.evals.report.safe import one_line
 
 LEVEL = 0.05
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.progress import EVERY_SECONDS
+from emend.evals.report.escape import one_line, safe
 from emend.evals.report.figures import Frame
-from emend.evals.report.safe import one_line, safe
+from emend.evals.runner.progress import EVERY_SECONDS
 from emend.memory.edit import Edit
-from emend.memory.history import Fact, MemoryStats
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.store.history import Fact, MemoryStats
 
 
 def show_hits(hits: Sequence[Hit], console: Console) -> None:

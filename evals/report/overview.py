@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from emend.evals.overview import CaseRow, NodeRow, Overview
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import Frame, frame
-from emend.evals.report.safe import one_line
-from emend.evals.wanted import Wanted
+from emend.evals.trace.filters import Wanted
+from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 
 MOST = 40
 """So many cases are listed; `--json` has all."""

@@ -7,10 +7,10 @@ from itertools import groupby
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from emend.evals.components.retrieval import DEPTH
+from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import INTERVALS, Frame, frame
-from emend.evals.report.safe import one_line
-from emend.evals.retrieval import DEPTH
-from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
 WIDE = 100

@@ -5,9 +5,9 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
+from emend.evals.judges.stress import Outcome, Relation, StressReport, StressRow
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import frame
-from emend.evals.report.safe import one_line
-from emend.evals.stress import Outcome, Relation, StressReport, StressRow
 
 STYLES: dict[Outcome, str] = {"holds": "green", "broken": "bold red", "unscored": "yellow"}
 

@@ -12,12 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from emend.evals.aggregate import costs, forgetting
+from emend.evals.aggregate import perplexity as collateral
+from emend.evals.aggregate.rows import Report, Row
 from emend.evals.case import Metric
-from emend.evals.report import collateral, costs, forgetting
+from emend.evals.report.escape import one_line
 from emend.evals.report.figures import INTERVALS, decimals, fits
 from emend.evals.report.figures import interval as interval
-from emend.evals.report.rows import Report, Row
-from emend.evals.report.safe import one_line
 
 NARROW = 100
 STAR = "*"

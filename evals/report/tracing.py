@@ -10,11 +10,11 @@ from rich.text import Text
 
 from emend.editors.base import EditCost
 from emend.evals.case import Record
-from emend.evals.judged_steps import JudgedItem
-from emend.evals.paths import START, Ways
-from emend.evals.report.safe import one_line, safe
-from emend.evals.steps import retries_of
-from emend.evals.trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.log.events import retries_of
+from emend.evals.report.escape import one_line, safe
+from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.trace.graph_paths import START, Ways
+from emend.evals.trace.judged_steps import JudgedItem
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
 LONG = 300

@@ -5,9 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from emend.evals.judged_steps import JudgedItem
-from emend.evals.paths import drawn, failed_at
-from emend.evals.report.safe import one_line, safe
+from emend.evals.report.escape import one_line, safe
 from emend.evals.report.tracing import (
     SAID_ELSEWHERE,
     content_of,
@@ -22,7 +20,9 @@ from emend.evals.report.tracing import (
     step_cost,
     step_title,
 )
-from emend.evals.trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
+from emend.evals.trace.graph_paths import drawn, failed_at
+from emend.evals.trace.judged_steps import JudgedItem
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#~!])")
 _TICKS = re.compile(r"`{3,}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.extract import check_form, prompt_id, read_triplets
+from emend.agents.roles.extract import check_form, prompt_id, read_triplets
 from emend.graphs.extraction.base import Found
 from emend.graphs.extraction.rules import has_name
 from emend.graphs.extraction.sentences import split_sentences

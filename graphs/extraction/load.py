@@ -70,8 +70,8 @@ def llm(model: Any = None, form: str = "json") -> Extractor:
     """
     if model is None:
         raise BadSettings("method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini.")
-    from emend.agents.extract import check_form
     from emend.agents.llm import fingerprint, load_model
+    from emend.agents.roles.extract import check_form
     from emend.graphs.extraction.llm import LlmExtractor
 
     check_form(form)  # before a model is loaded

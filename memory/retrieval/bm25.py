@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.errors import BadSettings
-from emend.memory.exact import best
 from emend.memory.retrieval.base import Corpus, Hit
+from emend.memory.retrieval.exact import best
 from emend.memory.retrieval.tokens import tokens_by_name, words
 
 __all__ = ["BM25", "words"]

@@ -5,9 +5,9 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+from emend.memory.retrieval.exact import ExactCorpus
 
 TEXTS = (
     "The capital of Veldania is Ostrim.",

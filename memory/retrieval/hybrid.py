@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.errors import BadSettings
-from emend.memory.exact import DECIMALS, ExactCorpus, best
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import DECIMALS, ExactCorpus, best
 
 Floats = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "The edits that bear on the probe: an upper bound.",
         ),
         "none": (
-            "emend.memory.retrieval.nothing:Nothing",
+            "emend.memory.retrieval.none:Nothing",
             "Finds nothing.",
         ),
     },

@@ -6,11 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from emend.memory.embeddings.quiet import quiet
 from emend.memory.errors import BadSettings, MissingExtra
-from emend.memory.exact import DECIMALS
-from emend.memory.quiet import quiet
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
+from emend.memory.retrieval.exact import DECIMALS
 
 MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
 _LOCK = threading.Lock()  # fast tokenizers cannot be used by two threads at once

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from emend.memory.embed import FUNCTION_WORDS
+from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import nearest
 

@@ -39,7 +39,7 @@ def leaves_shared_models_as_they_were(shared_models):
 @pytest.fixture(scope="session")
 def lms(folders, shared_models):
     """A function from architecture (and more) to a small random `CausalLM`, the same for all tests."""
-    from emend.agents.causal_lm import CausalLM
+    from emend.agents.local.causal_lm import CausalLM
 
     def make(architecture="llama", **more):
         key = (architecture, *sorted(more.items()))

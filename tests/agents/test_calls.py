@@ -9,15 +9,15 @@ from langgraph.graph import END, START, StateGraph
 
 from emend.agents.calls import recording, score_targets, shortened
 from emend.agents.llm import load_model
-from emend.agents.policy import CallPolicy, Waiting
+from emend.agents.providers.policy import CallPolicy, Waiting
 from emend.graphs.rag import RagContext, RagState, build
 from emend.graphs.running import run_graph, steps_of
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import KeyRefused, RateLimited
-from emend.memory.exact import ExactCorpus
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe, Usage
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 from tests.provider.server import Provider
 

@@ -20,7 +20,7 @@ def no_keys(monkeypatch):
 
 def test_nothing_heavy_is_imported_with_the_module():
     code = (
-        "import sys, emend.agents.llm, emend.agents.answer, emend.agents.scoring;"
+        "import sys, emend.agents.llm, emend.agents.roles.answer, emend.agents.scoring;"
         "print([m for m in ('torch', 'transformers', 'langchain', 'openai', 'anthropic') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
-from emend.agents.reading import Shape, read_message, read_text
+from emend.agents.parsing.messages import Shape, read_message, read_text
 from emend.agents.structured import ask_structured
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from tests.fakes import ScriptedChatModel

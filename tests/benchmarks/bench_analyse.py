@@ -12,15 +12,15 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 
 from emend.evals.analyses.base import Lacking
+from emend.evals.analyses.compare import compare
 from emend.evals.analyses.compute import analyse_runs, possible
 from emend.evals.analyses.elken import SCALES
-from emend.evals.analyses.load import open_run
-from emend.evals.compare import compare
-from emend.evals.judging import Judgement, Panel
-from emend.evals.manifest import now
+from emend.evals.analyses.load_run import open_run
+from emend.evals.judges.panel import Judgement, Panel
+from emend.evals.judges.scoring_file import ScoringFile
+from emend.evals.judges.store import FOLDER, Scoring, plan
+from emend.evals.log.manifest import now
 from emend.evals.report.analysis import render_analysis
-from emend.evals.scoring_file import ScoringFile
-from emend.evals.scorings import FOLDER, Scoring, plan
 from emend.graphs.registry import JUDGES
 from tests.evals.made import case_line, record, write_run
 

@@ -24,14 +24,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from emend.agents.causal_lm import CausalLM
 from emend.agents.llm import load_model
-from emend.editors.architectures import architecture_of
+from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import Materials
-from emend.editors.locate import Located, locate, locate_essence
-from emend.editors.memit import Memit
-from emend.editors.rome import Rome
-from emend.editors.statistics import collect
+from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.collect_covariance import collect
+from emend.editors.numerics.locate import Located, locate, locate_essence
+from emend.editors.parametric.memit import Memit
+from emend.editors.parametric.rome import Rome
 from emend.memory.edit import Edit, Triplet
 
 SHORT = ("The river", "Therefore it", "Because they", "I think", "You know")

@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.graphs.extract import extract_edits  # noqa: E402
-from emend.memory.chroma import ChromaMemory  # noqa: E402
+from emend.graphs.extraction.graph import extract_edits  # noqa: E402
 from emend.memory.edit import Edit, Triplet  # noqa: E402
-from emend.memory.embed import Embedding, LexicalEmbedding, load_embedding  # noqa: E402
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding  # noqa: E402
 from emend.memory.retrieval.base import Corpus  # noqa: E402
-from emend.memory.superseding import Superseding  # noqa: E402
+from emend.memory.store.chroma import ChromaMemory  # noqa: E402
+from emend.memory.store.superseding import Superseding  # noqa: E402
 from tests.benchmarks.bench_memory import NOUNS, name_of  # noqa: E402
 
 K = 5

@@ -43,16 +43,16 @@ sys.path.append(str(ROOT))
 
 from emend.editors.base import Materials  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
-from emend.evals.benchmarks.tinyworld import TinyWorld  # noqa: E402
-from emend.evals.manifest import RunConfig  # noqa: E402
-from emend.evals.progress import Tally  # noqa: E402
-from emend.evals.records import EVENTS, read_lines  # noqa: E402
-from emend.evals.run import run  # noqa: E402
-from emend.evals.summary import Summary  # noqa: E402
-from emend.memory.chroma import ChromaMemory  # noqa: E402
-from emend.memory.embed import LexicalEmbedding  # noqa: E402
+from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
+from emend.evals.log.manifest import RunConfig  # noqa: E402
+from emend.evals.log.records import EVENTS, read_lines  # noqa: E402
+from emend.evals.runner.progress import Tally  # noqa: E402
+from emend.evals.runner.run import run  # noqa: E402
+from emend.evals.runner.summary import Summary  # noqa: E402
+from emend.memory.embeddings.embed import LexicalEmbedding  # noqa: E402
 from emend.memory.probe import Answer, Probe  # noqa: E402
 from emend.memory.retrieval.compose import load_retriever  # noqa: E402
+from emend.memory.store.chroma import ChromaMemory  # noqa: E402
 from tests.benchmarks.walks import Metered, Served, hops_of, say, serving  # noqa: E402
 from tests.fakes import ScriptedChatModel  # noqa: E402
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.architectures import architecture_of
 from emend.editors.base import Materials
 from emend.editors.costing import Meter
-from emend.editors.memit import Memit
-from emend.editors.rome import Rome
-from emend.editors.statistics import collect
+from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.collect_covariance import collect
+from emend.editors.parametric.memit import Memit
+from emend.editors.parametric.rome import Rome
 from emend.memory.edit import Edit, Triplet
 
 CITIES = ("New Sandport", "Old Kestrel Bay", "Thornmere upon Wye", "Vell")

@@ -23,7 +23,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.agents.causal_lm import CausalLM  # noqa: E402
+from emend.agents.local.causal_lm import CausalLM  # noqa: E402
 from emend.agents.tiny import model_folder  # noqa: E402
 
 Pair = tuple[str, str]

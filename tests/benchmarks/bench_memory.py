@@ -25,13 +25,13 @@ from pathlib import Path
 
 import numpy as np
 
-import emend.memory.store as store
-from emend.memory.chroma import ChromaMemory
+import emend.memory.store.memory as store
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embed import Embedding, LexicalEmbedding, Vectors, load_embedding
-from emend.memory.exact import ExactCorpus, QueryVectors
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors, load_embedding
 from emend.memory.retrieval.base import Corpus
-from emend.memory.stored import entries_of
+from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
+from emend.memory.store.chroma import ChromaMemory
+from emend.memory.store.rows import entries_of
 
 QUERIES = 300
 K = 10

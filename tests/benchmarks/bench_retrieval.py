@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from emend.evals.metrics.estimate import estimate
-from emend.memory.embed import Embedding, LexicalEmbedding, load_embedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.folders import cache_folder
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import focused
 from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 

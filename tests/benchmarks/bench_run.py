@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from emend.editors.base import Demonstration  # noqa: E402
+from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.case import Case, Metric  # noqa: E402
-from emend.evals.manifest import RunConfig  # noqa: E402
-from emend.evals.progress import Tally  # noqa: E402
-from emend.evals.report.rows import report  # noqa: E402
-from emend.evals.run import run  # noqa: E402
+from emend.evals.log.manifest import RunConfig  # noqa: E402
+from emend.evals.runner.progress import Tally  # noqa: E402
+from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402
 from tests.evals.toys import ScriptedModel  # noqa: E402

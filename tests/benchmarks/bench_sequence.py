@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from emend.agents.causal_lm import CausalLM
 from emend.agents.llm import load_model
+from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny.world import Fact, World, relations
 from emend.editors.base import Materials
 from emend.editors.registry import EDITORS

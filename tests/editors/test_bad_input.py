@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors import halving as module
-from emend.editors.architectures import architecture_of
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
-from emend.editors.halving import halving
+from emend.editors.numerics import oom_retry as module
+from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.collect_covariance import collect, layer_file
+from emend.editors.numerics.oom_retry import halving
 from emend.editors.registry import EDITORS
-from emend.editors.statistics import collect, layer_file
 from emend.memory.errors import BadData, BadSettings, EmendError, ModelError
 
 AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}

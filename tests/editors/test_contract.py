@@ -9,14 +9,14 @@ import pytest
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract
 from emend.editors.conformance_toys import PlainMemory
+from emend.editors.memory_based.rag import Remembering
+from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
-from emend.editors.remembering import Remembering
-from emend.editors.unedited import Unedited
 from emend.graphs.registry import GRAPHS
-from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit, Triplet
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.store.chroma import ChromaMemory
 from tests.editors.speakers import speaker_for
 from tests.graphs import forms
 

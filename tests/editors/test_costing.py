@@ -9,7 +9,7 @@ import torch
 from emend.editors.base import NO_COST, Costed, EditCost, Materials
 from emend.editors.conformance import CAPITAL
 from emend.editors.costing import Meter, Resident, counted, passed
-from emend.editors.rome import Rome
+from emend.editors.parametric.rome import Rome
 
 
 def test_tokens_of_forward_passes_are_counted_without_padding(random_model):

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from emend.editors.alphaedit import AlphaEditSettings
-from emend.editors.finetune import FineTuningSettings
 from emend.editors.hyperparameters import SHIPPED, build_settings, family_values, read_settings
-from emend.editors.lora import LoraSettings
-from emend.editors.memit import MemitSettings
-from emend.editors.subject_last import WritingSettings
+from emend.editors.parametric.alphaedit import AlphaEditSettings
+from emend.editors.parametric.finetune import FineTuningSettings
+from emend.editors.parametric.locate_then_edit import WritingSettings
+from emend.editors.parametric.lora import LoraSettings
+from emend.editors.parametric.memit import MemitSettings
 from emend.memory.errors import BadSettings, MissingData
 
 

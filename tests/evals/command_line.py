@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.cli import main
+from emend.evals.cli.main import main
 from tests.evals.toys import enlist
 
 ROOT = Path(__file__).parents[2]

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from emend.agents.decompose import CHECKED, FINAL, TENTATIVE
 from emend.agents.llm import load_model
+from emend.agents.roles.decompose import CHECKED, FINAL, TENTATIVE
 from emend.editors.answering import FunctionAnswerer
 from emend.editors.base import Answerer
-from emend.editors.mello import Mello
-from emend.evals.manifest import RunConfig
-from emend.evals.run import run
-from emend.evals.summary import Summary
+from emend.editors.memory_based.mello import Mello
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.run import run
+from emend.evals.runner.summary import Summary
 from emend.graphs.running import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step

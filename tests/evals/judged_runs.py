@@ -7,12 +7,12 @@ from typing import Any
 
 from emend.agents.judging.base import Asked, Found, Item, Role, binary
 from emend.agents.judging.supports import Conveys
-from emend.evals.judging import Panel
-from emend.evals.manifest import RunConfig
-from emend.evals.report.rows import report
-from emend.evals.rescoring import ScoreSummary, score_run
-from emend.evals.run import run
-from emend.graphs.judging import Judge, one_question
+from emend.evals.aggregate.rows import report
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import ScoreSummary, score_run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.run import run
+from emend.graphs.judges.graph import Judge, one_question
 from tests.fakes import ScriptedChatModel
 
 DATA = Path(__file__).parents[1] / "data"

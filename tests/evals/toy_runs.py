@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.manifest import RunConfig
-from emend.evals.records import read_records
-from emend.evals.run import run
-from emend.evals.summary import Summary
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.run import run
+from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel, untimed
 
 RUN = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from emend.evals.manifest import RunConfig
-from emend.evals.run import run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked

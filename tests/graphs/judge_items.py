@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from emend.agents.judging.base import Item
-from emend.graphs.judging import Judge, Judged
+from emend.graphs.judges.graph import Judge, Judged
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
 

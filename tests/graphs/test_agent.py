@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from emend.agents.tools import NOTHING, TOOLS, Toolbox, can_call_tools
+from emend.agents.roles.tools import NOTHING, TOOLS, Toolbox, can_call_tools
 from emend.editors.conformance_toys import PlainMemory
 from emend.graphs.agent import RECURSION_LIMIT, AgentContext, build
 from emend.graphs.running import run_graph, steps_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.chain import DEMONSTRATIONS
+from emend.agents.roles.chain import DEMONSTRATIONS
 from emend.graphs.cot import CotContext, build
 from emend.graphs.mello import MelloContext
 from emend.graphs.mello import build as build_mello

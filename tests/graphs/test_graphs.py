@@ -14,11 +14,11 @@ from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RECURSION_LIMIT, RagContext
 from emend.graphs.registry import GRAPHS, JUDGES
 from emend.graphs.running import run_graph, steps_of
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
 ROOT = Path(__file__).resolve().parents[2]

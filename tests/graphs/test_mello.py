@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.decompose import DEMONSTRATIONS, read_round, read_verdict, walked
+from emend.agents.roles.decompose import DEMONSTRATIONS, read_round, read_verdict, walked
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.errors import ModelReplyError

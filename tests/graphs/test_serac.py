@@ -7,11 +7,11 @@ import pytest
 
 from emend.graphs.running import run_graph
 from emend.graphs.serac import ScopeRetriever, SeracContext, build
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedChatModel
 
 APP = build()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import emend.memory.chroma as chroma
-from emend.memory.chroma import ChromaMemory
-from emend.memory.embed import LexicalEmbedding
+import emend.memory.store.chroma as chroma
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.store.chroma import ChromaMemory
 
 
 def _free_port() -> int:

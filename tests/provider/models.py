@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from emend.agents.asking import AskedModel
 from emend.agents.llm import load_model
-from emend.agents.policy import CallPolicy, Waiting
+from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.policy import CallPolicy, Waiting
 from tests.provider.server import Provider
 
 PROTOCOLS: dict[str, dict[str, Any]] = {"chat": {}, "responses": {"use_responses_api": True}, "anthropic": {}}

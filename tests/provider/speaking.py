@@ -2,9 +2,9 @@
 
 import json
 
-from emend.agents.decompose import CHECK, CHECKED, FINAL, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
-from emend.agents.relevance import TASK
-from emend.agents.tools import NOTHING
+from emend.agents.roles.decompose import CHECK, CHECKED, FINAL, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
+from emend.agents.roles.relevance import TASK
+from emend.agents.roles.tools import NOTHING
 from emend.editors.conformance_toys import UNKNOWN, ReadingModel
 from tests.editors.speakers import found_in, said_of, walk
 from tests.provider.protocols import Asked, Said, ToolCall

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from emend.agents.judging.base import Item
 from emend.agents.judging.fence import EMPTY, LONGEST, fenced, neutralise, shorten
-from emend.agents.policy import repetition
-from emend.graphs.agreement import ROLE as AGREEMENT
-from emend.graphs.tendency import ROLE as TENDENCY
+from emend.agents.providers.policy import repetition
+from emend.graphs.judges.agreement import ROLE as AGREEMENT
+from emend.graphs.judges.tendency import ROLE as TENDENCY
 
 MARK = re.compile(r"^</?([\w -]+) ([0-9a-f]{12})>$", re.M)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from emend.evals.analyses.base import Analysis, Asked
 from emend.evals.analyses.compute import analyse_runs
-from emend.evals.analyses.load import open_run
+from emend.evals.analyses.load_run import open_run
 
 
 def analysed(kind: str, *folders: Path, **asked: Any) -> Analysis:

@@ -13,7 +13,7 @@ from emend.evals.analyses.base import Lacking
 from emend.evals.analyses.compute import analyse_runs, possible
 from emend.evals.analyses.docter import first_named, mentions, subject_of
 from emend.evals.analyses.general import EMBEDDED, size_of
-from emend.evals.analyses.load import open_run
+from emend.evals.analyses.load_run import open_run
 from emend.evals.case import Metric, Record
 from emend.memory.errors import BadSettings
 from tests.evals.analyses.computed import analysed, numbers

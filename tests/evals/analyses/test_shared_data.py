@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from emend.evals.analyses.compute import analyse_runs, possible
-from emend.evals.analyses.load import open_run
-from emend.evals.judging import Panel
-from emend.evals.manifest import RunConfig
-from emend.evals.report.analysis_plot import plot_analysis
-from emend.evals.rescoring import score_run
-from emend.evals.run import run
+from emend.evals.analyses.load_run import open_run
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.report.plots.analysis_plot import plot_analysis
+from emend.evals.runner.run import run
 from emend.memory.errors import BadData
 from tests.evals.judged_runs import verdict
 from tests.provider.models import asked_model

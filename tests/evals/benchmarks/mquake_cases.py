@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from emend.evals.benchmarks.mquake import MQuAKE
+from emend.evals.benchmarks.mquake.benchmark import MQuAKE
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "mquake"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.akew import Akew
+from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "akew"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.akew import Akew
+from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score

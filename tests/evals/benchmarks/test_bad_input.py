@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.cli import main
+from emend.evals.cli.main import main
 from emend.memory.errors import BadData, BadSettings
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data"

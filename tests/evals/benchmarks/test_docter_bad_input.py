@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.docter import DocTER
+from emend.evals.benchmarks.docter.benchmark import DocTER
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "docter"

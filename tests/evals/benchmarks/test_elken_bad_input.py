@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.elken import ELKEN
+from emend.evals.benchmarks.elken.benchmark import ELKEN
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.aggregate.rows import Row, report
 from emend.evals.case import Record
-from emend.evals.manifest import RunConfig
-from emend.evals.records import read_records
-from emend.evals.report.rows import Row, report
-from emend.evals.run import run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.run import run
 from tests.fakes import ScriptedChatModel
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.mquake import MQuAKE
+from emend.evals.benchmarks.mquake.benchmark import MQuAKE
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.benchmarks.mquake_cases import FIXTURE, cases_of
 

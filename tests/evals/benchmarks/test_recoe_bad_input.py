@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.recoe import ReCoE
+from emend.evals.benchmarks.recoe.benchmark import ReCoE
 from emend.evals.case import Case
 from emend.memory.errors import BadData, BadSettings, MissingData
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from emend.agents.answer import build_prompt
-from emend.evals.benchmarks.recoe import ReCoE
-from emend.evals.benchmarks.recoe_rows import ROWS
-from emend.evals.benchmarks.recoe_shots import shots
+from emend.agents.roles.answer import build_prompt
+from emend.evals.aggregate.rows import report
+from emend.evals.benchmarks.recoe.benchmark import ReCoE
+from emend.evals.benchmarks.recoe.rows import ROWS
+from emend.evals.benchmarks.recoe.shots import shots
 from emend.evals.case import Record
-from emend.evals.manifest import RunConfig
-from emend.evals.records import read_records
-from emend.evals.report.rows import report
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
 from emend.evals.report.table import notes
-from emend.evals.run import run
-from tests.evals.benchmarks.test_recoe import FIXTURE, REAL, real
+from emend.evals.runner.run import run
+from tests.evals.benchmarks.recoe.test_benchmark import FIXTURE, REAL, real
 from tests.fakes import ScriptedChatModel
 
 COT = {"prompting": "cot", "perplexity": "0"}

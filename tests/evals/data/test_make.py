@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.docter_rows import FactRow
-from emend.evals.benchmarks.elken_rows import EventRow
+from emend.evals.benchmarks.docter.rows import FactRow
+from emend.evals.benchmarks.elken.rows import EventRow
 from emend.evals.benchmarks.files import read_numbered, read_rows
 from emend.evals.data.make import make
 from emend.evals.data.pull import Puller

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.elken_rows import EventRow, event_case
+from emend.evals.benchmarks.elken.rows import EventRow, event_case
 from emend.evals.metrics.elken import (
     edit_level,
     fact_right,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from emend.evals.aggregate.rows import gather, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.evals.metrics.macro import macro
-from emend.evals.report.rows import gather, rows_of
 
 
 def test_groups_count_alike_whatever_their_size():

@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from emend.evals.baseline import needs_baseline
-from emend.evals.manifest import RunConfig
+from emend.evals.aggregate.rows import report
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
 from emend.evals.metrics.recoe import EFFECTIVE, PERPLEXITIES, effectiveness, indicator
 from emend.evals.metrics.scorers import ask_of
-from emend.evals.records import read_records
-from emend.evals.report.rows import report
-from emend.evals.run import run
+from emend.evals.runner.baseline import needs_baseline
+from emend.evals.runner.run import run
 from emend.memory.probe import Answer, Probe
 from tests.evals.metrics.test_recoe_scoring import FIXTURE
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel

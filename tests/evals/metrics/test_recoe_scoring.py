@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.baseline import needs_baseline
-from emend.evals.benchmarks.recoe import ReCoE
-from emend.evals.manifest import RunConfig
+from emend.evals.benchmarks.recoe.benchmark import ReCoE
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
 from emend.evals.metrics.recoe import matches, number
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.records import read_records
-from emend.evals.run import run
+from emend.evals.runner.baseline import needs_baseline
+from emend.evals.runner.run import run
 from emend.memory.probe import Answer, Probe
 from tests.fakes import ScriptedChatModel
 

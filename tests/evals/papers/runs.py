@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Metric, Record
-from emend.evals.manifest import CaseList, Manifest, RunConfig
-from emend.evals.records import RECORDS
+from emend.evals.log.manifest import CaseList, Manifest, RunConfig
+from emend.evals.log.records import RECORDS
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
 """By editor and kind of probe: a value per record."""

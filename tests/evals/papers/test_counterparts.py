@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from emend.evals.benchmarks.akew import Akew
-from emend.evals.benchmarks.docter import DocTER
-from emend.evals.benchmarks.elken import ELKEN
-from emend.evals.benchmarks.recoe import SCHEMES, ReCoE
+from emend.evals.aggregate.judged import judged_columns
+from emend.evals.benchmarks.akew.benchmark import Akew
+from emend.evals.benchmarks.docter.benchmark import DocTER
+from emend.evals.benchmarks.elken.benchmark import ELKEN
+from emend.evals.benchmarks.recoe.benchmark import SCHEMES, ReCoE
 from emend.evals.papers.counterparts import _told, rules, same_model
 from emend.evals.papers.tables import NAMES, paper, papers
-from emend.evals.report.judged import judged_columns
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 BUILT: dict[str, list[Any]] = {

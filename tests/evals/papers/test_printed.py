@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from emend.evals.papers.compare_published import Comparison, against
 from emend.evals.papers.tables import papers, table
-from emend.evals.report.against import Comparison, against
 from emend.evals.report.against_table import render_against
 from emend.evals.report.papers import render_paper_table
 from tests.evals.command_line import caller

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.elken_rows import M_FOR_G
-from emend.evals.judging import Panel
-from emend.evals.manifest import RunConfig
-from emend.evals.report.rows import report
-from emend.evals.rescoring import score_run
-from emend.evals.run import run
+from emend.evals.aggregate.rows import report
+from emend.evals.benchmarks.elken.rows import M_FOR_G
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.run import run
 from tests.evals.judged_runs import DATA, judge_model, speak
 from tests.fakes import ScriptedChatModel
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from emend.evals.aggregate.rows import Report
 from emend.evals.papers.tables import papers
 from emend.evals.report.analysis import show_possible
 from emend.evals.report.papers import show_list
-from emend.evals.report.rows import Report
-from emend.evals.report.svg import write_svg
+from emend.evals.report.plots.svg import write_svg
 from emend.memory.errors import BadSettings
 
 WHY = "the run has no reference texts"

@@ -8,23 +8,23 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from emend.evals.calibration import Calibration
-from emend.evals.compare import compare
+from emend.evals.aggregate import costs
+from emend.evals.aggregate.columns import Row
+from emend.evals.analyses.compare import compare
+from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
+from emend.evals.judges.calibration import Calibration
+from emend.evals.judges.stress import Relation, StressReport, StressRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report import costs
 from emend.evals.report.calibration import render_calibration
 from emend.evals.report.comparison import show_comparison
 from emend.evals.report.figures import frame
-from emend.evals.report.gathered import Row
 from emend.evals.report.memory import show_facts, show_hits
 from emend.evals.report.retrieval import show_retrieval
 from emend.evals.report.stress import show_stress
-from emend.evals.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
-from emend.evals.stress import Relation, StressReport, StressRow
 from emend.memory.edit import Edit
-from emend.memory.history import Fact, Version
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.store.history import Fact, Version
 from tests.evals.made import record, write_run
 
 WIDTHS = pytest.mark.parametrize("width", [40, 60, 80, 150])

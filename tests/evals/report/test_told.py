@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from emend.evals.aggregate import costs
+from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.rows import Report
+from emend.evals.analyses.compare import compare
 from emend.evals.case import Metric
-from emend.evals.compare import compare
-from emend.evals.overview import CaseRow, NodeRow, Overview
-from emend.evals.report import costs
 from emend.evals.report.comparison import render_comparison
-from emend.evals.report.gathered import Row
 from emend.evals.report.overview import show_overview
-from emend.evals.report.rows import Report
 from emend.evals.report.table import notes
-from emend.evals.wanted import Wanted
+from emend.evals.trace.filters import Wanted
+from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 from tests.evals.made import record, write_run
 
 EM = Metric(name="EM", value="em", kinds=(), scale=100)

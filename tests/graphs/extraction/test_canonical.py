@@ -6,7 +6,7 @@ from emend.graphs.extraction.canonical import canonical
 from emend.graphs.extraction.inflection import base_of, is_plural, past, third_person
 from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Triplet
-from emend.memory.superseding import fact_id
+from emend.memory.store.superseding import fact_id
 
 
 def read(text):

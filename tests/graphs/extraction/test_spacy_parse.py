@@ -2,11 +2,11 @@
 
 import pytest
 
-from emend.graphs.extract import ExtractContext, extract_document
+from emend.graphs.extraction.graph import ExtractContext, extract_document
 from emend.graphs.extraction.load import load_extractor
 from emend.graphs.extraction.spacy_parse import SpacyExtractor, triplets_of
 from emend.memory.edit import Edit
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingExtra
 
 spacy = pytest.importorskip("spacy", reason="the extra 'extract' is not installed")

@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.exact import ExactCorpus
 from emend.memory.retrieval.bm25 import BM25, words
 from emend.memory.retrieval.conformance import entries
+from emend.memory.retrieval.exact import ExactCorpus
 
 TEXTS = ["the cat sat on the mat", "the dog sat", "a cat and a dog and a cow met", "rain"]
 

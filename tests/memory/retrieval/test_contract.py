@@ -2,13 +2,13 @@
 
 import pytest
 
-from emend.memory.chroma import ChromaMemory
 from emend.memory.edit import Edit
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.store.chroma import ChromaMemory
 
 ELSEWHERE = ("none", "gold", "rerank")  # what finds nothing, must be told the probe, or needs a model of the user
 FINDING = [name for name in RETRIEVERS.names() if name not in ELSEWHERE]

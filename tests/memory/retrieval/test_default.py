@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.exact import ExactCorpus
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import search_probe
 from emend.memory.retrieval.bm25 import BM25
@@ -12,6 +11,7 @@ from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, entries
 from emend.memory.retrieval.default import LEXICAL, NAMES, STEMS, Default
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.gold import Gold
 
 CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())

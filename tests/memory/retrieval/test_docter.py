@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from emend.memory.edit import Edit
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Entry
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.registry import RETRIEVERS
 
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")

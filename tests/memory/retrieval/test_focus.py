@@ -2,10 +2,10 @@ import time
 
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
-from emend.memory.exact import ExactCorpus
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.conformance import TEXTS, entries
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import Focus, focused, sentences
 
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.exact import ExactCorpus
 from emend.memory.retrieval.base import Hit
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.conformance import TEXTS, entries
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.hybrid import Hybrid
 
 QUERY = "Who in Kestrel Bay works as a glassblower?"

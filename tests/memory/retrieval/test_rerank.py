@@ -2,13 +2,13 @@ from functools import partial
 
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.exact import ExactCorpus
 from emend.memory.retrieval.bm25 import BM25, words
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
 from emend.memory.retrieval.dense import Dense
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.rerank import Rerank
 from tests.memory.tiny import tiny_bert
 

@@ -1,12 +1,12 @@
 import pytest
 
-from emend.memory.embed import LexicalEmbedding
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.exact import ExactCorpus
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, entries
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.threshold import Threshold, calibrate, confidence
 
 CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())

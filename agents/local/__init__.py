@@ -1,0 +1,1 @@
+"""Local causal language models: chat, generation, likelihoods and batching."""

@@ -1,0 +1,177 @@
+"""A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets.
+
+Target tokens are what the longest common token prefix of "prompt" and "prompt + space + target" leaves over, so a
+target is scored whole even where it changes how the end of the prompt is cut into tokens (DocTER counts instead).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from emend.agents.local.generation import Generated, Replying
+from emend.agents.local.likelihood import Likelihood, Side
+from emend.agents.local.model_folder import load_folder, weights_digest
+from emend.agents.local.prefixes import Encoded, Ids, common
+from emend.agents.local.weights_lock import WeightsLock
+from emend.agents.scoring import joined
+from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
+
+BATCH_TOKENS = {"cpu": 1024}
+"""What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
+KEEP_MB = 256
+"""Of keys and values of the latest replies."""
+SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
+
+
+class Scored(NamedTuple):
+    """The natural-log probability of a target: joint, and of each of its tokens."""
+
+    log_prob: float
+    prompt_tokens: int
+    target_tokens: int
+    cut_tokens: int
+    token_log_probs: tuple[float, ...]
+
+
+class CausalLM:
+    """A causal language model and its tokenizer, as plain `model` and `tokenizer`, for asking and for editing.
+
+    Methods that use the weights hold `lock`; who changes the weights holds it too, as briefly as possible, and asks
+    this object meanwhile (the lock is re-entrant), never a chat model around it, whose worker would wait for it.
+
+    Args:
+        folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
+        dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
+        device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
+        batch_tokens: positions of one padded batch at most; None is 1,024 on a CPU, 8,192 elsewhere.
+        keep_mb: keys and values of the latest replies that are kept, so that a prompt which goes on from one of them is
+            read from there on; 0 keeps none.
+
+    Raises:
+        ModelError: the folder is no model, or incomplete.
+        BadSettings: unknown dtype or device.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        batch_tokens: int | None = None,
+        keep_mb: int = KEEP_MB,
+    ) -> None:
+        if batch_tokens is not None and batch_tokens < 1:
+            raise BadSettings(f"model.batch_tokens is {batch_tokens}: give at least 1, or leave it out.")
+        self.folder = folder
+        self.lock = WeightsLock()
+        loaded = load_folder(folder, dtype, device)
+        self.model: Any = loaded.model
+        self.tokenizer: Any = loaded.tokenizer
+        self.window = loaded.window
+        self.device: torch.device = self.model.device
+        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
+        self._lead, self._first = loaded.lead, loaded.first
+        sample = self.encode(SAMPLE)[: self.window]
+        self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
+        self.ends = loaded.ends
+        self._replying = Replying(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What decides the answers: folder name, sha256 of weights and tokenizer, number format."""
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return f"{self.folder.resolve().name}@{weights_digest(self.folder)}/{dtype}"
+
+    def generate(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str] = ("\n",)) -> list[Generated]:
+        """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
+
+        Prompts that leave no room for the new tokens are cut on the left, after the begin token. In single precision
+        and better a reply does not depend on what else is in the batch: where the two likeliest tokens come so close
+        that padding could decide between them, the reply is made once more by itself.
+
+        Raises:
+            BadSettings: no new tokens are asked for, or more than the window holds.
+        """
+        if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
+            raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
+        with self.lock.asking() as weights, torch.inference_mode():
+            rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
+            return self._replying.generate(rows, max_new_tokens, tuple(stop), weights)
+
+    def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True) -> list[Scored]:
+        """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood` for how.
+
+        Prompts that do not fit the window are cut on the left, after the begin token. Without `share` no beginning that
+        prompts have in common is computed for all of them at once.
+
+        Raises:
+            BadData: a target is blank.
+            ContextOverflow: a target alone does not fit the window.
+        """
+        with self.lock.asking(), torch.inference_mode():
+            rows = self.encode_pairs(pairs)
+            told = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
+        return [
+            Scored(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
+            for row, logs in zip(rows, told, strict=True)
+        ]
+
+    def encode(self, text: str) -> Ids:
+        """Token ids with the begin token once, if the tokenizer puts one; never empty."""
+        return self._encode_all([text])[0]
+
+    def encode_pair(self, prompt: str, target: str) -> Encoded:
+        """Token ids of prompt and target, cut to the window, and where the target begins: never at 0."""
+        return self.encode_pairs([(prompt, target)])[0]
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
+        """As `encode_pair`, of many at once.
+
+        Raises:
+            BadData: a target is blank, or adds no token.
+            ContextOverflow: a target alone does not fit the window.
+        """
+        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, joined(prompt, target)))
+        ids = dict(zip(texts, self._encode_all(list(texts)), strict=True))
+        return [self._pair(prompt, target, ids[prompt], ids[joined(prompt, target)]) for prompt, target in pairs]
+
+    def _encode_all(self, texts: list[str]) -> list[Ids]:
+        found: list[Ids] = []
+        for plain in self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ():
+            ids = tuple(plain)
+            if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
+                ids = self._lead + ids
+            found.append(ids or self._begin())
+        return found
+
+    def _pair(self, prompt: str, target: str, alone: Ids, whole: Ids) -> Encoded:
+        start = common(alone, whole)
+        if start == len(whole):
+            raise BadData(f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer cannot score it.")
+        if start == 0:  # the first token needs something to follow on
+            whole, start = self._begin() + whole, 1
+        return self._cut(whole, start, 0)
+
+    def _begin(self) -> tuple[int, ...]:
+        if self._first is None:
+            raise ModelError(
+                f"{self.folder}: its tokenizer has no begin or end token, so an empty prompt cannot be asked."
+            )
+        return (self._first,)
+
+    def _cut(self, ids: Ids, start: int | None, room: int) -> Encoded:
+        """Leaves out what is too much after the begin token; the last token of a target is never fed to the model."""
+        over = len(ids) + room - (start is not None) - (self.window or math.inf)
+        begin, cut = len(self._lead), max(0, int(over)) if over > 0 else 0
+        place = len(ids) if start is None else start
+        if place - cut < max(1, begin):
+            raise ContextOverflow(
+                f"a target of {len(ids) - place} tokens does not fit the window of {self.window} tokens: "
+                "take a model with a larger one."
+            )
+        return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)

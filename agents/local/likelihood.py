@@ -1,0 +1,286 @@
+"""Log-probabilities of given tokens under a causal language model: padded batches, common beginnings computed once.
+
+Three things make it fast. A beginning that rows share is fed once: targets of one prompt stand one after another in one
+row under a mask by which each sees the prompt and itself, and a long beginning of many prompts is kept as keys and
+values that their rows continue. Rows of like length share a padded batch. The output layer is applied at the positions
+that are asked for and nowhere else.
+
+A model that cannot do the first (a recurrent one, one that counts positions by itself) is recognised by comparing once
+with plain rows, and gets plain rows. So do rows that a sliding window does not span, and every model while a hook
+stands on one of its modules, because a hook may look at whole rows.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
+from inspect import signature
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from emend.agents.local.batching import pack
+from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, Least, Stem, plan
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+HEAD_ROWS = 1024
+"""Positions whose logits exist at once; a vocabulary can be 250,000 wide."""
+PAST = 4
+"""Keys and values may be kept of so many times the positions that a batch may have."""
+FORCED = Least(2, 1, 1)
+TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+ROUGH = 0.25
+"""In half precision two ways to the same number differ; a cache that is not understood differs by more."""
+
+
+class Past(NamedTuple):
+    """Keys and values of what is computed already, and its mask (rows, columns)."""
+
+    cache: Any
+    mask: Tensor
+
+    def rows(self, number: int) -> "Past":
+        """So many copies of its one row, to be continued without changing this one."""
+        layers = [
+            (keys.expand(number, -1, -1, -1), values.expand(number, -1, -1, -1)) for keys, values, *_ in self.cache
+        ]
+        return Past(DynamicCache(layers), self.mask.expand(number, -1))
+
+
+class Read(NamedTuple):
+    """The place of a token's probability."""
+
+    row: int
+    line: int
+    column: int
+    token: int
+
+
+Told = dict[int, list[float]]
+"""Probabilities by row, in the order of the target's tokens."""
+
+
+class Likelihood:
+    """Scores tokens with one model; whoever calls holds the model's lock, and no gradients are kept.
+
+    Args:
+        model: a Hugging Face causal language model in evaluation mode.
+        pad: a token that fills rows up; it is masked.
+        batch_tokens: positions of one padded batch at most.
+        sample: a dozen tokens of text, to find out what the model can do.
+    """
+
+    def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids) -> None:
+        self.model, self.pad, self.batch_tokens, self.sample = model, pad, batch_tokens, sample
+        self.takes_positions = "position_ids" in signature(model.forward).parameters
+        self.least = Least(32, batch_tokens // 4, 8)
+
+    def tokens(
+        self, rows: Sequence[Encoded], prompts: Sequence[Hashable], side: Side = "right", share: bool = True
+    ) -> list[list[float]]:
+        """The natural-log probability of each token of each row's target.
+
+        Args:
+            rows: what is scored.
+            prompts: what tells the prompt of each row from others.
+            side: where rows are padded.
+            share: whether common beginnings may be computed once; without it rows are only padded into batches.
+        """
+        told: dict[int, list[float]] = {}
+        unsteady = [[place] for place, row in enumerate(rows) if len(row.fed) > self.steady]
+        steady = [place for place, row in enumerate(rows) if len(row.fed) <= self.steady]
+        for places in [steady, *unsteady]:
+            some = [rows[place] for place in places]
+            found = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
+            told.update(zip(places, found, strict=True))
+        return [told[place] for place in range(len(rows))]
+
+    def padded(self, rows: Sequence[Ids], side: Side, past: Past | None = None) -> dict[str, Any]:
+        """Input ids, shape (rows, longest), mask, shape (rows, past + longest), and positions of the real tokens."""
+        width = max(len(ids) for ids in rows)
+        ids, mask = torch.full((len(rows), width), self.pad), torch.zeros(len(rows), width, dtype=torch.long)
+        for line, row in enumerate(rows):
+            where = slice(width - len(row), width) if side == "left" else slice(0, len(row))
+            ids[line, where], mask[line, where] = torch.tensor(row), 1
+        device = self.model.device
+        mask = mask.to(device)
+        fed: dict[str, Any] = {"input_ids": ids.to(device), "attention_mask": mask}
+        if self.takes_positions:
+            fed["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        if past is not None:
+            fed["attention_mask"] = torch.cat([past.mask, mask], dim=1)
+            fed["position_ids"] = fed["position_ids"] + past.mask.sum(1, keepdim=True)
+        return fed
+
+    @cached_property
+    def head(self) -> Callable[[Tensor], Tensor] | None:
+        """From last hidden states to logits, if the output layer sees no more and it is known what follows it."""
+        head, body = self.model.get_output_embeddings(), self.model.base_model
+        if head is None or body is self.model:
+            return None
+        fed = self.padded([self.sample], "right")
+        whole = self.model(**fed, use_cache=False).logits
+        states = getattr(body(**fed, use_cache=False), "last_hidden_state", None)
+        if states is None or states.shape[-1] != head.weight.shape[-1]:
+            return None
+        config = self.model.config.get_text_config()
+        scale, cap = getattr(config, "logit_scale", None), getattr(config, "final_logit_softcapping", None)
+
+        def bounded(some: Tensor) -> Tensor:
+            logits: Tensor = head(some) if scale is None else head(some) * scale
+            return logits if cap is None else torch.tanh(logits / cap) * cap
+
+        return next((each for each in (head, bounded) if torch.equal(each(states), whole)), None)
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether continuing from kept keys and values gives this model's own numbers, in rows of unequal length."""
+        ids = self.sample[:12]
+        if not self.takes_positions or len(ids) < 8:
+            return False
+        ends = [(ids[:4], 3), (ids[:5] + ids[1:3], 4), (ids[:5] + ids[2:5], 4), (ids[:3] + ids[5:], 4), (ids[:4], 2)]
+        rows = [Encoded(whole, start, 0) for whole, start in ends]
+        prompts = [row.ids[: row.start] for row in rows]
+        plain = [self._tree([row], plan([row], [0], None), "right")[0] for row in rows]
+        try:
+            shared = [self._tree(rows, plan(rows, prompts, FORCED), side) for side in SIDES]
+        except Exception:  # noqa: BLE001  a model that does not take this kind of cache may raise anything
+            return False
+        allowed = TOLERANCE.get(self.model.dtype, ROUGH)
+        pairs = [two for told in shared for row in zip(plain, told, strict=True) for two in zip(*row, strict=True)]
+        return all(abs(one - other) <= allowed * (1 + abs(one)) for one, other in pairs)
+
+    def continues(self, width: int) -> bool:
+        """Whether rows of that width may be continued from keys and values, one token after another, in a batch."""
+        return width <= self.steady and not self.hooked and self.shares
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook stands on one of the modules; it may look at whole rows."""
+        return any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+
+    @cached_property
+    def steady(self) -> float:
+        """Tokens of a row up to which its numbers are its own: beyond, some rotary embeddings go by the longest row."""
+        config = self.model.config.get_text_config()
+        told = getattr(config, "rope_parameters", None) or {}
+        kinds = [told, *(kind for kind in told.values() if isinstance(kind, dict))]
+        moving = [
+            kind for kind in kinds if "dynamic" in kind.get("rope_type", "") or kind.get("rope_type") == "longrope"
+        ]
+        limits = [kind.get("original_max_position_embeddings", config.max_position_embeddings) for kind in moving]
+        return min(limits, default=math.inf)
+
+    @cached_property
+    def slide(self) -> float:
+        """Columns that an attention layer looks back at least."""
+        config = self.model.config.get_text_config()
+        told = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+        return min((size for size in told if size), default=math.inf)
+
+    def _plan(self, rows: Sequence[Encoded], prompts: Sequence[Hashable], share: bool) -> Branch:
+        if self.hooked:
+            return plan(rows, prompts, None)
+        # Padding between a beginning and what follows it widens the distance that a sliding window measures.
+        fits = 2 * max((len(row.ids) for row in rows), default=0) <= self.slide
+        found = plan(rows, prompts, self.least if share and fits else APART)
+        return found if not found.shares or self.shares else plan(rows, prompts, APART)
+
+    def _tree(self, rows: Sequence[Encoded], tree: Branch, side: Side) -> list[list[float]]:
+        told: dict[int, list[float]] = defaultdict(list)
+        self._grow(rows, tree, None, side, told)
+        return [told[place] for place in range(len(rows))]
+
+    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, told: Told) -> None:
+        depth = len(branch.trunk)
+        if depth > branch.above:
+            past = self._keep(branch.trunk[branch.above :], past and past.rows(1))
+        sizes = [max(_width(stem, depth), len(stem.ids) // PAST) for stem in branch.stems]
+        for batch in pack(sizes, self.batch_tokens):
+            found = [branch.stems[number] for number in batch]
+            self._read(rows, found, depth, past and past.rows(len(found)), side, told)
+        for further in branch.branches:
+            self._grow(rows, further, past, side, told)
+
+    def _keep(self, ids: Ids, past: Past | None) -> Past:
+        """Keys and values of one row that goes on after what is kept of it."""
+        fed = self.padded([ids], "right", past)
+        cache = DynamicCache() if past is None else past.cache
+        self.model.base_model(**fed, past_key_values=cache, use_cache=True)
+        return Past(cache, fed["attention_mask"])
+
+    def _read(
+        self, rows: Sequence[Encoded], found: list[Stem], depth: int, past: Past | None, side: Side, told: Told
+    ) -> None:
+        """Feeds stems with their leaves and notes the probabilities that stand in them."""
+        fed = self.padded([stem.ids[depth:] + _joined(stem) for stem in found], side, past)
+        width = fed["input_ids"].shape[1]
+        reads = [
+            read
+            for line, stem in enumerate(found)
+            for read in _reads(rows, stem, depth, line, width - _width(stem, depth) if side == "left" else 0)
+        ]
+        if any(_joined(stem) for stem in found):
+            fed |= self._forked(found, depth, fed["attention_mask"], width, side)
+        more: dict[str, Any] = {"use_cache": False}
+        if past is not None:
+            more = {"use_cache": True, "past_key_values": past.cache}
+        states = self._states(fed | more)
+        lines, columns, tokens = torch.tensor([read[1:] for read in reads], device=states.device).T
+        for read, value in zip(reads, self._at(states, lines, columns, tokens).tolist(), strict=True):
+            told[read.row].append(value)
+
+    def _forked(self, found: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
+        """Positions and mask, shape (rows, 1, width, past + width), by which a leaf sees its stem and no other leaf."""
+        segments, places = torch.full((len(found), width), -1), torch.zeros(len(found), width, dtype=torch.long)
+        for line, stem in enumerate(found):
+            size = len(stem.ids)
+            parts = [range(depth, size), *(range(size, size + len(leaf)) for _, leaf in stem.leaves)]
+            at = [place for part in parts for place in part]
+            where = slice(width - len(at), width) if side == "left" else slice(0, len(at))
+            places[line, where] = torch.tensor(at)
+            segments[line, where] = torch.tensor([number for number, part in enumerate(parts) for _ in part])
+        segments = segments.to(mask.device)
+        seen = (segments[:, None] == segments[:, :, None]) | (segments[:, None] == 0)
+        seen &= torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
+        before = mask[:, None, : mask.shape[1] - width].bool().expand(-1, width, -1)
+        seen = torch.cat([before, seen & mask[:, None, -width:].bool()], dim=-1)
+        dtype = self.model.dtype
+        bias = torch.zeros(seen.shape, dtype=dtype, device=mask.device).masked_fill(~seen, torch.finfo(dtype).min)
+        return {"attention_mask": bias[:, None], "position_ids": places.to(mask.device)}
+
+    def _states(self, fed: dict[str, Any]) -> Tensor:
+        """Last hidden states, or logits where the output layer is not apart."""
+        told = self.model(**fed) if self.head is None else self.model.base_model(**fed)
+        return told.logits if self.head is None else told.last_hidden_state  # type: ignore[no-any-return]
+
+    def _at(self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor) -> Tensor:
+        """Log-probability of each token at its (line, column), with logits nowhere else if the head is apart."""
+        out = []
+        for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
+            logits = (some if self.head is None else self.head(some)).float()
+            out.append(logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1))
+        return torch.cat(out)
+
+
+def _joined(stem: Stem) -> Ids:
+    """All leaves one after another."""
+    return tuple(token for _, leaf in stem.leaves for token in leaf)
+
+
+def _width(stem: Stem, depth: int) -> int:
+    return len(stem.ids) - depth + sum(len(leaf) for _, leaf in stem.leaves)
+
+
+def _reads(rows: Sequence[Encoded], stem: Stem, depth: int, line: int, shift: int) -> Iterator[Read]:
+    """Where the probabilities of each target's tokens stand: first in the stem, then in its leaf."""
+    size, after = len(stem.ids), len(stem.ids) - depth
+    for place, leaf in stem.leaves:
+        row = rows[place]
+        for at in range(row.start - 1, len(row.fed)):
+            column = at - depth if at < size else after + at - size
+            yield Read(place, line, shift + column, row.ids[at + 1])
+        after += len(leaf)

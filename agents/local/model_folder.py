@@ -1,0 +1,158 @@
+"""A model folder on disk: what must be in it, loading it without noise, and the digest that names it."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from emend.memory.embeddings.quiet import quiet
+from emend.memory.errors import BadSettings, ModelError
+from emend.memory.registry import nearest
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
+
+
+class Loaded(NamedTuple):
+    """A model, its tokenizer, and what must be known to feed it."""
+
+    model: Any
+    tokenizer: Any
+    window: int | None
+    """Positions that the model was made for, None if it has no such limit."""
+    lead: tuple[int, ...]
+    """The begin token, if the tokenizer puts one."""
+    first: int | None
+    """What stands for an empty prompt: the begin token, or the end token where there is none."""
+    pad: int
+    """Fills rows up; any token will do, since it is masked."""
+    ends: list[int]
+    """Tokens that end a reply."""
+
+
+def load_folder(folder: Path, dtype: str, device: str) -> Loaded:
+    """Loads the model in evaluation mode, and its tokenizer, from this folder alone.
+
+    Raises:
+        ModelError: something is missing from the folder, or cannot be read.
+        BadSettings: unknown dtype or device.
+    """
+    _check(folder)
+    where = _device(device)
+    with quiet():
+        tokenizer = _tokenizer(folder)
+        model = _model(folder, _dtype(dtype, where)).to(where).eval()
+    rows = model.get_input_embeddings().num_embeddings
+    if tokenizer.pad_token_id is None or tokenizer.pad_token_id >= rows:  # some add one that the model never had
+        tokenizer.pad_token = tokenizer.eos_token
+    ends = model.generation_config.eos_token_id
+    ends = tokenizer.eos_token_id if ends is None else ends
+    model.generation_config = GenerationConfig()  # a stored repetition penalty would make greedy something else
+    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
+    puts_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
+    window = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return Loaded(
+        model,
+        tokenizer,
+        window if isinstance(window, int) and window > 0 else None,
+        (bos,) if puts_bos else (),
+        eos if bos is None else bos,
+        tokenizer.pad_token_id or 0,
+        [] if ends is None else [ends] if isinstance(ends, int) else list(ends),
+    )
+
+
+def weights_digest(folder: Path) -> str:
+    """Sixteen hex digits of the sha256 over the folder's weights, configuration and tokenizer."""
+    total = hashlib.sha256()
+    names = {"config.json", "tokenizer_config.json", *TOKENIZER_FILES}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".safetensors" or path.name in names:
+            with path.open("rb") as file:
+                total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()[:16]
+
+
+def _check(folder: Path) -> None:
+    saved = "point to a folder that `save_pretrained` of model and tokenizer wrote"
+    if not folder.is_dir():
+        raise ModelError(f"model folder {folder} is not a folder: {saved}.")
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"model folder {folder} has no config.json: {saved}.")
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise ModelError(
+            f"model folder {folder} has no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): "
+            "save the tokenizer there too, with `tokenizer.save_pretrained`."
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(
+            f"model folder {folder} has no *.safetensors, the only weights that are read: "
+            "write them with `model.save_pretrained`."
+        )
+
+
+def _tokenizer(folder: Path) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # noqa: BLE001  the library raises all kinds
+        raise ModelError(
+            f"the tokenizer of {folder} cannot be read: {_line(error)}. Save it again with `tokenizer.save_pretrained`."
+        ) from error
+
+
+def _model(folder: Path, dtype: Any) -> Any:
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # noqa: BLE001  the library raises all kinds
+        raise ModelError(
+            f"the model in {folder} cannot be loaded: {_line(error)}. It must be a causal language model that the "
+            "installed transformers knows, without code of its own."
+        ) from error
+    model, told = loaded
+    if told["missing_keys"]:  # they would be random numbers, silently
+        raise ModelError(
+            f"the weights in {folder} lack {len(told['missing_keys'])} tensors, first "
+            f"'{sorted(told['missing_keys'])[0]}': take a complete copy of the model."
+        )
+    return model
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
+
+
+def devices() -> dict[str, str]:
+    """The devices that a local model can be put on, by torch's name, and what each is."""
+    found = {"cpu": f"{torch.get_num_threads()} threads"}
+    for place in range(torch.cuda.device_count()):
+        told = torch.cuda.get_device_properties(place)
+        found[f"cuda:{place}"] = f"{told.name}, {told.total_memory / 2**30:.0f} GiB"
+    if torch.backends.mps.is_available():
+        found["mps"] = "Apple GPU"
+    return found
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise BadSettings(f"device '{device}' cannot be used: {_line(error)}. Give cpu, cuda, mps or auto.") from error
+
+
+def _dtype(dtype: str, device: torch.device) -> Any:
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    if dtype not in DTYPES:
+        raise BadSettings(f"unknown dtype '{dtype}': {nearest(dtype, ['auto', *DTYPES])}")
+    return DTYPES[dtype]

@@ -1,0 +1,1 @@
+"""Parsing of model replies: messages, tool calls and reasoning text."""

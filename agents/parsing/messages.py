@@ -1,0 +1,268 @@
+"""Reads a value of a schema out of a model's message: its tool call, or the JSON in its text."""
+
+import json
+import re
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from emend.agents.parsing.thoughts import without_thoughts
+from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
+from emend.memory.probe import Usage
+from emend.memory.secrets import hide_keys
+
+T = TypeVar("T", bound=BaseModel)
+
+BEGUN = re.compile(r'\{\s*"')
+"""The beginning of an object; other braces are prose."""
+WINDOW = ("model_context_window_exceeded",)
+PARTIAL = "incomplete"
+"""The status of a response that is not whole, which as a rule has details."""
+CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
+"""What providers call the end of a reply at its limit of new tokens, or at the end of the model's window."""
+LOCAL_MARK = "cut_tokens"
+"""What only a model on this machine tells of a reply: how much of the prompt did not fit."""
+DECLINED = ("refusal", "content_filter")
+UNTOLD = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
+"""Keywords that strict structured output does not take; the reply is validated against the whole schema anyway."""
+
+
+class AnyObject(BaseModel):
+    """Whatever is there."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Shape(Generic[T]):
+    """A pydantic class as a provider, a model that reads text, and a parser need it."""
+
+    def __init__(self, schema: type[T]) -> None:
+        self.schema = schema
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema; strict where it can be, so that providers hold the model to it."""
+        plain = self.schema.model_json_schema()
+        strict = _strict(plain)
+        if not isinstance(strict, dict):
+            return plain
+        told = {"title": plain.get("title", self.schema.__name__), "description": plain.get("description", "")}
+        return {**told, **strict, "strict": True}
+
+    @cached_property
+    def form(self) -> str:
+        """The fields and what they hold, in one line, for a model that is only shown text."""
+        plain = self.schema.model_json_schema()
+        return _form(plain, plain.get("$defs", {}))
+
+    def reply_of(self, message: AIMessage) -> str:
+        """The reply as it came: the text, else the arguments of the tool calls as JSON."""
+        text = str(message.text)
+        if text.strip():
+            return text
+        calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
+        return "\n".join([*calls, *(str(call.get("args") or "") for call in message.invalid_tool_calls)])
+
+    def validate(self, told: Any) -> T | str:
+        """The value, or what is wrong with it."""
+        try:
+            return self.schema.model_validate(told)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the whole"
+            return f"the JSON is not as asked, at '{where}': {first['msg']}."
+
+
+def _strict(node: Any) -> Any:
+    """The schema with every property required and no other allowed; None where an object has free keys."""
+    if isinstance(node, list):
+        inside = [_strict(part) for part in node]
+        return None if None in inside else inside
+    if not isinstance(node, dict):
+        return node
+    free = node.get("type") == "object" and not node.get("properties")
+    if free or "patternProperties" in node:
+        return None
+    out: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in ("properties", "$defs"):
+            parts = {name: _strict(part) for name, part in value.items()}
+            if None in parts.values():
+                return None
+            out[key] = parts
+        elif key not in UNTOLD:
+            part = value if key in ("enum", "const", "description") else _strict(value)
+            if part is None and value is not None:
+                return None
+            out[key] = part
+    if "properties" in out:
+        out |= {"required": list(out["properties"]), "additionalProperties": False}
+    return out
+
+
+def _form(node: dict[str, Any], named: dict[str, Any]) -> str:
+    if "$ref" in node:
+        return _form(named.get(str(node["$ref"]).rpartition("/")[2], {}), named)
+    if "enum" in node:
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in node["enum"])
+    if "const" in node:
+        return json.dumps(node["const"], ensure_ascii=False)
+    if "anyOf" in node:
+        return " or ".join(_form(part, named) for part in node["anyOf"])
+    if "properties" in node:
+        fields = (f"{json.dumps(name)}: {_form(part, named)}" for name, part in node["properties"].items())
+        return "{" + ", ".join(fields) + "}"
+    if node.get("type") == "array":
+        return f"[{_form(node.get('items', {}), named)}, ...]"
+    told = f"<{node['description']}>" if "description" in node else ""
+    return {"integer": "number", "null": "null"}.get(str(node.get("type")), f"{node.get('type', 'any')}") + told
+
+
+def usage_of(message: AIMessage) -> Usage:
+    """What a reply cost; one that was kept from earlier cost nothing and is counted as cached."""
+    if message.response_metadata.get("cached"):
+        return Usage(cached=1)
+    told: Any = message.usage_metadata or {}
+    retries = max(0, int(message.response_metadata.get("tries", 1)) - 1)
+    tokens = {name: told.get(name, 0) for name in ("input_tokens", "output_tokens")}
+    return Usage(**tokens, calls=1, retries=retries, untold=int(message.usage_metadata is None))
+
+
+def read_message(message: AIMessage, shape: Shape[T]) -> T:
+    """The value that a message holds.
+
+    Raises:
+        ReplyRefused: the model declined.
+        ReplyCutOff: nothing can be read because the reply stops at its limit.
+        ModelReplyError: there is no value, or there are two that differ.
+    """
+    declined = refusal_of(message)
+    if declined is not None:
+        raise ReplyRefused(f"the model declined to answer: {hide_keys(declined)[:200]!r}.", declined, usage_of(message))
+    reply = shape.reply_of(message)
+    try:
+        if message.tool_calls:
+            return _only([call["args"] for call in message.tool_calls], shape, reply)
+        return read_text(reply, shape)
+    except ModelReplyError as error:
+        if not was_cut(message):
+            raise
+        raise cut_off(message, reply, f" ({error})") from error
+
+
+def read_raw(message: AIMessage, schema: type[BaseModel] | None) -> Any:
+    """The same for a caller that has a class, or only wants the JSON object.
+
+    Raises:
+        ModelReplyError: as `read_message`.
+    """
+    return read_message(message, Shape(schema)) if schema else read_message(message, Shape(AnyObject)).model_extra
+
+
+def read_text(reply: str, shape: Shape[T]) -> T:
+    """The value in a text, whatever stands around it; the same one twice is one.
+
+    Raises:
+        ModelReplyError: there is none, or there are two that differ.
+    """
+    text = without_thoughts(reply)
+    if not text.strip():
+        raise ModelReplyError("expected a JSON object, the reply is empty.", reply)
+    found = json_objects(text)
+    if not found:
+        raise ModelReplyError("expected a JSON object, the reply holds none that is whole.", reply)
+    return _only(found, shape, reply)
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text, in their order; none where one of them is broken, since its rest is not known."""
+    decoder, found = json.JSONDecoder(), []
+    at = text.find("{")
+    while at >= 0:
+        try:
+            told, at = decoder.raw_decode(text, at)
+            found.append(told)
+        except (ValueError, RecursionError):
+            if BEGUN.match(text, at):
+                return []
+            at += 1
+        at = text.find("{", at)
+    return found
+
+
+def _only(found: list[dict[str, Any]], shape: Shape[T], reply: str) -> T:
+    read = [shape.validate(told) for told in found]
+    values = [value for value in read if not isinstance(value, str)]
+    if not values:
+        raise ModelReplyError(f"{read[-1]}", reply)
+    if any(value != values[0] for value in values[1:]):
+        raise ModelReplyError(f"expected one JSON object, the reply holds {len(values)} that differ.", reply)
+    return values[0]
+
+
+def said_of(message: AIMessage) -> str:
+    """The reply without a reasoning model's thoughts.
+
+    Raises:
+        ModelReplyError: it ends before anything but thoughts is said, which is no answer, and no empty one either;
+            carries the whole.
+    """
+    whole = str(message.text)
+    said = without_thoughts(whole)
+    if whole.strip() and not said.strip():
+        if was_cut(message):
+            raise cut_off(message, whole, ", within its thoughts")
+        raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))
+    return said
+
+
+def refusal_of(message: AIMessage) -> str | None:
+    """What the model, or its provider's filter, said when it declined; None when it did not."""
+    told = message.additional_kwargs.get("refusal")
+    if told:
+        return str(told)
+    content = message.content if isinstance(message.content, list) else []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") == "refusal":
+            return str(block.get("refusal", ""))
+    return str(message.text) if ending_of(message) in DECLINED else None
+
+
+def was_cut(message: AIMessage) -> bool:
+    """Whether the reply stops at its limit of new tokens."""
+    return ending_of(message) in CUT
+
+
+def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
+    """The error to raise for a reply that stops at a limit, with what helps against that limit.
+
+    Args:
+        message: the reply.
+        reply: its text, or what there is of it.
+        more: what follows the number of tokens.
+        who: stands before the message.
+    """
+    usage = usage_of(message)
+    remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
+    if ending_of(message) in WINDOW:
+        remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
+    elif LOCAL_MARK in message.response_metadata:
+        remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
+    return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{more}: {remedy}", reply, usage)
+
+
+def ended(message: AIMessage) -> bool:
+    """Whether the provider said that the reply is through; a response may be in progress, or cancelled."""
+    status = message.response_metadata.get("status")
+    return status in ("completed", PARTIAL) if status else bool(ending_of(message))
+
+
+def ending_of(message: AIMessage) -> str:
+    """The provider's word for how a reply ended; empty where it has none."""
+    told = message.response_metadata
+    incomplete = told.get("incomplete_details") or {}
+    reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
+    partial = PARTIAL if told.get("status") == PARTIAL else ""
+    return str(reason or partial or told.get("finish_reason") or told.get("stop_reason") or "")

@@ -1,0 +1,1 @@
+"""Chat models behind an API: requests, retries, limits, prices and usage."""

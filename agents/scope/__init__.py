@@ -1,0 +1,1 @@
+"""Scope classifiers: does an edit apply to a query."""

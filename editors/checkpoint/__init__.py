@@ -1,0 +1,1 @@
+"""Edits as files: weight deltas and edited models on disk."""

@@ -1,0 +1,1 @@
+"""Editors that keep edits in a memory and leave the weights alone."""

@@ -1,0 +1,73 @@
+"""The upper bound of editing by prompt: the right fact is put before the probe, nothing has to be found."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from emend.agents.roles.answer import prompt_id
+from emend.editors.answering import lend, through
+from emend.editors.base import Answerer, Materials
+from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.graphs.in_context import InContextContext
+from emend.graphs.registry import GRAPHS
+from emend.memory.edit import Edit
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.probe import Probe
+from emend.memory.retrieval.exact import DECIMALS, best
+
+
+class InContext:
+    """Shows each probe the edits that bear on it.
+
+    A probe on which none bears is shown the edit that stands, so that it meets an irrelevant fact as it would in use;
+    where several stand, the one whose words are nearest to the probe's.
+    """
+
+    name: ClassVar[str] = "in_context"
+    needs_weights: ClassVar[bool] = False
+    graph: ClassVar[str] = "in_context"
+
+    def __init__(self, materials: Materials) -> None:
+        self.materials = materials
+        build_settings(NoSettings, materials.settings, self.name)
+        self.app = GRAPHS.load(self.graph)()
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Its name, its graph, the wording and the prompt's id."""
+        wording = self.materials.wording
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """Nothing is changed, so there is nothing to undo."""
+        context = InContextContext(self.materials.model, self.materials.wording, Chooser(edits))
+        yield lend(self.materials.model, through(self.app, context))
+
+
+class Chooser:
+    """Chooses among the edits that stand, for one probe after another."""
+
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        self.edits = {edit.id: edit for edit in edits}
+
+    def __call__(self, probe: Probe) -> list[str]:
+        """The texts to show: of the edits that bear on the probe, else of the nearest one."""
+        bearing = [self.edits[name].text for name in probe.edit_ids if name in self.edits]
+        return bearing or self._nearest(probe)
+
+    def _nearest(self, probe: Probe) -> list[str]:
+        standing = list(self.edits.values())
+        if len(standing) <= 1:
+            return [edit.text for edit in standing]
+        embedding, vectors = self._embedded
+        scores = vectors @ embedding.queries([probe.asked])[0]
+        return [standing[place].text for place in best(np.round(scores, DECIMALS), 1)]
+
+    @cached_property
+    def _embedded(self) -> tuple[LexicalEmbedding, Any]:
+        embedding = LexicalEmbedding()
+        return embedding, embedding.documents([f"{e.subject} {e.text}" for e in self.edits.values()])

@@ -1,0 +1,34 @@
+"""The baseline: the model as it is."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from emend.agents.roles.answer import prompt_id
+from emend.editors.answering import DIRECT, direct, lend
+from emend.editors.base import Answerer, Materials
+from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.memory.edit import Edit
+
+
+class Unedited:
+    """Ignores the edits; what it scores is what the model knew, or guessed, before."""
+
+    name: ClassVar[str] = "unedited"
+    needs_weights: ClassVar[bool] = False
+    graph: ClassVar[str] = DIRECT
+
+    def __init__(self, materials: Materials) -> None:
+        self.materials = materials
+        build_settings(NoSettings, materials.settings, self.name)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Its name, its graph, the wording and the prompt's id."""
+        wording = self.materials.wording
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """The model as it is."""
+        yield lend(self.materials.model, direct(self.materials.model, self.materials.wording))

@@ -1,0 +1,1 @@
+"""Numerics shared by the parametric editors."""

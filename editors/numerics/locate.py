@@ -1,0 +1,84 @@
+"""Where the subject of an edit ends and its target begins, in token places, for every prompt it is solved on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.memory.edit import Edit
+from emend.memory.errors import BadData, BadSettings, ContextOverflow
+
+
+class Located(NamedTuple):
+    """A prompt as token ids: the subject's last token stands at `subject`, the target's tokens from `target` on."""
+
+    ids: tuple[int, ...]
+    subject: int
+    target: int
+
+
+def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
+    """The edit's cloze after each prefix, with its target; a prefix brings its own white space at the end.
+
+    The subject is found by its place in the text, so a subject that occurs twice, or braces in a prompt, do no harm.
+    Where the subject's last letters share a token with what follows, that token counts as the subject's last.
+
+    Raises:
+        BadData: the prompt has no place for the subject, there is no target, or the target has no tokens of its own.
+        BadSettings: the tokenizer does not tell where its tokens stand in the text.
+    """
+    check_editable(edit)
+    try:
+        return [
+            _located(lm, prefix + edit.cloze, len(prefix) + _subject_end(edit), edit.target_new) for prefix in prefixes
+        ]
+    except (BadData, ContextOverflow) as error:
+        raise type(error)(f"edit '{edit.id}': {error}") from error
+
+
+def locate_essence(lm: CausalLM, edit: Edit) -> Located:
+    """The prompt "<subject> is a", whose next token at the subject should stay what it is (Meng et al. 2022, eq. 4)."""
+    subject = edit.subject.rstrip()
+    ids = lm.encode(f"{subject} is a")
+    return Located(ids, _token_place(lm, f"{subject} is a", len(subject), ids), len(ids))
+
+
+def check_editable(edit: Edit) -> None:
+    """Refuses an edit that cannot be located.
+
+    Raises:
+        BadData: it lacks a subject in its prompt, or a target.
+    """
+    if not edit.subject.strip() or edit.prompt.count("{}") != 1 or not edit.target_new.strip():
+        raise BadData(
+            f"edit '{edit.id}' cannot be written at its subject: subject {edit.subject!r}, prompt {edit.prompt!r}, "
+            f"target_new {edit.target_new!r}. Give all three, the prompt with one {{}} in the subject's place."
+        )
+
+
+def _subject_end(edit: Edit) -> int:
+    return edit.prompt.index("{}") + len(edit.subject.rstrip())
+
+
+def _located(lm: CausalLM, text: str, end: int, target: str) -> Located:
+    pair = lm.encode_pair(text, target)
+    if pair.cut:
+        raise BadData(f"prompt {text[:60]!r} and target {target!r} are {pair.cut} tokens too long for the model.")
+    place = _token_place(lm, text, end, lm.encode(text))
+    if place >= pair.start:
+        raise BadData(
+            f"the end of the subject in {text!r} becomes one token with the target {target!r}: "
+            "give a prompt that goes on after the subject."
+        )
+    return Located(pair.ids, place, pair.start)
+
+
+def _token_place(lm: CausalLM, text: str, end: int, ids: Sequence[int]) -> int:
+    """The place among the ids of the last token that holds a character before `end`."""
+    if not lm.tokenizer.is_fast:
+        raise BadSettings(
+            f"the tokenizer {type(lm.tokenizer).__name__} does not say where its tokens stand in a text: "
+            "save the model with a fast tokenizer (tokenizer.json)."
+        )
+    offsets = lm.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    inside = [place for place, (start, stop) in enumerate(offsets) if start < end and stop > start]
+    return max(inside) + len(ids) - len(offsets)

@@ -1,0 +1,1 @@
+"""Editors that change the weights of a local model."""

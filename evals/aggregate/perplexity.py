@@ -1,0 +1,137 @@
+"""What edits of weights did besides: the perplexity of held-out texts before and under them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from emend.evals.aggregate.columns import Place, Row
+from emend.evals.log.checkpoints import Checkpoints
+from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
+from emend.evals.metrics.estimate import Estimate, estimate
+from emend.evals.report.escape import one_line
+from emend.evals.report.figures import frame
+
+Lines = list[dict[str, Any]]
+
+
+class PerplexityRow(Row):
+    """The perplexity under one editor's edits; `before` is the unedited model's, and `reason` why some have none.
+
+    `standing` is how many edits stood in a sequence, and 0 in other modes, whose rows are over all sets of edits.
+    """
+
+    standing: int = 0
+    over: Literal["edits", "texts"] = "texts"
+    """What n counts and the interval is over: sets of edits, or texts under one set; `before` is always over texts."""
+    before: Estimate
+    reason: str = ""
+
+
+def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoints) -> list[PerplexityRow]:
+    """One row per editor, setting and mode; in a sequence one at each checkpoint and at its end."""
+    order = {name: number for number, name in enumerate(editors)}
+    before = _over_texts([line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE][:1])
+    found = {
+        (Place(line["setting"], line["mode"], line["editor"]), line["standing"], line["repeat"], line["edits"]): line
+        for line in read_lines(folder, COSTS)
+        if line.get("act") == PERPLEXITY
+    }
+    rows: dict[tuple[Place, int], Lines] = {}
+    for (place, standing, *_), line in found.items():
+        rows.setdefault((place, standing if place.mode == "sequential" else 0), []).append(line)
+    shown = _at_checkpoints(list(rows), checkpoints)
+    return [
+        _row(place, standing, rows[place, standing], before)
+        for place, standing in sorted(
+            shown, key=lambda key: (key[0].setting, key[0].mode, order.get(key[0].editor, len(order)), key[1])
+        )
+    ]
+
+
+def _at_checkpoints(keys: Sequence[tuple[Place, int]], checkpoints: Checkpoints) -> Iterator[tuple[Place, int]]:
+    for place, found in groupby(sorted(keys), key=lambda key: key[0]):
+        standings = [standing for _, standing in found]
+        for before, now in zip([0, *standings], standings, strict=False):
+            if now == standings[-1] or checkpoints.passed(before, now):
+                yield place, now
+
+
+def _row(place: Place, standing: int, lines: Lines, before: Estimate) -> PerplexityRow:
+    scored = [line for line in lines if not line["unscored"]]
+    several = len(scored) > 1 and not standing
+    value = _over_edits(scored) if several else _over_texts(scored)
+    return PerplexityRow(
+        editor=place.editor,
+        setting=place.setting,
+        mode=place.mode,
+        metric="perplexity",
+        **value.model_dump() | {"unscored": len(lines) - len(scored)},
+        standing=standing,
+        over="edits" if several else "texts",
+        before=before,
+        reason=next((line["unscored"] for line in lines if line["unscored"]), ""),
+    )
+
+
+def _over_edits(lines: Lines) -> Estimate:
+    """Sets of edits being the cases, in however many repeats: the mean is that of nats per token; n counts the sets."""
+    values = [sum(line["nats"]) / sum(line["tokens"]) for line in lines]
+    cases = [line["edits"] for line in lines]
+    return _exponential(estimate(values, cases)).model_copy(update={"n": len(set(cases))})
+
+
+def _over_texts(lines: Lines) -> Estimate:
+    """Texts being the cases, each counting with its tokens; n is the number of texts."""
+    texts = [text for line in lines for text in enumerate(zip(line["nats"], line["tokens"], strict=True))]
+    values = [nats / tokens for _, (nats, tokens) in texts for _ in range(tokens)]
+    cases = [number for number, (_, tokens) in texts for _ in range(tokens)]
+    return _exponential(estimate(values, cases)).model_copy(update={"n": len(set(cases))})
+
+
+def _exponential(nats: Estimate) -> Estimate:
+    """Perplexity of nats per token; one too large for a number is left out."""
+    told = {
+        name: None if value is None or value > 700 else math.exp(value)
+        for name, value in (("mean", nats.mean), ("low", nats.low), ("high", nats.high))
+    }
+    return nats.model_copy(update=told)
+
+
+def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, RenderableType]]:
+    """A title and a table per setting and mode."""
+    for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
+        listed = list(found)
+        over = "sets of edits" if any(row.over == "edits" for row in listed) else "texts"
+        title = f"perplexity of held-out texts, {setting}, mode {mode}, n and intervals over {over}"
+        yield one_line(title + (", before over texts" if over != "texts" else "")), _table(listed, mode == "sequential")
+
+
+def _table(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:
+    table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
+    last = ""
+    for row in rows:
+        standing = [Text(str(row.standing))] if sequence else []
+        name = Text(one_line(row.editor) if row.editor != last else "")
+        unscored = Text(str(row.unscored or ""), style="yellow")
+        table.add_row(name, *standing, Text(str(row.n)), _cell(row.before), _cell(row), unscored)
+        last = row.editor
+    reasons = dict.fromkeys(row.reason for row in rows if row.reason)
+    told = [Text("unscored: " + "; ".join(one_line(reason, 160) for reason in reasons), style="dim")] if reasons else []
+    return Group(table, *told)
+
+
+def _cell(value: Estimate | Row) -> Text:
+    """Mean, and the interval below."""
+    shown = Text("-" if value.mean is None else _short(value.mean))
+    if value.low is not None and value.high is not None and value.low != value.high:
+        shown.append(f"\n[{_short(value.low)}, {_short(value.high)}]", style="dim")
+    return shown
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,113 @@
+"""From a run's records to the rows of its report, holding only the scored numbers in memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from emend.evals.aggregate.columns import Gathered, estimate_of
+from emend.evals.aggregate.columns import Row as Row
+from emend.evals.aggregate.columns import gather as gather
+from emend.evals.aggregate.costs import Spent, costs_of, spent_of
+from emend.evals.aggregate.forgetting import ForgettingRow, forgetting_of
+from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
+from emend.evals.case import Metric
+from emend.evals.log.checkpoints import Checkpoints
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import ERRORS, read_lines, read_records
+from emend.memory.edit import Word
+
+
+class Report(Word):
+    """The rows of a run, and what a reader must know beside them."""
+
+    benchmark: str
+    model: str
+    rows: tuple[Row, ...]
+    metrics: tuple[Metric, ...]
+    records: int
+    cases: int
+    cut: int
+    """Records whose prompt did not fit the model's window."""
+    failed: int
+    """Units that failed and were not finished since."""
+    missing: int
+    """Units that were neither finished nor failed."""
+    reasons: dict[str, int]
+    """Why something is unscored, and in how many records."""
+    choices: tuple[str, ...] = ()
+    """How the benchmark was scored where its paper and code differ or leave it open."""
+    forgetting: tuple[ForgettingRow, ...] = ()
+    """Each metric at the checkpoints of a sequence."""
+    costs: tuple[Row, ...] = ()
+    """What a probe and an edit cost under each editor; the metrics are `costs.COSTS`."""
+    perplexity: tuple[PerplexityRow, ...] = ()
+    """Of held-out texts, under edits of weights."""
+    spent: Spent | None = None
+
+
+def rows_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str]) -> list[Row]:
+    """One row per place and metric that has something to show; editors in the order of the run."""
+    order = {name: place for place, name in enumerate(editors)}
+    places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
+    found = [(place, metric, estimate_of(gathered.places[place], metric)) for place in places for metric in metrics]
+    return [
+        Row(
+            editor=place.editor,
+            setting=place.setting,
+            mode=place.mode,
+            metric=metric.name,
+            mean=value.mean,
+            n=value.n,
+            unscored=value.unscored,
+            low=value.low,
+            high=value.high,
+        )
+        for place, metric, value in found
+        if value.n or value.unscored
+    ]
+
+
+def report(folder: Path, scoring: str | None = None) -> Report:
+    """The report of a run folder, finished or not, with what judges say where it was scored.
+
+    Args:
+        folder: the run folder.
+        scoring: whose judgements are shown, by id; the newest where none is named, `none` for no judge's.
+
+    Raises:
+        BadData: no run there, or a damaged line.
+        BadSettings: no such scoring.
+    """
+    # Listing and the demo import this module, and need no judge.
+    from emend.evals.aggregate.judged import judged_notes, that_apply, with_judged
+    from emend.evals.judges.store import NO_SCORING, find_scoring, judged_records
+
+    manifest = Manifest.read(folder)
+    judged = None if scoring == NO_SCORING else find_scoring(folder, scoring)
+    gathered = gather(judged_records(folder, judged) if judged else read_records(folder))
+    there = {pair for columns in gathered.places.values() for pair in columns}
+    metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
+    by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}
+    rows = rows_of(gathered, metrics, manifest.config.editors)
+    failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
+    return Report(
+        benchmark=manifest.config.benchmark,
+        model=manifest.config.model,
+        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
+        metrics=tuple(metrics),
+        records=gathered.records,
+        cases=len(gathered.cases),
+        cut=gathered.cut,
+        failed=len(failed),
+        missing=max(0, manifest.units - len(gathered.units) - len(failed)),
+        reasons=dict(gathered.reasons.most_common()),
+        choices=(
+            *that_apply(manifest.benchmark.get("choices", ()), rows, metrics),
+            *(judged_notes(folder, judged) if judged else ()),
+        ),
+        forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
+        costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
+        perplexity=tuple(
+            perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.checkpoints))
+        ),
+        spent=spent_of(gathered, folder),
+    )

@@ -1,0 +1,300 @@
+"""Two runs, or two editors of one run, compared probe by probe."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from emend.evals.analyses.compare_judged import metrics_of, records_of, same_scoring
+from emend.evals.case import Metric, Record
+from emend.evals.log.manifest import Manifest
+from emend.evals.metrics.paired import Pair, Paired, compare_pairs
+from emend.memory.edit import Word
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+BY_KIND = ("record", "case", "any", "all")
+"""Ways of making up a mean that can also be taken over one of the metric's kinds."""
+
+
+class Row(Word):
+    """One metric of two editors under one setting; `kind` is empty over all its kinds. Shares are not scaled.
+
+    `judge` says who judged, and how far that agrees with people; it is empty for what no judge has said.
+    """
+
+    editor_a: str
+    editor_b: str
+    setting: str
+    metric: str
+    kind: str = ""
+    judge: str = ""
+    paired: Paired
+
+
+class Coverage(Word):
+    """How many probes of one editor of each run were paired under a setting, and how many one side alone has."""
+
+    editor_a: str
+    editor_b: str
+    setting: str
+    paired: int
+    cases: int
+    only_a: int
+    only_b: int
+
+
+class Comparison(Word):
+    """The second run, or editor, less the first."""
+
+    benchmark: str
+    run_a: str
+    run_b: str
+    metrics: tuple[Metric, ...]
+    coverage: tuple[Coverage, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    """What differs between the runs beside the editor, and what must be known to read the numbers."""
+
+
+class Key(NamedTuple):
+    """What makes two records answers to the same probe."""
+
+    case: str
+    probe: str
+    repeat: int
+
+
+class Seen(NamedTuple):
+    """What is kept of a record."""
+
+    kind: str
+    prompt: int
+    gold: tuple[str, ...]
+    values: dict[str, float]
+    unscored: frozenset[str]
+
+
+Sides = dict[tuple[str, str], dict[Key, Seen]]
+"""By setting and editor."""
+
+
+def compare(
+    folder_a: Path,
+    folder_b: Path | None = None,
+    editor_a: str | None = None,
+    editor_b: str | None = None,
+    checkpoint: int = 0,
+    scoring: str | None = None,
+) -> Comparison:
+    """The difference of two runs, or of two editors of one, in every metric that both report.
+
+    Without names, all editors that both runs have are compared, each with itself.
+
+    Args:
+        folder_a: the run that is taken as the base.
+        folder_b: the other run; None compares two editors of the first.
+        editor_a: an editor of the first run.
+        editor_b: one of the other run.
+        checkpoint: which asking of a sequence is taken: 0 is the first of every case, else the number of edits.
+        scoring: whose judgements are compared, as in `same_scoring`.
+
+    Raises:
+        BadSettings: an editor or scoring is not there or not told; the runs are not on the same data.
+        BadData: no run there, or a damaged line.
+    """
+    a, b = Manifest.read(folder_a), Manifest.read(folder_b or folder_a)
+    _refuse_other_data(a, b)
+    chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
+    judged = same_scoring(folder_a, folder_b or folder_a, scoring)
+    sides_a = _sides(records_of(folder_a, judged.a), {one for one, _ in chosen}, checkpoint)
+    sides_b = _sides(records_of(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
+    outputs = {*_outputs(sides_a), *_outputs(sides_b)}
+    theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
+    metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
+    by = {metric.name: metric.group for metric in metrics if metric not in a.metrics}
+    settings = [name for name in a.cases if name in b.cases]
+    coverage, rows = _all_pairs(sides_a, sides_b, chosen, settings, metrics)
+    if not any(told.paired for told in coverage):
+        raise BadSettings(_nothing(folder_a, folder_b, coverage, checkpoint))
+    return Comparison(
+        benchmark=a.config.benchmark,
+        run_a=str(folder_a),
+        run_b=str(folder_b or folder_a),
+        metrics=tuple(metrics),
+        coverage=tuple(coverage),
+        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
+        notes=(*_notes(a, b, coverage, rows), *([judged.note] if judged.note else [])),
+    )
+
+
+def _all_pairs(
+    sides_a: Sides,
+    sides_b: Sides,
+    chosen: Sequence[tuple[str, str]],
+    settings: Sequence[str],
+    metrics: Sequence[Metric],
+) -> tuple[list[Coverage], list[Row]]:
+    """Every two editors under every setting."""
+    coverage, rows = [], []
+    for one, other in chosen:
+        for setting in settings:
+            left, right = sides_a.get((setting, one), {}), sides_b.get((setting, other), {})
+            coverage.append(_coverage(setting, one, other, left, right))
+            rows += [
+                Row(editor_a=one, editor_b=other, setting=setting, metric=metric.name, kind=kind, paired=paired)
+                for metric, kind, paired in _compared(left, right, metrics)
+            ]
+    return coverage, rows
+
+
+def _refuse_other_data(a: Manifest, b: Manifest) -> None:
+    one, other = a.config, b.config
+    if one.benchmark != other.benchmark:
+        raise BadSettings(
+            f"the runs are of '{one.benchmark}' and '{other.benchmark}': only runs of one benchmark ask the same."
+        )
+    if not set(a.cases) & set(b.cases):
+        raise BadSettings(
+            f"the runs have the settings {', '.join(a.cases)} and {', '.join(b.cases)}: other edits are given under "
+            "another setting. Run one of them with the other's --setting."
+        )
+
+
+def _editors(
+    a: Manifest, b: Manifest, alone: bool, editor_a: str | None, editor_b: str | None
+) -> list[tuple[str, str]]:
+    """Which editor is compared with which."""
+    first, second = a.config.editors, b.config.editors
+    for name, known in ((editor_a, first), (editor_b, second)):
+        if name is not None and name not in known:
+            raise BadSettings(f"no editor '{name}' in that run: {nearest(name, list(known))}")
+    if alone:
+        return [_two_of(first, editor_a, editor_b)]
+    if editor_a is None and editor_b is None:
+        if common := [name for name in first if name in second]:
+            return [(name, name) for name in common]
+        if len(first) == len(second) == 1:
+            return [(first[0], second[0])]
+        raise BadSettings(
+            f"the runs have no editor in common ({', '.join(first)} and {', '.join(second)}): "
+            "name one of each with --editor-a and --editor-b."
+        )
+    one, other = editor_a or editor_b or "", editor_b or editor_a or ""
+    for name, known, option in ((one, first, "--editor-a"), (other, second, "--editor-b")):
+        if name not in known:
+            raise BadSettings(f"one of the runs has no editor '{name}': name one of {', '.join(known)} with {option}.")
+    return [(one, other)]
+
+
+def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) -> tuple[str, str]:
+    told = [name for name in (editor_a, editor_b) if name is not None]
+    left = [name for name in editors if name not in told]
+    if len(set(told)) == 2:
+        return told[0], told[1]
+    if len(told) + len(left) == 2 and len(set(told)) == len(told):
+        other = left.pop()
+        return (editor_a or (left.pop() if left else other), editor_b or other)
+    raise BadSettings(
+        f"one run is compared with itself: name two of its editors ({', '.join(editors)}) with --editor-a and "
+        "--editor-b, or give a second run."
+    )
+
+
+def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sides:
+    sides: Sides = {}
+    for record in records:
+        if record.editor in editors and record.checkpoint == checkpoint:
+            side = sides.setdefault((record.setting, record.editor), {})
+            side[Key(record.case, record.probe, record.repeat)] = Seen(
+                record.kind, hash(record.prompt), record.gold, record.values, frozenset(record.unscored)
+            )
+    return sides
+
+
+def _plain(metric: Metric) -> Metric:
+    """Without its group, in which a judge's calibration stands."""
+    return metric.model_copy(update={"group": ""})
+
+
+def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
+    for side in sides.values():
+        for seen in side.values():
+            yield from ((name, seen.kind) for name in (*seen.values, *seen.unscored))
+
+
+def _coverage(setting: str, one: str, other: str, left: dict[Key, Seen], right: dict[Key, Seen]) -> Coverage:
+    """Raises BadSettings where the same ids stand for other questions, as they may with a plug-in's own ids."""
+    both = [key for key in left if key in right]
+    for key in both:
+        if (left[key].prompt, left[key].gold) != (right[key].prompt, right[key].gold):
+            raise BadSettings(
+                f"case {key.case}, probe {key.probe}: the runs ask something else under the same id, so they are not "
+                "on the same data. Run both on one version of it."
+            )
+    return Coverage(
+        editor_a=one,
+        editor_b=other,
+        setting=setting,
+        paired=len(both),
+        cases=len({key.case for key in both}),
+        only_a=len(left) - len(both),
+        only_b=len(right) - len(both),
+    )
+
+
+def _compared(
+    left: dict[Key, Seen], right: dict[Key, Seen], metrics: Sequence[Metric]
+) -> Iterator[tuple[Metric, str, Paired]]:
+    """Each metric over its kinds, and over each kind alone where it has several."""
+    for metric in metrics:
+        pairs = list(_pairs(left, right, metric))
+        if not pairs:
+            continue
+        told = partial(compare_pairs, per=metric.per, share=metric.share)
+        yield metric, "", told(pairs)
+        kinds = sorted({pair.kind for pair in pairs}, key=metric.kinds.index if metric.kinds else str)
+        for kind in kinds if len(kinds) > 1 and metric.per in BY_KIND else ():
+            yield metric, kind, told([pair for pair in pairs if pair.kind == kind])
+
+
+def _pairs(left: dict[Key, Seen], right: dict[Key, Seen], metric: Metric) -> Iterator[Pair]:
+    """Probes that both sides were to be scored on; a side without a number is unscored."""
+    for key, one in left.items():
+        other = right.get(key)
+        if other is None or (metric.kinds and one.kind not in metric.kinds):
+            continue
+        a, b = one.values.get(metric.value), other.values.get(metric.value)
+        known = (a is not None or metric.value in one.unscored) and (b is not None or metric.value in other.unscored)
+        if known:
+            yield Pair(key.case, one.kind, a, b, key.repeat)
+
+
+def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage], checkpoint: int) -> str:
+    if checkpoint and not any(told.only_a + told.only_b for told in coverage):
+        return f"nothing was asked again at checkpoint {checkpoint}: emend report names the checkpoints that there are."
+    where = f" at checkpoint {checkpoint}" if checkpoint else ""
+    counts = " and ".join(str(sum(getattr(told, side) for told in coverage)) for side in ("only_a", "only_b"))
+    other = folder_b or folder_a
+    return (
+        f"not one probe of '{folder_a}' is in '{other}' too{where} ({counts} probes): the runs are not on the same "
+        "data. Give both the same --data, --option, --limit and --seed."
+    )
+
+
+def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequence[Row]) -> Iterator[str]:
+    """What differs beside the editor, and how the numbers are to be read."""
+    yield "second less first, paired by probe; 95 % intervals by bootstrap over cases"
+    tests = " or ".join(sorted({row.paired.test for row in rows if row.paired.test}))
+    if tests:
+        yield f"p: {tests} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
+    for one in coverage:
+        if one.only_a or one.only_b:
+            yield (
+                f"{one.setting}, {one.editor_a} and {one.editor_b}: {one.paired} probes of {one.cases} cases are "
+                f"paired; {one.only_a} are in the first alone, {one.only_b} in the second alone"
+            )
+    for name in ("model", "mode", "retriever", "embedding", "wording", "overrides", "options", "limit", "seed"):
+        first, second = getattr(a.config, name), getattr(b.config, name)
+        if first != second:
+            yield f"{name} differs: {first} and {second}"

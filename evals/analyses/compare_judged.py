@@ -1,0 +1,74 @@
+"""Which judgements two runs are compared by: those of the same judges, asked in the same way."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from emend.evals.aggregate.judged import with_judged
+from emend.evals.case import Metric, Record
+from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, judged_records, scorings_of
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import read_records
+from emend.memory.errors import BadSettings
+
+Outputs = set[tuple[str, str]]
+"""Names of numbers, with the kind of probe that has them."""
+
+
+class Judged(NamedTuple):
+    """The scoring of each run, which have one id or are both None, and what must be said of it."""
+
+    a: Scoring | None
+    b: Scoring | None
+    note: str = ""
+
+
+def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Judged:
+    """The newest scoring that both runs have; an id says who judged and how, so like ids mean like judging.
+
+    Args:
+        folder_a: a run folder.
+        folder_b: another one, or the same.
+        name: the id of a scoring or the beginning of it, or `none`.
+
+    Raises:
+        BadSettings: one is named, and one of the runs has not got it.
+        BadData: a scoring cannot be read.
+    """
+    if name == NO_SCORING:
+        return Judged(None, None)
+    theirs = {one.id: one for one in scorings_of(folder_b)}
+    if name is not None:
+        one = find_scoring(folder_a, name)
+        if one is None or one.id not in theirs:
+            who, which = (one.judge, one.id) if one else ("NAME", name)
+            raise BadSettings(
+                f"'{folder_b}' has no scoring '{which}', and only like judging of both is compared. Judge it as "
+                f"'{folder_a}' was: emend score {folder_b} --judge {who}"
+            )
+        return Judged(one, theirs[one.id])
+    ours = scorings_of(folder_a)
+    for one in reversed(ours):
+        if one.id in theirs:
+            return Judged(one, theirs[one.id])
+    return Judged(None, None, _left_out(ours, list(theirs.values())))
+
+
+def _left_out(ours: list[Scoring], theirs: list[Scoring]) -> str:
+    if not ours and not theirs:
+        return ""
+    who = [told[-1].judge if told else "nobody" for told in (ours, theirs)]
+    return (
+        f"judged numbers are left out: the first run was judged by {who[0]}, the second by {who[1]}, not by the same "
+        "judges in the same way; emend score makes it so"
+    )
+
+
+def records_of(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
+    """The records of a run, with a scoring's numbers where there is one."""
+    return judged_records(folder, scoring) if scoring else read_records(folder)
+
+
+def metrics_of(run: Manifest, scoring: Scoring | None, outputs: Iterable[tuple[str, str]]) -> list[Metric]:
+    """The metrics of a run, and of a scoring where there is one."""
+    return list(run.metrics) if scoring is None else with_judged(scoring, set(outputs), run.metrics)

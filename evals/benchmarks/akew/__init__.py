@@ -1,0 +1,1 @@
+"""AKEW: knowledge editing with structured and unstructured facts."""

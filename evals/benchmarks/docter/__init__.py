@@ -1,0 +1,1 @@
+"""DocTER: document-based knowledge editing."""

@@ -1,0 +1,1 @@
+"""ELKEN: event-level knowledge editing."""

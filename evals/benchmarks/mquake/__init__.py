@@ -1,0 +1,1 @@
+"""MQuAKE: multi-hop questions over edited facts."""

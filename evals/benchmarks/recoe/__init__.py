@@ -1,0 +1,1 @@
+"""ReCoE: reasoning over edited facts."""

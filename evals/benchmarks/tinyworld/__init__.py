@@ -1,0 +1,1 @@
+"""Tinyworld: edits of the invented world that the embedded model knows."""

@@ -1,0 +1,160 @@
+"""Counterfactual edits of the invented world that the embedded model knows, with every kind of probe.
+
+One case, shortened:
+
+    edit          The capital of Vouna is Meburg.                      (in the world it is Kravigrad)
+    efficacy      The capital of Vouna is                              Meburg, against Kravigrad
+    paraphrase    Which city serves as the capital of Vouna?           Meburg, against Kravigrad
+    neighborhood  The capital of Soor is                               Kaville, against Meburg
+    reasoning     Is it true that the capital of Vouna is Kravigrad?   No
+    multihop      What is the country of the capital of Vouna?         Tornoria, against Vouna
+    out_of_scope  The currency of Vouna is the                         Tiek, as before the edit
+
+Settings: what the editor is given, a `triplet` in one sentence, a short `document`, or an `event`. Splits (option
+`split`): `unseen` has subjects that the model's training never edited in context, in templates that it never read;
+`seen` has the others. No probe asks for anything that another case's edit changes.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from emend.agents.tiny.world import Fact, World, relations
+from emend.editors.base import Demonstration
+from emend.evals.benchmarks.options import check_request
+from emend.evals.benchmarks.tinyworld.author import Author, demonstrated
+from emend.evals.case import Case, Metric
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+SPLITS = ("unseen", "seen")
+HELD_OUT = 40
+METRICS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
+    "by what the model says": (
+        ("efficacy", "em", ("efficacy",), "says the new fact"),
+        ("paraphrase", "em", ("paraphrase",), "and says it when asked in other words"),
+        ("neighborhood", "em", ("neighborhood",), "still right about like facts of other subjects"),
+        ("out_of_scope", "em", ("out_of_scope",), "still right about unlike facts"),
+        ("agreement", "agreement", ("out_of_scope",), "says of unlike facts what it said before the edit"),
+        ("reasoning", "choice", ("reasoning",), "yes/no about the new fact"),
+        ("multihop", "em", ("multihop",), "two hops asked at once, the first of them edited"),
+    ),
+    "by likelihood": (
+        ("ES", "success", ("efficacy",), "efficacy success: the new object is likelier than the old"),
+        ("NEM", "magnitude", ("efficacy",), "by how much, from -100 to 100"),
+        ("PS", "success", ("paraphrase",), "paraphrase success"),
+        ("NPM", "magnitude", ("paraphrase",), "by how much"),
+        ("NS", "success", ("neighborhood",), "neighborhood success: the right object is likelier than the new one"),
+        ("NNM", "magnitude", ("neighborhood",), "by how much"),
+        ("hit@1", "hit@1", ("efficacy", "paraphrase", "reasoning"), "the first entry found is the right edit"),
+    ),
+}
+
+
+class TinyWorld:
+    """Edits to the invented world; needs no data folder.
+
+    Args:
+        data: ignored, the world is made, not read.
+        options: `split` = `unseen` (default) or `seen`.
+
+    Raises:
+        BadSettings: unknown option or split.
+    """
+
+    name: ClassVar[str] = "tinyworld"
+    settings: ClassVar[tuple[str, ...]] = ("triplet", "document", "event")
+    wording: ClassVar[str] = "new_fact"
+    mode: ClassVar[str] = "all"
+
+    def __init__(self, data: Path | None = None, options: dict[str, str] | None = None) -> None:
+        chosen = {"split": "unseen"} | (options or {})
+        for key in chosen:
+            if key != "split":
+                raise BadSettings(f"tinyworld has no option '{key}': {nearest(key, ['split'])}")
+        if chosen["split"] not in SPLITS:
+            raise BadSettings(f"tinyworld has no split '{chosen['split']}': {nearest(chosen['split'], list(SPLITS))}")
+        self.split = chosen["split"]
+        self.world = World()
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """One case per subject, in seeded order; a smaller limit gives the first of the same cases."""
+        check_request(self.name, setting, self.settings, limit, texts=True)
+        plan = self._plan(seed)
+        edited = frozenset((fact.subject, fact.relation) for fact, _ in plan)
+        for place, (fact, target) in enumerate(plan[:limit]):
+            yield Author(self.world, self.split, edited, random.Random(seed * 10_007 + place)).case(
+                fact, target, setting
+            )
+
+    def _plan(self, seed: int) -> list[tuple[Fact, str]]:
+        """Which facts are edited, and to what; every relation comes up about as often as every other."""
+        rng = random.Random(seed)
+        subjects = sorted(s for s in self.world.by_subject if (s in self.world.held) == (self.split == "unseen"))
+        rng.shuffle(subjects)
+        plan = []
+        for subject in subjects:
+            fact = rng.choice(self.world.by_subject[subject])
+            plan.append((fact, self._another(rng, fact)))
+        return plan
+
+    def _another(self, rng: random.Random, fact: Fact) -> str:
+        """A target of the same type."""
+        kind = relations()[fact.relation].object
+        return rng.choice([name for name in self.world.names[kind] if name not in (fact.object, fact.subject)])
+
+    def metrics(self) -> Sequence[Metric]:
+        """Exact match of what is generated first, then the likelihood scores under their usual names."""
+        return [
+            Metric(
+                name=name,
+                value=value,
+                kinds=kinds,
+                scale=100,
+                summary=summary,
+                group=group,
+                share=value != "magnitude",
+            )
+            for group, rows in METRICS.items()
+            for name, value, kinds, summary in rows
+        ]
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """Copy, update and retain examples about facts of the `seen` split that no case edits.
+
+        Where the cases are of the other split, their subjects are edited in none of their facts either.
+        """
+        rng = random.Random(seed + 1)
+        edited = {fact.subject for fact, _ in self._plan(seed)}
+        taken = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
+        free = [f for f in self.world.facts if f.subject not in self.world.held and f.subject not in edited]
+        if not free:  # the seen split edits every such subject once; its other facts remain
+            free = [
+                f for f in self.world.facts if f.subject not in self.world.held and (f.subject, f.relation) not in taken
+            ]
+        return [
+            demonstration
+            for fact in rng.sample(free, min(96, len(free)))
+            for demonstration in demonstrated(self.world, fact, self._another(rng, fact), rng, taken)
+        ]
+
+    def held_out(self, seed: int = 0) -> Sequence[str]:
+        """Facts that name no edited subject, in sentences that the model has read."""
+        rng, edited = random.Random(seed + 2), {fact.subject for fact, _ in self._plan(seed)}
+        told: list[str] = []
+        for fact in rng.sample(self.world.facts, len(self.world.facts)):
+            text = f"{rng.choice(relations()[fact.relation].statements).replace('{}', fact.subject)} {fact.object}."
+            if len(told) < HELD_OUT and not any(subject in text for subject in edited):
+                told.append(text)
+        return told
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """How the world was made."""
+        return {
+            "source": "emend.agents.tiny.world",
+            "world_seed": 0,
+            "split": self.split,
+            "facts": len(self.world.facts),
+        }

@@ -1,0 +1,1 @@
+"""Measurements for the card of the embedded model."""

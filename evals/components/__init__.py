@@ -1,0 +1,1 @@
+"""Measurements of single components: retrieval, extraction, scope and encoder training."""

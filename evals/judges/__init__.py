@@ -1,0 +1,1 @@
+"""LLM judges over a run's records: scoring, calibration and stress tests."""

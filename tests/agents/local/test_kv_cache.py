@@ -1,0 +1,155 @@
+"""Going on from what was read before: the same replies, less reading, and nothing kept too long."""
+
+from functools import wraps
+
+import pytest
+import torch
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.kv_cache import BLOCK, Kept
+from tests.fakes import SIZES
+
+OPENING = "The author of The Silent River is Karo Benn, who was born in Paris, the capital of France"
+"""About half of what the small models here hold."""
+
+
+def states(tokens, fill=1.0):
+    return torch.full((4, 2, tokens, 8), fill)
+
+
+def size(tokens):
+    return states(tokens).numel() * 4
+
+
+def test_the_longest_beginning_is_found_to_the_token():
+    kept = Kept(1 << 20)
+    row = list(range(100, 140))
+    kept.keep(row, states(40))
+    found = kept.beginning([*row[:37], 1, 2, 3])
+    assert found is not None and found.tokens == 37
+    assert kept.beginning([*row[: BLOCK - 1], 1, 2, 3]) is None, "shorter than a block"
+
+
+def test_the_last_token_is_always_left_to_read():
+    kept = Kept(1 << 20)
+    row = list(range(40))
+    kept.keep(row, states(40))
+    found = kept.beginning(row)
+    assert found is not None and found.tokens == 39
+
+
+def test_what_was_not_used_for_longest_gives_way():
+    kept = Kept(2 * size(32))
+    rows = [[first, *range(31)] for first in (100, 200, 300)]
+    kept.keep(rows[0], states(32))
+    kept.keep(rows[1], states(32))
+    assert kept.beginning([*rows[0], 1])
+    kept.keep(rows[2], states(32))
+    assert [bool(kept.beginning([*row, 1])) for row in rows] == [True, False, True]
+
+
+def test_what_is_larger_than_the_limit_or_shorter_than_a_block_is_not_kept():
+    kept = Kept(size(32))
+    kept.keep(list(range(33)), states(33))
+    kept.keep(list(range(BLOCK - 1)), states(BLOCK - 1))
+    assert kept.beginning(list(range(40))) is None
+
+
+def test_other_weights_forget_everything():
+    kept = Kept(1 << 20)
+    kept.under("one")
+    kept.keep(list(range(32)), states(32))
+    kept.under("one")
+    assert kept.beginning(list(range(40)))
+    kept.under("other")
+    assert kept.beginning(list(range(40))) is None
+
+
+class Fed:
+    """Counts the positions that a model is fed."""
+
+    def __init__(self, model):
+        self.count = 0
+        forward = model.forward
+
+        @wraps(forward)
+        def counted(*told, **more):
+            ids = more["input_ids"]
+            self.count += ids.shape[0] * ids.shape[1]
+            return forward(*told, **more)
+
+        model.forward = counted
+
+    def during(self, act):
+        before = self.count
+        told = act()
+        return told, self.count - before
+
+
+def turns(lm, prompt, count=3):
+    """A transcript that grows by a reply and a line each time, and what was said at each turn."""
+    said = []
+    for number in range(count):
+        said.append(lm.generate([prompt], 4, ())[0])
+        prompt += f" {said[-1].text}\n{number} is Rome"
+    return said
+
+
+@pytest.mark.parametrize("architecture", SIZES)
+def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(folders, architecture):
+    keeping, forgetful = (CausalLM(folders(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))
+    assert turns(keeping, OPENING) == turns(forgetful, OPENING)
+
+
+def test_what_was_read_is_not_read_again(folders):
+    lm = CausalLM(folders("llama"), device="cpu")
+    lm.generate([OPENING], 6, ())  # what is found out once is found out
+    lm.generate(["Rome is"], 6, ())
+    fed = Fed(lm.model)
+    whole = len(lm.encode(OPENING))
+    _, read = fed.during(lambda: lm.generate([f"{OPENING} Rome"], 1, ()))
+    assert 0 < read < whole // 4
+
+
+def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themselves(folders):
+    keeping, forgetful = (CausalLM(folders("llama"), device="cpu", keep_mb=mb) for mb in (64, 0))
+    prompts = [f"{'Rome ' * place}{OPENING}" for place in range(4)]
+    keeping.generate(prompts, 5, ())
+    further = [f"{prompt}{' Paris' * (3 - place)} is" for place, prompt in enumerate(prompts)] + ["A new one: Rome is"]
+    fed = Fed(keeping.model)
+    together, read = fed.during(lambda: keeping.generate(further, 5, ()))
+    assert together == [forgetful.generate([prompt], 5, ())[0] for prompt in further]
+    assert read < sum(len(keeping.encode(prompt)) for prompt in further) / 2
+
+
+def test_edited_weights_read_anew(folders):
+    """Whether they are changed under the lock, in place, or within somebody's hold."""
+    lm, other = (CausalLM(folders("llama"), device="cpu") for _ in range(2))
+    before = lm.generate([OPENING], 8, ())
+
+    def change(model):
+        with torch.no_grad():
+            for weight in model.parameters():
+                if weight.dim() > 1:
+                    weight.data.copy_(weight.flip(0))
+
+    change(other.model)
+    expected = other.generate([OPENING], 8, ())
+    assert expected != before
+    with lm.lock:
+        assert lm.generate([OPENING], 8, ()) == before
+        change(lm.model)
+        assert lm.generate([OPENING], 8, ()) == expected
+    assert lm.generate([OPENING], 8, ()) == expected
+    with lm.lock:
+        change(lm.model)
+    assert lm.generate([OPENING], 8, ()) == before
+
+
+def test_a_hook_may_look_at_whole_rows(folders):
+    lm = CausalLM(folders("llama"), device="cpu")
+    lm.generate([OPENING], 4, ())
+    seen = []
+    lm.model.register_forward_pre_hook(lambda *told: seen.append(told[2]["input_ids"].shape[1]), with_kwargs=True)
+    lm.generate([OPENING], 4, ())
+    assert max(seen) == len(lm.encode(OPENING))

@@ -1,0 +1,91 @@
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers.utils import logging
+
+from emend.agents.local.causal_lm import CausalLM
+from emend.memory.errors import BadSettings, ModelError
+
+
+@pytest.fixture
+def copy(folders, tmp_path):
+    """A complete model folder that a test may damage."""
+    return shutil.copytree(folders(), tmp_path / "copy")
+
+
+def test_not_a_folder(tmp_path):
+    with pytest.raises(ModelError, match="missing is not a folder: point to a folder"):
+        CausalLM(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("config.json", "has no config.json"),
+        ("tokenizer.json", "has no tokenizer .*save the tokenizer"),
+        ("model.safetensors", "has no .*safetensors"),
+    ],
+)
+def test_missing_file_is_named_with_the_remedy(copy, name, message):
+    (copy / name).unlink()
+    with pytest.raises(ModelError, match=message):
+        CausalLM(copy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_damaged_file_is_a_model_error(copy, name):
+    (copy / name).write_bytes(b"{ torn")
+    with pytest.raises(ModelError, match=r"cannot be (read|loaded)"):
+        CausalLM(copy)
+
+
+def test_code_of_the_folder_is_never_run(copy):
+    config = json.loads((copy / "config.json").read_text())
+    named = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "own", "auto_map": named}))
+    (copy / "own.py").write_text(f"open({str(copy / 'ran')!r}, 'w')")
+    with pytest.raises(ModelError, match="cannot be"):
+        CausalLM(copy)
+    assert not (copy / "ran").exists()
+
+
+def test_lacking_tensor_is_an_error_and_no_random_number(copy):
+    tensors = load_file(copy / "model.safetensors")
+    del tensors["model.layers.1.mlp.down_proj.weight"]
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lack 1 tensors, first 'model.layers.1.mlp.down_proj.weight'"):
+        CausalLM(copy)
+
+
+def test_unknown_dtype_and_device(copy):
+    with pytest.raises(BadSettings, match="did you mean 'float32'"):
+        CausalLM(copy, dtype="float23", device="cpu")
+    with pytest.raises(BadSettings, match="device 'gpu' cannot be used"):
+        CausalLM(copy, device="gpu")
+
+
+def test_cpu_model_is_float32_unless_told_otherwise(copy):
+    import torch
+
+    assert CausalLM(copy, device="cpu").model.dtype == torch.float32
+    assert CausalLM(copy, device="cpu", dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+def test_fingerprint_follows_weights_tokenizer_and_dtype_but_not_the_place(copy, tmp_path):
+    first = CausalLM(copy, device="cpu").fingerprint
+    moved = shutil.copytree(copy, tmp_path / "elsewhere" / "copy")
+    assert CausalLM(moved, device="cpu").fingerprint == first
+    assert CausalLM(moved, device="cpu", dtype="bfloat16").fingerprint != first
+    tensors = load_file(moved / "model.safetensors")
+    tensors["model.norm.weight"] += 1
+    save_file(tensors, moved / "model.safetensors", metadata={"format": "pt"})
+    assert CausalLM(moved, device="cpu").fingerprint != first
+
+
+def test_loading_says_nothing_and_leaves_the_settings_of_transformers(copy, capfd):
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    CausalLM(copy, device="cpu")
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (level, bars)

@@ -1,0 +1,52 @@
+import threading
+
+from emend.agents.local.weights_lock import WeightsLock
+
+
+def seen(lock):
+    with lock.asking() as weights:
+        return weights
+
+
+def test_asking_tells_the_same_number_until_somebody_may_have_changed_the_weights():
+    lock = WeightsLock()
+    first = seen(lock)
+    assert first is not None and seen(lock) == first
+    with lock:
+        pass
+    assert seen(lock) not in (None, first)
+
+
+def test_inside_a_hold_nothing_is_told():
+    """Its holder may change the weights between one question and the next."""
+    lock = WeightsLock()
+    with lock:
+        assert seen(lock) is None
+    with lock.asking() as weights:
+        assert weights is not None and seen(lock) is None
+
+
+def test_it_keeps_others_out_and_lets_its_holder_in_again():
+    lock, inside = WeightsLock(), threading.Event()
+
+    def ask():
+        with lock.asking():
+            inside.set()
+
+    with lock, lock:
+        other = threading.Thread(target=ask)
+        other.start()
+        assert not inside.wait(0.05)
+        assert lock.acquire(blocking=False)
+        lock.release()
+    other.join(5)
+    assert inside.is_set()
+
+
+def test_a_lock_that_is_taken_is_not_waited_for_where_nobody_wants_to():
+    lock, told = WeightsLock(), []
+    with lock:
+        other = threading.Thread(target=lambda: told.append(lock.acquire(blocking=False)))
+        other.start()
+        other.join(5)
+    assert told == [False]

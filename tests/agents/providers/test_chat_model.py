@@ -1,0 +1,245 @@
+"""The real clients of three protocols, against a server on 127.0.0.1 that fails when it is told to."""
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.policy import Waiting
+from emend.memory.errors import (
+    BudgetReached,
+    CallDropped,
+    ModelReplyError,
+    ModelUnreachable,
+    RateLimited,
+)
+from tests.fakes import InstantChatModel
+from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
+from tests.provider.outcomes import OUTCOMES
+from tests.provider.protocols import Raw, Said, ToolCall
+from tests.provider.server import FAULTS, Provider
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+
+EVERY = [(protocol, streaming) for protocol in PROTOCOLS for streaming in (False, True)]
+KEY = "sk-planted-0123456789"
+
+OUTCOME = {fault: (told.error, QUICK.tries if told.passing else 1) for fault, told in OUTCOMES.items()}
+"""What is raised when a fault does not pass, and after how many requests."""
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+
+def test_every_fault_has_an_outcome():
+    assert set(OUTCOME) | {"wrong_schema"} == set(FAULTS)
+
+
+@pytest.mark.parametrize(("protocol", "streaming"), EVERY)
+def test_a_reply_comes_whole_and_is_counted(protocol, streaming):
+    with Provider(lambda asked: "Ostrim is the capital.") as provider:
+        model = asked_model(provider, protocol, streaming=streaming)
+        message: Any = model.invoke("Which town is it?")
+    assert (str(message.text), message.usage_metadata["total_tokens"], provider.count) == (
+        "Ostrim is the capital.",
+        8,
+        1,
+    )
+    spent = model.policy.ledger.total()
+    assert (spent.requests, spent.replies, spent.input_tokens, spent.output_tokens) == (1, 1, 4, 4)
+    assert bool(provider.requests[0].body.get("stream")) is streaming
+
+
+@pytest.mark.parametrize(("protocol", "streaming"), EVERY)
+def test_a_lasting_fault_is_named_after_as_many_requests_as_it_is_worth(protocol, streaming):
+    with Provider(hang=1.0) as provider:
+        for fault, (error, requests) in OUTCOME.items():
+            if fault == "hang" and (protocol, streaming) != ("chat", False):
+                continue  # the clients share their timeouts; one is waited for
+            if fault == "refusal" and (protocol, streaming) == ("chat", True):
+                error = ModelReplyError  # the client drops a streamed refusal: what is left is an empty reply
+            provider.faults.extend([fault] * 9)
+            before, model = provider.count, asked_model(provider, protocol, streaming=streaming)
+            with pytest.raises(error) as caught:
+                model.invoke("Which town is it?")
+            provider.faults.clear()
+            assert (type(caught.value), provider.count - before) == (error, requests), fault
+            assert model.policy.ledger.total().requests == requests
+            assert KEY not in str(caught.value) and provider.spec(protocol) in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("fault", ["429", "500", "503", "reset", "truncated"])
+def test_a_passing_fault_costs_one_request_more_and_no_answer(protocol, fault):
+    with Provider(lambda asked: "Ostrim", faults=[fault, fault]) as provider:
+        model = asked_model(provider, protocol)
+        message = model.invoke("Which town is it?")
+    assert (str(message.text), provider.count, message.response_metadata["tries"]) == ("Ostrim", 3, 3)
+    spent = model.policy.ledger.total()
+    assert (spent.requests, spent.retries, spent.replies) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_that_breaks_off_is_no_short_answer(protocol):
+    with Provider(lambda asked: "Ostrim, not Halmen", faults=["truncated"]) as provider:
+        message = asked_model(provider, protocol, streaming=True).invoke("Which town is it?")
+    assert (str(message.text), provider.count) == ("Ostrim, not Halmen", 2)
+
+
+def test_retry_after_is_waited_for():
+    with Provider(faults=["429-after"], after="0.3") as provider:
+        asked_model(provider).invoke("x")
+        first, second = provider.requests
+    assert 0.3 <= second.at - first.at < 2
+
+
+def test_a_limit_is_waited_out_beyond_the_tries_of_a_fault():
+    with Provider(lambda asked: "Ostrim", faults=["429"] * 8) as provider:
+        policy = quick_policy(waiting=replace(QUICK, limited=20.0))
+        assert str(asked_model(provider, policy=policy).invoke("x").text) == "Ostrim"
+    assert provider.count == 9
+
+
+def test_a_pause_that_stands_in_the_error_is_waited_for():
+    limited = Raw({"error": {"message": "Rate limit reached. Please try again in 300ms.", "code": "rate_limit"}}, 429)
+    replies: Any = iter([limited, "Ostrim"])
+    with Provider(lambda asked: next(replies)) as provider:
+        asked_model(provider).invoke("x")
+        first, second = provider.requests
+    assert 0.3 <= second.at - first.at < 2
+
+
+@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
+def test_a_retry_after_beyond_patience_ends_the_call_at_once(protocol):
+    with Provider(faults=["429-after"], after="3600") as provider:
+        began = time.monotonic()
+        with pytest.raises(RateLimited):
+            asked_model(provider, protocol).invoke("x")
+    assert provider.count == 1 and time.monotonic() - began < 5
+
+
+def test_what_is_recorded_as_sent_is_what_was_sent():
+    names = {"chat": "gpt-4.1-mini", "responses": "gpt-5-mini", "anthropic": "claude-any"}
+    with Provider(lambda asked: "x") as provider:
+        for protocol, name in names.items():
+            model = asked_model(provider, protocol, name=name, max_tokens=77)
+            model.invoke("Which town is it?", stop=["."] if protocol != "responses" else None)
+            body = {key: value for key, value in provider.requests[-1].body.items() if key not in ("messages", "input")}
+            sent = [
+                {key: value for key, value in one.items() if value is not False}
+                for one in model.policy.ledger.total().sent
+            ]
+            assert {key: value for key, value in body.items() if value is not False} in sent
+    assert ["temperature" in request.body for request in provider.requests] == [True, False, True]
+    assert provider.requests[0].body["max_completion_tokens"] == 77  # not max_tokens, as it was asked
+    assert provider.requests[2].body["max_tokens"] == 77
+
+
+def test_no_temperature_is_sent_when_none_is_wanted():
+    with Provider(lambda asked: "x") as provider:
+        for protocol in PROTOCOLS:
+            asked_model(provider, protocol, temperature=None).invoke("x")
+    assert not any("temperature" in request.body for request in provider.requests)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tools_are_asked_through_the_same_layer(protocol):
+    def search_memory(query: str) -> str:
+        """Search."""
+        return query
+
+    with Provider(
+        lambda asked: Said(calls=[ToolCall(asked.tools[0], {"query": "Ostrim"})]), faults=["500"]
+    ) as provider:
+        model = asked_model(provider, protocol)
+        message = model.bind_tools([search_memory]).invoke("Find it")
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [("search_memory", {"query": "Ostrim"})]
+    assert (provider.count, model.policy.ledger.total().requests) == (2, 2)
+
+
+def test_equal_questions_are_asked_as_often_as_they_are_put():
+    with Provider(lambda asked: "x") as provider:
+        model = asked_model(provider)
+        for _ in range(3):
+            model.invoke("Which town is it?")
+    assert provider.count == 3
+
+
+def test_a_call_beyond_the_limit_is_never_made():
+    with Provider(lambda asked: "x", faults=["500"]) as provider:
+        model = asked_model(provider, policy=quick_policy(max_calls=3))
+        model.invoke("a")
+        model.invoke("b")
+        with pytest.raises(BudgetReached, match="--max-calls 3"):
+            model.invoke("c")
+    assert provider.count == 3
+
+
+def test_a_cut_reply_is_an_answer_where_the_call_set_the_limit_itself():
+    with Provider(lambda asked: "Ostrim and more", faults=["length"]) as provider:
+        assert str(asked_model(provider).invoke("x", max_tokens=3).text) == "Ostrim an"
+
+
+def test_nothing_listens_at_the_address():
+    with Provider() as provider:
+        model = asked_model(provider)
+    with pytest.raises(ModelUnreachable, match="Check the provider and the address"):
+        model.invoke("x")
+
+
+def test_every_attempt_waits_for_its_turn():
+    with Provider(faults=["500", "500"]) as provider:
+        model = asked_model(provider, policy=quick_policy(rpm=300))
+        began = time.monotonic()  # not from the first request, which a new client may be long about
+        model.invoke("x")
+        since = [request.at - began for request in provider.requests]
+    assert len(since) == 3 and since[1] >= 0.199 and since[2] >= 0.399
+
+
+def test_any_chat_model_can_be_asked_through_the_layer_also_one_that_tells_little():
+    class Plain(InstantChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("Ostrim"))])
+
+    policy = quick_policy()
+    model = AskedModel.around(Plain(), "plugin:plain", policy)
+    assert str(model.invoke("x").text) == "Ostrim" and not model.supports_structure
+    assert (policy.ledger.total().replies, policy.ledger.total().untold) == (1, 1)
+    with pytest.raises(NotImplementedError):
+        model.bind_tools([])
+
+
+def test_an_error_that_is_no_providers_doing_comes_out_as_it_is():
+    class Broken(InstantChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            raise ZeroDivisionError("a mistake of ours")
+
+    policy = quick_policy()
+    with pytest.raises(ZeroDivisionError):
+        AskedModel.around(Broken(), "plugin:broken", policy).invoke("x")
+    assert policy.ledger.total().requests == 1
+
+
+def test_a_call_that_waits_gives_up_when_the_run_ends():
+    with Provider(choose=lambda number: "500") as provider:
+        policy = quick_policy(waiting=Waiting(tries=9, first=60, longest=60, patience=600))
+        model = asked_model(provider, policy=policy)
+        threading.Timer(0.3, policy.stopped.set).start()
+        began = time.monotonic()
+        with pytest.raises(CallDropped):
+            model.invoke("x")
+    assert time.monotonic() - began < 20 and provider.count == 1
+
+
+def test_a_model_can_stand_behind_the_provider():
+    with Provider.of_model(InstantChatModel(text="Halmen")) as provider:
+        assert str(asked_model(provider, "anthropic").invoke("x").text) == "Halmen"

@@ -1,0 +1,118 @@
+"""What a provider's words are taken for, in the wordings that providers are known to use."""
+
+import pytest
+
+from emend.agents.providers.errors import BrokenReply, as_model_error, retry_after
+from emend.memory.errors import (
+    ContextOverflow,
+    KeyRefused,
+    ModelUnreachable,
+    QuotaExhausted,
+    RateLimited,
+    ReplyRefused,
+    RequestRefused,
+)
+
+
+class APIStatusError(Exception):
+    """As clients have it."""
+
+    def __init__(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"Error code: {status} - {body}")
+        self.status_code, self.body = status, body
+        self.response = type("Response", (), {"headers": headers or {}})()
+
+
+FULL = ContextOverflow
+GEMINI, GEMINI_MOST = "The input token count", "exceeds the maximum number of tokens allowed"
+PLAN = "You exceeded your current quota, please check your plan and billing details."
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "error"),
+    [
+        (429, {"code": "insufficient_quota", "message": PLAN}, {}, QuotaExhausted),
+        (429, {"code": "insufficient_quota", "message": PLAN}, {"retry-after": "1"}, QuotaExhausted),
+        (429, {"message": PLAN}, {}, QuotaExhausted),
+        (429, {"message": PLAN}, {"retry-after": "20"}, RateLimited),
+        (429, [{"error": {"message": f"{PLAN} Please retry in 36s."}}], {}, RateLimited),
+        (
+            429,
+            {"code": "rate_limit_exceeded", "message": "Add a payment method: account/billing."},
+            {},
+            RateLimited,
+        ),
+        (400, {"message": "Your credit balance is too low."}, {}, QuotaExhausted),
+        (400, {"message": "This model's maximum context length is 4096 tokens."}, {}, ContextOverflow),
+        (
+            400,
+            {"message": "'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens."},
+            {},
+            RequestRefused,
+        ),
+        (400, {"message": "the request exceeds the available context size (8192 tokens), try increasing it"}, {}, FULL),
+        (400, {"type": "exceed_context_size_error", "message": "too long"}, {}, FULL),
+        (500, {"message": "Context size has been exceeded."}, {}, FULL),
+        (400, {"message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"}, {}, FULL),
+        (400, [{"error": {"message": f"{GEMINI} (1200000) {GEMINI_MOST} (1048576)."}}], {}, FULL),
+        (
+            400,
+            {"message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."},
+            {},
+            FULL,
+        ),
+        (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096.", {}, FULL),
+        (400, {"error": {"message": "Output blocked by content filtering policy"}}, {}, ReplyRefused),
+        (400, {"error": {"message": "You have reached your specified API usage limits. Wait."}}, {}, QuotaExhausted),
+        (500, {"message": "tools param requires --jinja flag"}, {}, RequestRefused),
+        (502, {"message": "no answer: is the context size has been exceeded?"}, {}, ModelUnreachable),
+    ],
+)
+def test_a_rejection_is_sorted_by_what_helps_against_it(status, body, headers, error):
+    known = as_model_error(APIStatusError(status, body, headers), "openai:any")
+    assert type(known) is error
+    said = body[0] if isinstance(body, list) else body
+    inner = said.get("error", said) if isinstance(said, dict) else said
+    text = inner["message"] if isinstance(inner, dict) else inner
+    assert text.rstrip(".") in str(known) and "{" not in str(known)
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (ValueError({"message": "Slow down.", "code": 429}), RateLimited),
+        (ValueError({"message": "No such key.", "code": 401}), KeyRefused),
+        (ValueError({"message": "Overloaded."}), ModelUnreachable),
+        (TypeError("'NoneType' object is not iterable"), ModelUnreachable),
+    ],
+)
+def test_an_error_with_status_200_is_what_its_body_says(raised, error):
+    assert type(as_model_error(BrokenReply(raised), "openai:any")) is error
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "seconds"),
+    [
+        ({"message": "Limit 3, Used 3. Please try again in 20s. Visit the page."}, {}, 20.0),
+        ({"message": "Please try again in 7m12s."}, {}, 432.0),
+        ({"message": "Please try again in 350ms."}, {}, 0.35),
+        ({"message": "Please try again in 1h0m2.5s."}, {}, 3602.5),
+        ({"message": "Please retry after 5 seconds."}, {}, 5.0),
+        ([{"error": {"message": "Please retry in 34.07s.", "details": [{"retryDelay": "34s"}]}}], {}, 34.07),
+        ([{"error": {"message": "Slow down.", "details": [{"retryDelay": "34s"}]}}], {}, 34.0),
+        ({"message": "Please try again in 20s."}, {"retry-after": "3"}, 3.0),
+        ({"message": "Please try again in 20s."}, {"retry-after": "soon"}, 20.0),
+        ({"message": "Please try again in 5 models' time."}, {}, None),
+        ({"message": "Too many requests."}, {}, None),
+    ],
+)
+def test_a_pause_is_read_from_a_header_or_from_what_is_said(body, headers, seconds):
+    assert retry_after(APIStatusError(429, body, headers)) == (seconds if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [("prompt is too long", ContextOverflow), ("Output blocked by content filtering policy", ReplyRefused)],
+)
+def test_an_error_within_a_stream_has_no_status_and_is_sorted_by_its_words(said, error):
+    assert type(as_model_error(BrokenReply(ValueError({"message": said})), "openai:any")) is error

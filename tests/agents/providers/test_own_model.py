@@ -1,0 +1,75 @@
+"""A chat model of the user's own, named as `module:attribute`, is asked like any provider's."""
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+
+from emend.agents.llm import load_model
+from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.policy import CallPolicy
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.run import run
+from emend.memory.errors import BadSettings
+from tests.fakes import ScriptedScoringModel
+
+READY = FakeListChatModel(responses=["Ostrim"])
+
+
+SURE = ScriptedScoringModel(reply=lambda prompt: "Ostrim", log_prob=lambda prompt, target: -1.0)
+
+
+def slow(sleep: float = 0.0) -> FakeListChatModel:
+    """Made with a setting."""
+    return FakeListChatModel(responses=["Ostrim"], sleep=sleep)
+
+
+def broken() -> FakeListChatModel:
+    raise OSError("no line")
+
+
+def text() -> str:
+    return "Ostrim"
+
+
+@pytest.mark.parametrize("attribute", ["READY", "slow"])
+def test_an_instance_or_what_makes_one_is_asked_through_the_policy(attribute):
+    policy = CallPolicy.of(max_calls=2)
+    model = load_model(f"{__name__}:{attribute}", policy)
+    assert isinstance(model, AskedModel) and model.spec == f"{__name__}:{attribute}"
+    assert model.invoke("Where?").text == "Ostrim"
+    assert policy.ledger.total().requests == 1
+
+
+def test_settings_go_to_what_makes_it():
+    model = load_model(f"{__name__}:slow", sleep=0.5)
+    assert isinstance(model, AskedModel) and isinstance(model.inner, FakeListChatModel) and model.inner.sleep == 0.5
+
+
+def test_one_that_scores_is_taken_as_it_is():
+    assert load_model(f"{__name__}:SURE") is SURE
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "says"),
+    [
+        (f"{__name__}:READY", {"sleep": 1}, r"is made already, and takes no settings \(seen: sleep\)"),
+        (f"{__name__}:slow", {"speed": 1}, "cannot be made or used .TypeError.*'speed'"),
+        (f"{__name__}:broken", {}, "cannot be made or used .OSError: no line"),
+        (f"{__name__}:text", {}, "gives 'Ostrim', which is no LangChain chat model"),
+        (f"{__name__}:absent", {}, "unknown model .* cannot be loaded: module .* has no attribute 'absent'"),
+        ("opnai:gpt", {}, "unknown model 'opnai:gpt': did you mean 'openai'.* No module named 'opnai'"),
+        ("opnai", {}, "unknown model 'opnai': did you mean 'openai'"),
+    ],
+)
+def test_what_is_no_model_is_refused_by_name(spec, settings, says):
+    with pytest.raises(BadSettings, match=says):
+        load_model(spec, **settings)
+
+
+def test_a_run_asks_it_counts_its_calls_and_writes_its_name_down(tmp_path):
+    spec = f"{__name__}:slow"
+    config = RunConfig(benchmark="tinyworld", editors=("rag",), model=spec, limit=2, overrides={"model": {"sleep": 0}})
+    run(config, tmp_path / "run")
+    records = list(read_records(tmp_path / "run"))
+    assert {record.answer for record in records} == {"Ostrim"}
+    assert sum(record.usage.calls for record in records) == len(records)

@@ -1,0 +1,154 @@
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.messages import AIMessage, ToolMessage
+
+from emend.agents.llm import load_model
+from emend.agents.parsing.messages import usage_of
+from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.policy import repetition
+from emend.agents.providers.reply_cache import FILE, ReplyCache, reply_key
+from emend.memory.errors import BadSettings, ModelReplyError
+from emend.memory.probe import Usage
+from tests.fakes import ScriptedChatModel
+from tests.provider.models import PROTOCOLS, asked_model, quick_policy
+from tests.provider.protocols import Said, ToolCall
+from tests.provider.server import Provider
+
+pytestmark = pytest.mark.usefixtures("keys")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_kept_reply_costs_nothing_and_says_so(protocol, tmp_path):
+    with Provider(lambda asked: "Ostrim", faults=["500"]) as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, protocol, policy)
+        first = model.invoke("Which town is it?")
+        with get_usage_metadata_callback() as counted:
+            again = model.invoke("Which town is it?")
+    assert str(first.text) == str(again.text) == "Ostrim" and provider.count == 2
+    assert (usage_of(first).calls, usage_of(again)) == (1, Usage(cached=1))
+    assert counted.usage_metadata == {}
+    spent = policy.ledger.total()
+    assert (spent.requests, spent.replies, spent.cached, spent.output_tokens) == (2, 1, 1, 1)
+    policy.close()
+
+
+def test_everything_that_decides_a_reply_is_in_its_key(tmp_path):
+    with Provider(lambda asked: "x") as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy)
+        model.invoke("a")
+        model.invoke("b")
+        model.invoke("a", max_tokens=5)
+        model.invoke("a", stop=["."])
+        with repetition(1):
+            model.invoke("a")
+        asked_model(provider, policy=policy, temperature=0.7).invoke("a")
+        asked_model(provider, policy=policy, name="other").invoke("a")
+        asked_model(provider, "responses", policy=policy).invoke("a")
+        assert provider.count == 8
+        with repetition(1):
+            asked_model(provider, policy=policy).invoke("a")
+        assert provider.count == 8 and policy.ledger.total().cached == 1
+    policy.close()
+
+
+def test_kept_replies_are_there_for_the_next_process(tmp_path):
+    one, two = ReplyCache(tmp_path), ReplyCache(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: (one, two)[n % 2].put(f"k{n % 40}", AIMessage(f"reply {n % 40}")), range(200)))
+    told = [str(message.text) if (message := two.get(f"k{n}")) else None for n in range(41)]
+    assert told == [*(f"reply {n}" for n in range(40)), None]
+    one.close()
+    two.close()
+
+
+def test_tool_calls_are_kept(tmp_path):
+    def lookup(subject: str) -> str:
+        """Look up."""
+        return subject
+
+    with Provider(lambda asked: Said(calls=[ToolCall("lookup", {"subject": "Ostrim"})])) as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy).bind_tools([lookup])
+        first, again = model.invoke("x"), model.invoke("x")
+    assert first.tool_calls == again.tool_calls and first.tool_calls and provider.count == 1
+    policy.close()
+
+
+def test_a_reply_that_is_no_use_is_not_kept(tmp_path):
+    with Provider(lambda asked: "x", faults=["empty"]) as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy)
+        with pytest.raises(ModelReplyError):
+            model.invoke("a")
+        assert str(model.invoke("a").text) == "x"
+    policy.close()
+
+
+def test_neither_key_nor_prompt_is_in_the_file(tmp_path):
+    with Provider(lambda asked: "x") as provider:
+        policy = quick_policy(cache=tmp_path)
+        asked_model(provider, policy=policy).invoke("a secret prompt")
+    policy.close()
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"planted" not in kept and b"secret prompt" not in kept
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(b"this is no database, it is a long text instead" * 50)
+    with pytest.raises(BadSettings, match="cannot be used"):
+        ReplyCache(tmp_path)
+    (tmp_path / FILE).unlink()
+    base = sqlite3.connect(tmp_path / FILE)
+    base.execute("PRAGMA user_version=99")
+    base.close()
+    with pytest.raises(BadSettings, match="form 99"):
+        ReplyCache(tmp_path)
+    with pytest.raises(BadSettings, match="cannot be used"):
+        ReplyCache(tmp_path / FILE)
+
+
+def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
+    with Provider(lambda asked: "Ostrim") as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy)
+        assert policy.cache is not None
+        policy.cache._base.execute("PRAGMA max_page_count = 1")
+        policy.cache._base.execute("DROP TABLE replies")
+        with pytest.warns(UserWarning, match=f"the reply cache '.*{FILE}' cannot be used now"):
+            assert str(model.invoke("Which town is it?").text) == "Ostrim"
+        assert str(model.invoke("Which town is it?").text) == "Ostrim" and provider.count == 2
+    policy.close()
+
+
+def test_tool_calls_are_in_the_key_of_a_plug_ins_model():
+    policy = quick_policy()
+    model = AskedModel.around(ScriptedChatModel(reply=lambda prompt: "x"), "plug:x", policy)
+
+    def key(tool, **arguments):
+        calls = [{"name": tool, "args": arguments, "id": "1"}]
+        said = [AIMessage("", tool_calls=calls), ToolMessage("Nothing was found.", tool_call_id="1")]
+        return reply_key("plug:x", "", model._payload(said, None, {}), 0)
+
+    assert key("lookup", subject="A", relation="b") == key("lookup", subject="A", relation="b")
+    assert key("lookup", subject="A", relation="b") != key("search_memory", query="A b")
+    policy.close()
+
+
+def _says(said, asked):
+    return said
+
+
+def test_the_address_is_in_the_key_also_where_the_environment_has_it(tmp_path, monkeypatch):
+    policy = quick_policy(cache=tmp_path)
+    for said in ("one", "two"):
+        with Provider() as provider:
+            provider.responder = partial(_says, said)
+            monkeypatch.setenv("OPENAI_BASE_URL", provider.openai)
+            assert load_model("openai:any", policy, api_key="x").invoke("a").text == said
+    policy.close()

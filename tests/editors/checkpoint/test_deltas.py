@@ -1,0 +1,269 @@
+"""Edits as files: small, exact, of one model alone, and taken back bit for bit."""
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+import torch
+
+from emend.agents.llm import load_model
+from emend.editors.base import NO_COST, Materials
+from emend.editors.checkpoint.deltas import (
+    check_solving,
+    dtype_of,
+    read_delta,
+    read_manifest,
+    solve_delta,
+    write_delta,
+)
+from emend.editors.checkpoint.saving import KEPT, revert, save_edited
+from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.numerics.apply_delta import applied
+from emend.editors.registry import EDITORS
+from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.fakes import tiny_random_lm
+
+EDITS = (CAPITAL, CURRENCY)
+AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ft": {"steps": 4, "learning_rate": 1e-2},
+    "lora": {"steps": 4},
+    "rome": AT_THE_SUBJECT,
+    "memit": AT_THE_SUBJECT | {"layers": [0, 1]},
+}
+PAIRS = [(edit.cloze, edit.target_new) for edit in EDITS]
+
+
+def editor_of(model, method="rome"):
+    return EDITORS.load(method)(Materials(model=model, settings=SETTINGS[method]))
+
+
+def written(model, folder, method="rome"):
+    editor = editor_of(model, method)
+    return write_delta(folder, solve_delta(editor, EDITS), editor, model.lm, EDITS, NO_COST, {"emend": "0"})
+
+
+@pytest.fixture
+def saved(random_model, tmp_path):
+    """A model, and its edited copy's folder."""
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
+    return model, tmp_path / "edited"
+
+
+@pytest.mark.parametrize("method", sorted(SETTINGS))
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, method, architecture):
+    model = random_model(architecture)
+    before = state_of(Materials(model))
+    with editor_of(model, method).edit(EDITS):
+        live = model.lm.log_probs(PAIRS)
+    manifest = written(model, tmp_path / "delta", method)
+    delta = read_delta(tmp_path / "delta", model.lm)
+    with applied(model.lm.model, delta.deltas(model.lm)):
+        assert model.lm.log_probs(PAIRS) == live
+    save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    check_same(before, state_of(Materials(model)), "after saving")
+    again: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu")
+    assert again.lm.log_probs(PAIRS) == live != model.lm.log_probs(PAIRS)
+    revert(tmp_path / "edited")
+    back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu")
+    check_same(before, state_of(Materials(back)), "after the revert")
+    assert not (tmp_path / "edited" / KEPT).exists()
+
+
+def test_methods_of_low_rank_keep_thin_matrices(random_model, tmp_path):
+    model = random_model()
+    written(model, tmp_path / "rome", "rome")
+    written(model, tmp_path / "ft", "ft")
+    thin, whole = (read_delta(tmp_path / name, model.lm) for name in ("rome", "ft"))
+    (factors,) = thin.factors.values()
+    assert factors.left.shape == (32, 2) and factors.right.shape == (2, 64) and not thin.whole
+    assert not whole.factors and [tuple(delta.shape) for delta in whole.whole.values()] == [(32, 64)]
+
+
+def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    assert read_manifest(tmp_path / "delta").model_dump_json() == manifest.model_dump_json()
+    assert (manifest.method, manifest.edits, manifest.model) == ("rome", EDITS, model.lm.fingerprint)
+    assert manifest.fingerprint["settings"]["steps"] == 4 and dtype_of(manifest) == "float32"
+
+
+def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, tmp_path):
+    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
+    before = state_of(Materials(model))
+    manifest = written(model, tmp_path / "delta", "ft")
+    delta = read_delta(tmp_path / "delta", model.lm)
+    with applied(model.lm.model, delta.deltas(model.lm)):
+        live = model.lm.log_probs(PAIRS)
+    save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    assert json.loads((tmp_path / "edited/config.json").read_text())["dtype"] == "bfloat16"
+    again: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype=dtype_of(manifest))
+    assert again.lm.log_probs(PAIRS) == live
+    revert(tmp_path / "edited")
+    back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype="bfloat16")
+    check_same(before, state_of(Materials(back)), "after the revert")
+
+
+def test_a_saved_model_generates_and_ends_as_the_base_does(saved):
+    model, folder = saved
+    again: Any = load_model(f"hf:{folder}", device="cpu")
+    assert again.lm._replying.ends == model.lm._replying.ends and again.lm.window == model.lm.window
+    assert (folder / "tokenizer.json").read_bytes() == (model.lm.folder / "tokenizer.json").read_bytes()
+
+
+def test_what_prepares_pictures_for_a_model_goes_with_it(tmp_path):
+    folder = tiny_random_lm("llama", tmp_path, window=96)
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        (folder / name).write_text(f'{{"kept": "{name}"}}')
+    model: Any = load_model(f"hf:{folder}", device="cpu")
+    manifest = written(model, tmp_path / "delta")
+    save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        assert (tmp_path / "edited" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_delta_for_another_model_is_refused_and_both_are_named(random_model, tmp_path):
+    one, other = random_model(), random_model("qwen2")
+    written(one, tmp_path / "delta")
+    with pytest.raises(BadData, match=f"made for model {one.lm.fingerprint}, and this one is {other.lm.fingerprint}"):
+        read_delta(tmp_path / "delta", other.lm)
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "absent", "no manifest", "bad manifest"])
+def test_a_damaged_delta_is_an_error_that_says_so(random_model, tmp_path, harm):
+    model = random_model()
+    written(model, tmp_path / "delta")
+    file, manifest = tmp_path / "delta/delta.safetensors", tmp_path / "delta/manifest.json"
+    whole = file.read_bytes()
+    if harm == "cut":
+        file.write_bytes(whole[: len(whole) // 2])
+    elif harm == "changed":
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    elif harm == "absent":
+        file.unlink()
+    elif harm == "no manifest":
+        manifest.unlink()
+    else:
+        manifest.write_text(manifest.read_text()[:-40])
+    kind, words = {
+        "no manifest": (MissingData, "no delta in"),
+        "bad manifest": (BadData, "is no manifest of a delta"),
+    }.get(harm, (BadData, "is damaged: its manifest names sha256"))
+    with pytest.raises(kind, match=words):
+        read_delta(tmp_path / "delta", model.lm)
+
+
+def test_nothing_is_overwritten(random_model, tmp_path, saved):
+    model, folder = saved
+    with pytest.raises(BadSettings, match="is not empty"):
+        written(model, tmp_path / "delta")
+    with pytest.raises(BadSettings, match="is not empty"):
+        save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), read_manifest(tmp_path / "delta"), folder)
+
+
+def test_a_folder_without_edits_cannot_be_reverted(random_model):
+    with pytest.raises(MissingData, match="nothing to revert"):
+        revert(random_model().lm.folder)
+
+
+def test_weights_that_were_changed_since_are_not_reverted(saved, tmp_path):
+    _, folder = saved
+    again: Any = load_model(f"hf:{folder}", device="cpu")
+    with torch.no_grad():
+        again.lm.model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
+    again.lm.model.save_pretrained(folder)
+    with pytest.raises(BadData, match="is not as the edits left it"):
+        revert(folder)
+
+
+def test_damaged_originals_are_not_put_back(saved):
+    _, folder = saved
+    file = folder / KEPT / "originals.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(BadData, match="is damaged"):
+        revert(folder)
+
+
+def test_a_revert_that_was_interrupted_can_be_made_again(saved, tmp_path):
+    model, folder = saved
+    shutil.copytree(folder / KEPT, tmp_path / "kept")
+    revert(folder)
+    shutil.copytree(tmp_path / "kept", folder / KEPT)  # as if it had ended before this was taken away
+    revert(folder)
+    back: Any = load_model(f"hf:{folder}", device="cpu")
+    check_same(state_of(Materials(model)), state_of(Materials(back)), "after both")
+
+
+def test_an_editor_by_prompt_has_no_delta():
+    with pytest.raises(BadSettings, match="editor 'rag' changes no weights"):
+        check_solving(EDITORS.load("rag"), "rag")
+
+
+def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
+    model = random_model()
+    written(model, tmp_path / "delta")
+    told = json.loads((tmp_path / "delta" / "manifest.json").read_text("utf-8"))
+    (tmp_path / "delta" / "manifest.json").write_text(json.dumps(told | {"format": 99}), "utf-8")
+    with pytest.raises(BadData, match="no manifest of a delta: field 'format'.*value 99"):
+        read_delta(tmp_path / "delta", model.lm)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"config": {"benchmark": "akew"}}', "it is a run's. Name a folder that `emend edit --out` has written"),
+        ('{"format": 1}', "it has no field 'method'. Name a folder"),
+        ('{"format": 1', "it is cut off, or no JSON. Write it again"),
+        ("\udcff", "it is cut off, or no JSON. Write it again"),
+        ("[]", "it holds no object in UTF-8. Write it again"),
+    ],
+)
+def test_what_is_no_manifest_of_a_delta_is_told_in_one_line(tmp_path, content, said):
+    (tmp_path / "manifest.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadData) as refused:
+        read_manifest(tmp_path)
+    told = str(refused.value)
+    assert f"manifest.json' is no manifest of a delta: {said}" in told
+    assert "\n" not in told and "validation error" not in told
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, tmp_path, monkeypatch, there):
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    delta = read_delta(tmp_path / "delta", model.lm)
+    if there:
+        (tmp_path / "edited").mkdir()
+    before = state_of(Materials(model))
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(model.lm.model), "save_pretrained", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    assert (tmp_path / "edited").exists() == there and not list(tmp_path.glob("edited/*"))
+    check_same(before, state_of(Materials(model)), "after the interruption")
+    monkeypatch.undo()
+    save_edited(model.lm, delta, manifest, tmp_path / "edited")
+    assert revert(tmp_path / "edited").sha256 == manifest.sha256
+
+
+def test_originals_lie_there_before_the_edited_weights(random_model, tmp_path, monkeypatch):
+    model = random_model()
+    manifest = written(model, tmp_path / "delta")
+    kept = tmp_path / "edited" / KEPT
+    seen: list[set[str]] = []
+    save = type(model.lm.model).save_pretrained
+
+    def watched(self: Any, folder: Any, *told: Any, **more: Any) -> Any:
+        seen.append({file.name for file in kept.iterdir()})
+        return save(self, folder, *told, **more)
+
+    monkeypatch.setattr(type(model.lm.model), "save_pretrained", watched)
+    save_edited(model.lm, read_delta(tmp_path / "delta", model.lm), manifest, tmp_path / "edited")
+    assert seen == [{"record.json", "originals.safetensors"}]

@@ -1,0 +1,80 @@
+"""Weights that cannot be added to are refused, and an editor that fails leaves no hook behind."""
+
+import pytest
+import torch
+from torch import nn
+
+from emend.editors.base import Materials
+from emend.editors.conformance import CAPITAL
+from emend.editors.numerics.architectures import ARCHITECTURES
+from emend.editors.numerics.locate import locate
+from emend.editors.numerics.low_rank import passing
+from emend.editors.numerics.suffix_forward import Strip, Tail
+from emend.editors.registry import EDITORS
+from emend.memory.errors import BadSettings
+
+LLAMA = ARCHITECTURES["llama"]
+METHODS = ("ft", "lora", "rome", "memit", "alphaedit")
+
+
+def hooks(model):
+    modules = model.lm.model.modules()
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes in 4 bits"),
+        ({"quant_method": "gptq", "bits": 3}, "gptq in 3 bits"),
+        ({"quant_method": "fp8"}, "seen: fp8 .quantization_config"),
+    ],
+)
+def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monkeypatch, method, told, said):
+    model = random_model()
+    monkeypatch.setattr(model.lm.model.config, "quantization_config", told, raising=False)
+    with pytest.raises(BadSettings, match=rf"'{method}' changes weights.*{said}.*model.dequantize\(.*edit that one"):
+        EDITORS.load(method)(Materials(model=model))
+
+
+def test_whole_numbers_are_no_weights_to_add_to(own_model):
+    down = own_model.lm.model.model.layers[1].mlp.down_proj
+    down.weight = nn.Parameter(down.weight.to(torch.int8), requires_grad=False)
+    with pytest.raises(BadSettings, match="seen: 'model.layers.1.mlp.down_proj.weight' is int8. Save a dequantised"):
+        EDITORS.load("ft")(Materials(model=own_model))
+
+
+def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(random_folder, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    from tests.editors.conftest import read
+
+    folder, kept = random_folder(), BitsAndBytesConfig(load_in_4bit=True)
+    inner = AutoModelForCausalLM.from_pretrained(folder, quantization_config=kept)
+    for name in ("stored", "plain"):
+        inner.save_pretrained(tmp_path / name)
+        AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / name)
+        inner = inner.dequantize(dtype=torch.bfloat16) if name == "stored" else inner
+    stored, plain = read(tmp_path / "stored", 4), read(tmp_path / "plain", 4)
+    with pytest.raises(BadSettings, match="stored quantised, seen: bitsandbytes in 4 bits"):
+        EDITORS.load("ft")(Materials(model=stored))
+    with EDITORS.load("ft")(Materials(model=plain, settings={"layers": [0], "steps": 2})).edit([CAPITAL]):
+        pass
+    stored.close(), plain.close()
+
+
+@pytest.mark.parametrize("lacking", ["down_proj", "layer"])
+def test_a_path_that_fails_leaves_no_hook(own_model, lacking):
+    lm, layers = own_model.lm, own_model.lm.model.model.layers
+    rows = locate(lm, CAPITAL, ("",))
+    if lacking == "down_proj":
+        del layers[0].mlp.down_proj
+    else:
+        del layers[1]
+    with pytest.raises(AttributeError):
+        passing(lm, LLAMA, rows, 0, 1)
+    with pytest.raises(AttributeError):
+        Tail(lm, LLAMA, [Strip((), rows[0].ids)], 0)
+    assert hooks(own_model) == 0

@@ -1,0 +1,225 @@
+"""Every editor over a memory: any number of edits, any view, any reply; and the settings of each."""
+
+from typing import Any
+
+import pytest
+
+from emend.editors.base import Scorable
+from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
+from emend.editors.conformance_toys import PlainMemory, ReadingModel
+from emend.editors.memory_based.chain_of_thought import Everything
+from emend.graphs.running import steps_of
+from emend.memory.edit import Edit, Triplet
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadSettings, MissingData, ModelReplyError
+from emend.memory.store.chroma import ChromaMemory
+from tests.editors.methods import MANY, build
+from tests.editors.speakers import StepwiseModel, ToolModel, speaker_for
+from tests.graphs import forms
+
+NAMES = forms.EDITORS
+
+
+# --- what all of them owe
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_it_answers_whatever_the_number_of_edits(name, count):
+    edits = [CAPITAL, *MANY][:count]
+    with build(name).edit(edits) as answerer:
+        said = answerer.answer(probe_of(CAPITAL))
+        assert isinstance(answerer, Scorable)
+        scored = answerer.score(probe_of(CAPITAL), (CAPITAL.target_new, "nothing"))
+    assert (said.text == CAPITAL.target_new) == (count > 0), said
+    assert (scored.log_probs[0] > scored.log_probs[1]) == (count > 0) and scored.prompt == said.prompt
+    assert count or said.prompt == CAPITAL.cloze
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_edits_that_stand_are_used_whatever_the_memory_holds(name):
+    memory = PlainMemory()
+    memory.add([CAPITAL, *MANY[:5]])
+    with build(name, memory=memory).edit([CURRENCY]) as answerer:
+        answer = answerer.answer(probe_of(CAPITAL))
+    assert answer.text != CAPITAL.target_new and set(answer.retrieved) <= {CURRENCY.id}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_unedited_stays_as_the_model_has_it_and_the_memory_keeps_what_it_had(name):
+    memory = PlainMemory()
+    memory.add(MANY[:3])
+    with build(name, memory=memory).edit([CAPITAL]):
+        pass
+    assert {entry.edit_id for entry in memory.entries.values()} == {CAPITAL.id, *(edit.id for edit in MANY[:3])}
+
+
+@pytest.mark.parametrize("name", ["mello", "cot", "agent"])
+def test_a_reply_off_the_form_is_an_error_with_the_reply_and_the_steps_and_asking_again_works(name):
+    model = Wrong(speaker_for(name))
+    with build(name, model=model.of()).edit([CAPITAL]) as answerer:
+        model.wrong = True
+        with pytest.raises(ModelReplyError) as caught:
+            answerer.answer(probe_of(CAPITAL))
+        steps = steps_of(caught.value)
+        assert steps[-1].error and all(step.error is None for step in steps[:-1])
+        model.wrong = False
+        assert answerer.answer(probe_of(CAPITAL)).text == CAPITAL.target_new
+
+
+class Wrong:
+    """Lets a toy model speak off its form as long as `wrong` is set."""
+
+    def __init__(self, model: Any) -> None:
+        self.wrong, self.model = False, model
+
+    def of(self) -> Any:
+        outer, kind = self, type(self.model)
+
+        class Turned(kind):  # type: ignore[misc, valid-type]
+            def _generate(self, messages: Any, *rest: Any, **more: Any) -> Any:
+                result = super()._generate(messages, *rest, **more)
+                if outer.wrong:
+                    message = result.generations[0].message
+                    message.tool_calls, message.content = [], ""
+                return result
+
+        return Turned()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_graph_settings_and_prompts_are_in_the_fingerprint(name):
+    told = build(name).fingerprint
+    assert told == build(name).fingerprint and told["editor"] == name
+    assert told["graph"] == ("rag" if name == "input_aug" else name) and "settings" in told
+
+
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("mello", {"form": "structured"}),
+    ("mello", {"hops": 2}),
+    ("cot", {"form": "steps"}),
+    ("input_aug", {"chain": True}),
+    ("input_aug", {"facts": 3}),
+    ("serac", {"threshold": 0.9}),
+    ("serac", {"candidates": 5}),
+    ("crag", {"upper": 0.9}),
+    ("crag", {"strips": "excerption"}),
+    ("crag", {"evaluator": "model"}),
+    ("agent", {"rounds": 2}),
+    ("ike", {"original": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), CHANGES)
+def test_a_setting_that_decides_answers_changes_the_fingerprint(name, settings):
+    assert build(name, settings=settings).fingerprint != build(name).fingerprint
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("mello", {"form": "prose"}, "form"),
+    ("mello", {"hops": 0}, "hops"),
+    ("mello", {"hops": 13}, "hops"),
+    ("cot", {"form": "lines"}, "form"),
+    ("input_aug", {"k": 3}, "k"),
+    ("serac", {"threshold": 2}, "threshold"),
+    ("crag", {"strips": "words"}, "strips"),
+    ("crag", {"upper": -1.0, "lower": 0.0}, "above"),
+    ("crag", {"search": "nowhere"}, "cannot search"),
+    ("crag", {"search": "nowhere:at_all"}, "cannot be loaded"),
+    ("agent", {"rounds": 0}, "rounds"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "told"), WRONG)
+def test_impossible_settings_are_refused_by_name(name, settings, told):
+    with pytest.raises(BadSettings, match=told):
+        build(name, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [("mello", "demonstrations"), ("cot", "demonstrations"), ("serac", "scope")]
+)
+def test_a_file_that_is_not_there_is_named(name, setting):
+    with pytest.raises(MissingData, match="no-such-place"):
+        build(name, settings={setting: "no-such-place"})
+
+
+# --- one by one
+
+
+def test_solved_examples_may_come_from_a_file(tmp_path):
+    (tmp_path / "shots.txt").write_text("Question: Q?\nFinal answer: A\n", encoding="utf-8")
+    told = {"demonstrations": str(tmp_path / "shots.txt")}
+    with build("mello", settings=told).edit([CAPITAL]) as answerer:
+        assert answerer.answer(probe_of(CAPITAL)).prompt.startswith("Question: Q?\nFinal answer: A\n\nQuestion: The")
+    assert build("mello", settings=told).fingerprint["prompts"] != build("mello").fingerprint["prompts"]
+
+
+def test_a_model_whose_window_is_small_is_asked_line_by_line(stand_in):
+    assert build("mello", model=stand_in).form == "lines" and build("cot", model=stand_in).form == "steps"
+    assert build("mello").form == "text" and build("cot").form == "thoughts"
+
+
+def test_an_agent_needs_a_model_that_calls_tools():
+    for model in (ReadingModel(), StepwiseModel()):
+        with pytest.raises(BadSettings, match="calls tools, and .*Model does not"):
+            build("agent", model=model)
+
+
+def test_an_agent_may_use_any_of_its_tools():
+    for tool, arguments in (
+        ("lookup", {"subject": CAPITAL.subject, "relation": "capital"}),
+        ("list_updates", {"entity": CAPITAL.subject}),
+    ):
+        with build("agent", model=ToolModel(tool=tool, arguments=arguments)).edit([CAPITAL, *MANY[:9]]) as answerer:
+            assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
+
+
+def test_input_augmentation_shows_all_facts_in_the_order_in_which_they_were_said():
+    edits = [*MANY[5:8], CAPITAL]
+    with build("input_aug").edit(edits) as answerer:
+        shown = answerer.answer(probe_of(CURRENCY)).prompt.split("\n")
+    assert shown[:4] == [f"New Fact: {edit.text}" for edit in edits]
+    with build("input_aug", settings={"facts": 2}).edit(edits) as answerer:
+        shown = answerer.answer(probe_of(CURRENCY)).prompt.split("\n")
+    assert shown[:-1] == [f"New Fact: {edit.text}" for edit in edits[2:]]
+
+
+def test_everything_is_found_but_never_more_than_is_wanted():
+    memory = PlainMemory()
+    memory.add(MANY[:3])
+    found = Everything(memory.view(), [edit.id for edit in MANY[:3]])
+    assert found.search("x", 0) == [] and len(found.search("x", 2)) == 2 and len(found.search("x", 9)) == 3
+
+
+def test_input_augmentation_with_a_chain_thinks_first():
+    with build("input_aug", model=StepwiseModel(), settings={"chain": True}).edit([CAPITAL, *MANY[:3]]) as answerer:
+        answer = answerer.answer(probe_of(CAPITAL))
+    assert [step.node for step in answer.steps] == ["retrieve", "think", "respond"]
+    assert answer.text == CAPITAL.target_new
+
+
+def test_an_agents_tools_know_what_is_current_alone():
+    def mayor(name: str, time: str) -> Edit:
+        triplet = Triplet(subject="Veld", relation="mayor", object=name)
+        return Edit.from_triplet(triplet, "The mayor of {} is", time=time)
+
+    new, old = mayor("Ann", "2026"), mayor("Bo", "2020")
+    with ChromaMemory(None, LexicalEmbedding(), "time") as memory:
+        model = ToolModel(tool="lookup", arguments={"subject": "Veld", "relation": "mayor"})
+        with build("agent", model=model, memory=memory).edit([new, old]) as answerer:
+            assert answerer.answer(probe_of(new)).retrieved == (new.id,)
+
+
+def test_ike_shows_the_tested_edit_as_an_example_only_when_the_original_is_asked_for():
+    told = f"New Fact: {CAPITAL.text}\nPrompt: {CAPITAL.cloze} {CAPITAL.target_new}"
+    for original in (False, True):
+        with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:
+            assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
+
+
+def test_ike_has_nothing_to_show_of_a_document_without_a_target():
+    document = Edit(form="document", text=CAPITAL.text)
+    with build("ike", settings={"original": True}).edit([document]) as answerer:
+        with pytest.raises(BadSettings, match="leave the setting out"):
+            answerer.answer(probe_of(CAPITAL))

@@ -1,0 +1,36 @@
+"""Statistics as editors use them: what is said of those that are of too little text."""
+
+import pytest
+import torch
+
+from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.collect_covariance import collect
+from emend.editors.numerics.covariance import Moments
+
+TEXTS = [
+    "The capital of France is Paris.",
+    "Karo Benn wrote The Silent River, and much else that nobody in France has read.",
+    "12 of 345 don't agree; 北京 is the capital of China!",
+] * 12
+
+
+@pytest.mark.parametrize(("texts", "tokens"), [(["Rome."], 4), (["Rome."] * 40, 160), (TEXTS, None)])
+def test_statistics_of_too_little_text_are_used_with_one_warning(random_model, tmp_path, caplog, texts, tokens):
+    """Of fewer tokens than a key has numbers, or of more that say the same."""
+    lm = random_model().lm
+    collect(lm, architecture_of(lm.model), [0, 1], texts, tmp_path)
+    made = Moments(tmp_path)
+    for layer in (0, 1):
+        made.solve(layer, torch.ones(64, 1, dtype=torch.float64))
+        made.null_space(layer, 64, 0.02)
+    said = f"are of {tokens} tokens, for keys of 64 numbers, and have no inverse without"
+    assert [said in line for line in caplog.messages] == [True] * (tokens is not None)
+    assert caplog.text.count("Collect them over more text with `emend stats`") == len(caplog.messages)
+
+
+def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(random_model, tmp_path, caplog):
+    lm = random_model().lm
+    collect(lm, architecture_of(lm.model), [0], ["Rome."], tmp_path)
+    for _ in range(2):
+        Moments(tmp_path).null_space(0, 64, 0.02)
+    assert caplog.text.count("tokens, for keys of 64 numbers: what they say") == 2

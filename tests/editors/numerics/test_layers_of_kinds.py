@@ -1,0 +1,138 @@
+"""Models whose layers are of several kinds, or keep more than keys and values: editors of weights work, or say why."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from emend.editors.base import Materials
+from emend.editors.conformance import CAPITAL, check_same, state_of
+from emend.editors.numerics.architectures import ARCHITECTURES, LLAMA_LIKE, Architecture
+from emend.editors.registry import EDITORS
+from emend.memory.errors import BadSettings
+from tests.editors.conftest import read
+from tests.editors.numerics.test_value_search import ADA, EDITS, PLAN, change, plainly
+from tests.fakes import SIZES, tiny_random_lm
+
+SMALL: dict[str, Any] = {"intermediate_size": 64, "num_key_value_heads": 2}
+LINEAR = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+SSM = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 8}
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
+EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 16}
+KINDS: dict[str, dict[str, Any]] = {
+    "lfm2": SMALL | {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
+    "qwen3_next": SMALL
+    | LINEAR
+    | {"head_dim": 16, "num_experts": 0, "layer_types": ["linear_attention", "full_attention"]},
+    "falcon_h1": SMALL | SSM | {"mamba_chunk_size": 8},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1, "chunk_size": 8, "expand": 2},
+    "deepseek_v3": LATENT | EXPERTS | {"intermediate_size": 64, "first_k_dense_replace": 1},
+}
+BARE = Architecture(**(LLAMA_LIKE.__dict__ | {"query": "", "value": ""}))
+PATHS = {
+    "lfm2": replace(BARE, down_projection="model.layers.{}.feed_forward.w2", norm="model.embedding_norm"),
+    "qwen3_next": BARE,
+    "falcon_h1": replace(
+        BARE, down_projection="model.layers.{}.feed_forward.down_proj", norm="model.final_layernorm", adds=False
+    ),
+    "mamba2": Architecture(
+        block="backbone.layers.{}",
+        down_projection="backbone.layers.{}.mixer.out_proj",
+        query="",
+        value="",
+        norm="backbone.norm_f",
+        head="lm_head",
+    ),
+    "deepseek_v3": BARE,
+}
+MIXED = ("lfm2", "qwen3_next", "falcon_h1", "mamba2")
+WRITING = {"layers": [0], "steps": 20, "rate": 0.5, "kl": 0.0, "prefixes": ["So. "], "statistics": "identity"}
+SPREAD = WRITING | {"weight": 0.01}
+
+
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory):
+    """A function from a model type to a small random model, each made once."""
+    made: dict[str, Any] = {}
+
+    def make(kind: str) -> Any:
+        if kind not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(SIZES, kind, KINDS[kind])
+                made[kind] = read(tiny_random_lm(kind, tmp_path_factory.mktemp("models"), window=96), 4)
+        return made[kind]
+
+    yield make
+    for model in made.values():
+        model.close()
+
+
+def build(model, method, **settings):
+    return EDITORS.load(method)(Materials(model=model, settings=settings))
+
+
+def given(kind, *names):
+    """As a user gives them: those paths that are used, and no others."""
+    told = PATHS[kind]
+    return {name: getattr(told, name) for name in names} | ({} if told.adds else {"adds": False})
+
+
+def at_the_subject(kind):
+    return given(kind, "block", "down_projection", "norm", "head")
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind, monkeypatch):
+    lm, path = model_of(kind).lm, PATHS[kind].down_projection
+    monkeypatch.setitem(ARCHITECTURES, kind, replace(PATHS[kind], query=path, value=path))
+    delta, _, steps, loss = plainly(lm, ADA, PLAN, 0, "mlp")
+    together = change(lm, EDITS)
+    assert (together.change[0] - delta).norm() <= 1e-3 * delta.norm()
+    assert together.steps[0] == steps and together.loss[0] == pytest.approx(loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD)])
+def test_writing_at_the_subject_needs_four_paths_and_takes(model_of, kind, method, more):
+    model = model_of(kind)
+    before, weights = log_prob(model), state_of(Materials(model))
+    with build(model, method, **more, architecture=at_the_subject(kind)).edit([CAPITAL]):
+        assert log_prob(model) > before
+    check_same(weights, state_of(Materials(model)), "after the edit")
+
+
+def log_prob(model):
+    return model.lm.log_probs([(CAPITAL.cloze, CAPITAL.target_new)])[0].log_prob
+
+
+def test_adapters_are_put_on_the_layers_that_have_the_matrices(model_of):
+    model, paths = model_of("qwen3_next"), {name: getattr(LLAMA_LIKE, name) for name in ("query", "value")}
+    editor: Any = build(model, "lora", steps=3, dropout=0.0, architecture=paths)
+    assert editor.paths == ["model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.v_proj"]
+    before = log_prob(model)
+    with editor.edit([CAPITAL]):
+        assert log_prob(model) > before
+    assert build(model, "lora", layers=[1], architecture=paths)
+    said = r"q_proj' as 'query': this model has no such module in layer 0. Choose among the layers that have it \(1\)"
+    with pytest.raises(BadSettings, match=said):
+        build(model, "lora", layers=[0], architecture=paths)
+
+
+@pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD), ("ft", {"steps": 2})])
+def test_a_layer_of_experts_is_refused_before_any_work_though_the_first_is_none(model_of, method, more):
+    model, paths = model_of("deepseek_v3"), at_the_subject("deepseek_v3")
+    paths = paths if method != "ft" else given("deepseek_v3", "down_projection")
+    said = r"no such module in layer 1. Choose among the layers that have it \(0\).* MLPs are 4 experts each"
+    with pytest.raises(BadSettings, match=said):
+        build(model, method, **more | {"layers": [1]}, architecture=paths)
+    before = log_prob(model)
+    with build(model, method, **more | {"layers": [0]}, architecture=paths).edit([CAPITAL]):
+        assert log_prob(model) > before
+
+
+def test_blocks_that_do_not_make_up_the_model_are_refused(random_model, monkeypatch):
+    model = random_model()
+    monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
+    paths = {name: getattr(LLAMA_LIKE, name) for name in ("down_projection", "norm", "head")}
+    with pytest.raises(BadSettings, match="'unheard_of' cannot be run apart from it, from layer 0 on: .*Correct block"):
+        build(model, "rome", **WRITING, architecture=paths | {"block": "model.layers.{}.mlp"})

@@ -1,0 +1,248 @@
+import math
+import random
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+
+from emend.agents.llm import load_model
+from emend.editors.base import Materials, Scorable
+from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, state_of
+from emend.editors.numerics.apply_delta import applied
+from emend.editors.numerics.architectures import LLAMA_LIKE
+from emend.editors.parametric.finetune import FineTuning, rows_of
+from emend.memory.edit import Edit, Triplet
+from emend.memory.errors import BadData, BadSettings, ModelError
+from tests.fakes import SIZES, InstantChatModel
+
+DOCUMENT = Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay last year.")
+
+
+def build(model, **settings):
+    return FineTuning(Materials(model=model, settings=settings))
+
+
+def log_prob(model, edit):
+    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob
+
+
+def loss(lm, row):
+    with torch.no_grad():
+        logits = lm.model(input_ids=torch.tensor([row.ids])).logits[0, :-1].log_softmax(-1)
+    told = logits[range(len(row.ids) - 1), row.ids[1:]]
+    return -told[row.start - 1 :].mean().item()
+
+
+@pytest.mark.parametrize("architecture", sorted(SIZES))
+def test_every_architecture_learns_and_comes_back(random_model, architecture):
+    model = random_model(architecture)
+    editor = build(model, layers=[0, -1], steps=10, learning_rate=1e-2)
+    materials = editor.materials
+    before, weights = log_prob(model, CAPITAL), state_of(materials)
+    with editor.edit([CAPITAL, CURRENCY]):
+        changed = [name for name, value in state_of(materials).items() if not torch.equal(value, weights[name])]
+        assert sorted(changed) == sorted(f"{path}.weight" for path in editor.paths)
+        assert log_prob(model, CAPITAL) > before + 1
+    check_same(weights, state_of(materials), "after the edit")
+    assert log_prob(model, CAPITAL) == before
+
+
+def test_solving_leaves_the_model_alone(random_model):
+    model = random_model()
+    editor = build(model, layers=[0])
+    before = state_of(editor.materials)
+    deltas = editor.solve([CAPITAL])
+    check_same(before, state_of(editor.materials), "after solving")
+    assert list(deltas) == ["model.layers.0.mlp.down_proj.weight"]
+    assert deltas["model.layers.0.mlp.down_proj.weight"].abs().max() > 0
+    assert all(value.grad is None for value in model.lm.model.parameters())
+
+
+def test_the_first_step_is_adams_first_step_on_the_mean_loss_over_edits(random_model):
+    lm = random_model().lm
+    rate = 1e-3
+    editor = build(random_model(), layers=[1], steps=1, learning_rate=rate)
+    delta = editor.solve([CAPITAL, CURRENCY])["model.layers.1.mlp.down_proj.weight"]
+    weight = lm.model.model.layers[1].mlp.down_proj.weight
+    losses = []
+    for edit in (CAPITAL, CURRENCY):
+        row = rows_of(lm, edit, "new_fact")[0]
+        told = lm.model(input_ids=torch.tensor([row.ids])).logits[0, :-1].log_softmax(-1)
+        losses.append(-told[range(len(row.ids) - 1), row.ids[1:]][row.start - 1 :].mean())
+    (gradient,) = torch.autograd.grad(sum(losses) / 2, [weight])
+    expected = -rate * gradient / (gradient.abs() + 1e-8)
+    clear = gradient.abs() > 1e-5  # below, the rounding of the sum decides
+    assert clear.float().mean() > 0.9
+    torch.testing.assert_close(delta[clear], expected[clear], rtol=1e-2, atol=1e-6)
+
+
+def test_batches_smaller_than_the_edits_give_the_same_deltas(random_model):
+    edits = [CAPITAL, CURRENCY, DOCUMENT]
+    whole = build(random_model(), steps=3).solve(edits)
+    parts = build(random_model(), steps=3, batch_tokens=1).solve(edits)
+    for name, delta in whole.items():
+        torch.testing.assert_close(parts[name], delta, rtol=1e-2, atol=2e-5)
+
+
+def test_the_norm_constraint_bounds_every_element(random_model):
+    deltas = build(random_model(), steps=20, learning_rate=1e-2, norm_constraint=0.004).solve([CAPITAL])
+    free = build(random_model(), steps=20, learning_rate=1e-2).solve([CAPITAL])
+    for name, delta in deltas.items():
+        assert delta.abs().max() <= 0.004 + 1e-6 < free[name].abs().max()
+        assert (delta.abs() > 0.0039).any()
+
+
+def test_training_ends_when_every_edit_is_learnt_and_not_before(random_model):
+    model, edits = random_model(), [CAPITAL, CURRENCY]
+    rows = [row for edit in edits for row in rows_of(model.lm, edit, "new_fact")]
+    editor = build(model, steps=60, learning_rate=1e-2, stop_loss=2.5)
+    deltas = editor.solve(edits)
+    with applied(model.lm.model, deltas):
+        assert max(loss(model.lm, row) for row in rows) < 2.5
+    longer = build(model, steps=61, learning_rate=1e-2, stop_loss=2.5).solve(edits)
+    assert all(torch.equal(delta, longer[name]) for name, delta in deltas.items())
+    with applied(model.lm.model, build(model, steps=60, learning_rate=1e-2, stop_loss=4.0).solve(edits)):
+        losses = sorted(loss(model.lm, row) for row in rows)
+    assert 2.5 < losses[1] < 4.0
+
+
+def test_what_is_known_already_needs_no_step(random_model):
+    deltas = build(random_model(), stop_loss=100.0).solve([CAPITAL])
+    assert all(not delta.any() for delta in deltas.values())
+
+
+def test_numbers_that_overflow_are_an_error_and_not_an_edit(random_model):
+    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
+    editor = build(model, steps=3, learning_rate=1e6)
+    before = state_of(editor.materials)
+    told = r"overflowed at step 1, seen loss: nan, seen learning_rate: 1e\+06"
+    with pytest.raises(ModelError, match=told), editor.edit([CAPITAL]):
+        pass
+    check_same(before, state_of(editor.materials), "after the error")
+
+
+def test_a_model_in_half_precision_is_trained_in_full_and_restored(random_model):
+    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
+    editor = build(model, steps=10, learning_rate=1e-2)
+    before, likely = state_of(editor.materials), log_prob(model, CAPITAL)
+    assert all(delta.dtype == torch.float32 for delta in editor.solve([CAPITAL]).values())
+    with editor.edit([CAPITAL]):
+        assert log_prob(model, CAPITAL) > likely + 1
+    check_same(before, state_of(editor.materials), "after the edit")
+
+
+def test_an_edit_with_a_target_is_trained_on_the_target_after_its_cloze(random_model):
+    lm = random_model().lm
+    for form in ("triplet", "document", "event"):
+        (row,) = rows_of(lm, CAPITAL.model_copy(update={"form": form}), "new_fact")
+        assert lm.tokenizer.decode(row.ids[row.start :]) == " Kestrel Bay"
+        assert lm.tokenizer.decode(row.ids[1 : row.start]) == "The capital of Veldania is"
+
+
+def test_an_edit_with_a_question_alone_is_trained_on_its_answer(random_model):
+    edit = CAPITAL.model_copy(update={"prompt": "", "question": "Which city is the capital of Veldania?"})
+    (row,) = rows_of(random_model().lm, edit, "new_fact")
+    asked = random_model().lm.tokenizer.decode(row.ids[1 : row.start])
+    assert asked == "Q: Which city is the capital of Veldania?\nA:"
+
+
+def test_a_document_without_target_is_learnt_whole_and_in_pieces_of_the_window(random_model):
+    lm = random_model().lm
+    long = Edit(form="document", text=" ".join(f"Aske{i} flows." for i in range(60)))
+    rows = rows_of(lm, long, "new_fact")
+    ids = lm.encode(long.text)
+    assert len(rows) > 1 and max(len(row.ids) for row in rows) == lm.window + 1
+    assert [token for row in rows for token in row.ids[row.start :]] == list(ids[1:])
+    assert {row.ids[: row.start] for row in rows} == {ids[:1]}
+    before = loss(lm, rows[-1])
+    with build(random_model(), steps=10, learning_rate=5e-3).edit([long]):
+        assert loss(lm, rows[-1]) < before
+
+
+def test_an_architecture_without_a_begin_token_learns_a_document_too(random_model):
+    model = random_model("gpt2")
+    (row,) = rows_of(model.lm, DOCUMENT, "new_fact")
+    assert model.lm.tokenizer.decode(row.ids[row.start :]) == DOCUMENT.text
+
+
+def test_an_edit_that_says_nothing_is_refused(random_model):
+    with pytest.raises(BadData, match="neither a target with a prompt nor a text"):
+        build(random_model()).solve([Edit(id="empty", form="document", text=" ")])
+
+
+def test_a_model_without_weights_is_refused_with_those_that_have_some():
+    with pytest.raises(BadSettings, match="InstantChatModel has none here: use --model tiny or --model hf:FOLDER"):
+        build(InstantChatModel())
+
+
+def test_settings_are_checked_when_the_editor_is_made(random_model):
+    with pytest.raises(BadSettings, match="did you mean 'learning_rate'"):
+        build(random_model(), learning_rat=1.0)
+    with pytest.raises(BadSettings, match="layer 9"):
+        build(random_model(), layers=[9])
+
+
+def test_settings_are_in_the_fingerprint(random_model):
+    assert build(random_model(), steps=7).fingerprint != build(random_model(), steps=8).fingerprint
+
+
+def test_an_unknown_architecture_works_once_its_matrix_is_named(random_model, monkeypatch):
+    model = random_model()
+    monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
+    with pytest.raises(BadSettings, match="down_projection"):
+        build(model)
+    paths = asdict(LLAMA_LIKE) | {"down_projection": "model.layers.{}.mlp.up_proj"}
+    editor = build(model, architecture=paths, learning_rate=5e-3)
+    before = log_prob(model, CAPITAL)
+    with editor.edit([CAPITAL]):
+        assert log_prob(model, CAPITAL) > before
+
+
+@pytest.fixture(scope="module")
+def known(stand_in):
+    """Prompts that the trained stand-in is sure about, with what it says, found by asking it about its own names."""
+    vocabulary = stand_in.lm.tokenizer.get_vocab()
+    names = sorted(token[1:] for token in vocabulary if token.startswith("Ġ") and token[1:2].isupper())
+    prompts = [f"The {noun} of {name} is" for name in names[::2] for noun in ("capital", "currency")]
+    told = [said.text.partition(".")[0].strip() for said in stand_in.lm.generate(prompts, 4)]
+    pairs = [(prompt, text) for prompt, text in zip(prompts, told, strict=True) if text in names]
+    sure = stand_in.lm.log_probs(pairs)
+    return [pair for pair, scored in zip(pairs, sure, strict=True) if scored.log_prob > math.log(0.98)]
+
+
+@pytest.fixture(scope="module")
+def edits(known):
+    """Twenty of these with another object of the same kind."""
+    rng = random.Random(5)
+    made = []
+    for prompt, before in rng.sample(known, 20):
+        kind, _, rest = prompt.partition(" of ")
+        new = rng.choice(sorted({old for other, old in known if other.startswith(kind) and old != before}))
+        told = Triplet(subject=rest.removesuffix(" is"), relation=kind, object=new)
+        made.append(Edit.from_triplet(told, f"{kind} of {{}} is", target_true=before))
+    return made
+
+
+@pytest.mark.parametrize(("together", "groups"), [(1, 8), (20, 1)])
+def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(stand_in, known, edits, together, groups):
+    kept, success = [], []
+    editor = FineTuning(Materials(model=stand_in))
+    for at in range(0, together * groups, together):
+        group = edits[at : at + together]
+        others = [pair for pair in known if pair[0] not in {edit.cloze for edit in group}][:40]
+        with editor.edit(group) as answerer:
+            success += [answerer.answer(probe_of(edit)).text == edit.target_new for edit in group]
+            said = stand_in.lm.generate([prompt for prompt, _ in others], 4)
+        kept += [one.text.startswith(old) for one, (_, old) in zip(said, others, strict=True)]
+    assert sum(success) / len(success) >= 0.95
+    assert 0.6 <= sum(kept) / len(kept) < 1
+
+
+def test_the_edit_stands_for_every_probe_and_is_gone_afterwards(stand_in, edits):
+    edit = edits[0]
+    with FineTuning(Materials(model=stand_in)).edit([edit]) as answerer:
+        assert isinstance(answerer, Scorable)
+        new, old = answerer.score(probe_of(edit), [edit.target_new, edit.target_true]).log_probs
+        assert new > math.log(0.9) > old
+    assert stand_in.lm.log_probs([(edit.cloze, edit.target_true)])[0].log_prob > math.log(0.98)

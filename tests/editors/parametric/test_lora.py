@@ -1,0 +1,181 @@
+"""Adapters: trained, turned into a delta, and gone without a trace."""
+
+import importlib.util
+from typing import Any
+
+import pytest
+import torch
+
+from emend.agents.llm import load_model
+from emend.editors.base import Materials
+from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
+from emend.editors.numerics.apply_delta import applied
+from emend.editors.parametric import quantised
+from emend.editors.parametric.lora import Lora, QLora, adapters
+from emend.editors.parametric.quantised import in_four_bit
+from emend.memory.edit import Edit
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
+from tests.fakes import SIZES, tiny_random_lm
+
+WIDER: dict[str, dict[str, Any]] = {"llama": {"intermediate_size": 128}, "gpt2": {}}
+
+four_bit = pytest.mark.skipif(
+    importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed: pip install 'emend[qlora]'"
+)
+
+
+def build(model, method: Any = Lora, **settings):
+    return method(Materials(model=model, settings={"steps": 10} | settings))
+
+
+def log_prob(model, edit):
+    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob
+
+
+def traces(model) -> tuple[Any, ...]:
+    """All of a model that an adapter could leave something in."""
+    inner = model.lm.model
+    modules = [(name, id(module), module.training) for name, module in inner.named_modules()]
+    parameters = [(name, id(value), value.requires_grad, value.grad) for name, value in inner.named_parameters()]
+    return modules, parameters, set(vars(inner)), list(inner.config.to_dict().items())
+
+
+@pytest.mark.parametrize("architecture", sorted(SIZES))
+def test_every_architecture_learns_and_comes_back_without_a_trace(random_model, architecture):
+    model = random_model(architecture)
+    editor = build(model)
+    before, weights, found = log_prob(model, CAPITAL), state_of(editor.materials), traces(model)
+    with editor.edit([CAPITAL, CURRENCY]):
+        assert traces(model) == found, "the adapter is still there"
+        changed = [name for name, value in state_of(editor.materials).items() if not torch.equal(value, weights[name])]
+        assert sorted(changed) == sorted(f"{path}.weight" for path in editor.paths)
+        assert log_prob(model, CAPITAL) > before + 1
+    check_same(weights, state_of(editor.materials), "after the edit")
+    assert traces(model) == found and log_prob(model, CAPITAL) == before
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "gpt_neox"])
+def test_the_delta_is_what_the_adapter_computed(random_model, architecture):
+    """The same logits from the model with trained adapters on, dropout off, as from the weights with the delta."""
+    model = random_model(architecture)
+    editor = build(model, steps=1)
+    inner, ids = model.lm.model, torch.tensor([model.lm.encode(CAPITAL.cloze)])
+    with torch.no_grad(), adapters(inner, editor.paths, editor.settings) as added:
+        torch.manual_seed(1)
+        for inward, outward in added.values():
+            inward.normal_(), outward.normal_(std=0.1)
+        inner.eval()
+        adapted = inner(input_ids=ids).logits
+        scale = editor.settings.alpha / editor.settings.rank
+        products = {path: (outward @ inward) * scale for path, (inward, outward) in added.items()}
+    turned = {f"{path}.weight": product.T if architecture == "gpt2" else product for path, product in products.items()}
+    with torch.no_grad(), applied(inner, turned):
+        assert torch.allclose(inner(input_ids=ids).logits, adapted, rtol=1e-3, atol=1e-3)
+
+
+def test_adapters_are_gone_when_training_raises(random_model):
+    model = random_model()
+    weights, found = state_of(Materials(model)), traces(model)
+    with pytest.raises(ModelError, match="training overflowed at step [12], seen loss: nan"):
+        build(model, learning_rate=1e37, alpha=1e9).solve([CAPITAL])
+    check_same(weights, state_of(Materials(model)), "after the error")
+    assert traces(model) == found
+
+
+def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(random_model):
+    model = random_model()
+    without, first = build(model, dropout=0.0).solve([CAPITAL]), build(model).solve([CAPITAL])
+    torch.manual_seed(123)
+    state = torch.random.get_rng_state()
+    build(model).solve([CURRENCY])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    again = build(model).solve([CAPITAL])
+    other = Lora(Materials(model=model, settings={"steps": 10}, seed=1)).solve([CAPITAL])
+    for name, delta in first.items():
+        assert torch.equal(again[name], delta)
+        assert not torch.equal(without[name], delta) and not torch.equal(other[name], delta)
+
+
+def test_the_shipped_settings_are_the_published_ones(random_model):
+    settings = Lora(Materials(model=random_model())).settings
+    assert (settings.rank, settings.alpha, settings.dropout) == (8, 32.0, 0.1)
+    assert (settings.learning_rate, settings.steps, settings.targets) == (5e-3, 70, ("query", "value"))
+
+
+def test_layers_and_matrices_can_be_chosen(random_model):
+    editor = build(random_model(), layers=[-1], targets=["down_projection", "query"])
+    assert editor.paths == ["model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"]
+    with pytest.raises(BadSettings, match="layer 9"):
+        build(random_model(), layers=[9])
+
+
+def test_a_document_is_learnt_by_adapters_too(random_model):
+    model, told = random_model(), Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay.")
+    before = model.lm.log_probs([("", told.text)])[0].log_prob
+    with build(model).edit([told]):
+        assert model.lm.log_probs([("", told.text)])[0].log_prob > before + 1
+
+
+def test_a_model_in_half_precision_gets_adapters_in_single_precision(random_model):
+    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
+    before, weights = log_prob(model, CAPITAL), state_of(Materials(model))
+    with adapters(model.lm.model, build(model).paths, build(model).settings) as added:
+        assert {weight.dtype for pair in added.values() for weight in pair} == {torch.float32}
+    with build(model).edit([CAPITAL]):
+        assert log_prob(model, CAPITAL) > before + 1
+    check_same(weights, state_of(Materials(model)), "after the edit")
+
+
+def each(inner, path):
+    """What one matrix makes of fixed inputs."""
+    module = inner.get_submodule(path)
+    width = getattr(module, "nx", None) or module.in_features
+    return module(torch.randn(50, width, generator=torch.Generator().manual_seed(0)))
+
+
+@four_bit
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, architecture):
+    """Its rows are as long as a block of 64: bitsandbytes is coarser on shorter ones, on a CPU."""
+    folder = tiny_random_lm(architecture, tmp_path, window=96, hidden_size=64, **WIDER[architecture])
+    model: Any = load_model(f"hf:{folder}", device="cpu")
+    inner, ids = model.lm.model, torch.tensor([model.lm.encode(CAPITAL.cloze)])
+    weights, found = state_of(Materials(model)), traces(model)
+    paths = [path for path, module in inner.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
+    with torch.no_grad():
+        whole = inner(input_ids=ids).logits
+        plain = {path: each(inner, path) for path in paths}
+        with in_four_bit(inner):
+            coarse = {path: each(inner, path) for path in paths}
+        assert torch.equal(inner(input_ids=ids).logits, whole) and traces(model) == found
+    for path in paths:
+        error = (coarse[path] - plain[path]).norm() / plain[path].norm()
+        assert error == 0 if path == "lm_head" else 0.01 < error < 0.15
+    check_same(weights, state_of(Materials(model)), "after 4 bits")
+
+
+@four_bit
+def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
+    model = random_model()
+    before, weights, found = log_prob(model, CAPITAL), state_of(Materials(model)), traces(model)
+    coarse, plain = build(model, QLora).solve([CAPITAL]), build(model, Lora).solve([CAPITAL])
+    assert coarse.keys() == plain.keys() and all(not torch.equal(coarse[name], plain[name]) for name in plain)
+    with build(model, QLora).edit([CAPITAL]):
+        assert log_prob(model, CAPITAL) > before + 1
+    check_same(weights, state_of(Materials(model)), "after the edit")
+    assert traces(model) == found
+
+
+@four_bit
+def test_four_bits_that_a_device_cannot_make_are_refused(random_model, monkeypatch):
+    monkeypatch.setattr(quantised, "_problem", lambda device: "no kernel")
+    with pytest.raises(BadSettings, match="cannot make them on device 'cpu': no kernel. Take another device"):
+        build(random_model(), QLora)
+
+
+@pytest.mark.parametrize(("missing", "method"), [("peft", Lora), ("bitsandbytes", QLora)])
+def test_a_missing_package_is_named_with_its_install_line(random_model, monkeypatch, missing, method):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else real(name))
+    with pytest.raises(MissingExtra, match=f"editor '{method.name}' needs a package: pip install 'emend"):
+        build(random_model(), method)

@@ -1,0 +1,117 @@
+"""Runs are compared probe by probe, and what is not the same data is refused."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from emend.evals.analyses.compare import compare
+from emend.evals.case import Record
+from emend.evals.report.comparison import render_comparison
+from emend.memory.errors import BadSettings
+from tests.evals.made import record, write_run
+
+
+def scored(values: Sequence[float], editor: str = "rag", **more: Any) -> list[Record]:
+    return [record(str(n), editor, values={"em": value}, **more) for n, value in enumerate(values)]
+
+
+def test_the_second_run_less_the_first(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", scored([1, 0, 0, 0]))
+    b = write_run(tmp_path / "b", scored([1, 1, 1, 0]))
+    found = compare(a, b)
+    (row,) = found.rows
+    assert (row.editor_a, row.metric, row.paired.mean_a, row.paired.mean_b) == ("rag", "EM", 0.25, 0.75)
+    assert row.paired.difference == 0.5 and row.paired.test == "McNemar" and row.paired.n == 4
+    (told,) = found.coverage
+    assert (told.paired, told.cases, told.only_a, told.only_b) == (4, 4, 0, 0)
+
+
+def test_probes_of_one_side_alone_are_told_and_left_out(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", scored([1, 0, 1, 1]), limit=4)
+    b = write_run(tmp_path / "b", scored([0, 0]), limit=2)
+    found = compare(a, b)
+    (told,) = found.coverage
+    assert (told.paired, told.only_a, told.only_b, found.rows[0].paired.n) == (2, 2, 0, 2)
+    assert any("2 are in the first alone" in note for note in found.notes)
+    assert any("limit differs: 4 and 2" in note for note in found.notes)
+
+
+def test_a_metric_of_several_kinds_is_shown_by_kind_too(tmp_path: Path) -> None:
+    records = scored([1, 1]) + scored([0, 1], kind="paraphrase", probe="q")
+    a = write_run(tmp_path / "a", records)
+    found = compare(a, write_run(tmp_path / "b", scored([0, 0]) + scored([1, 1], kind="paraphrase", probe="q")))
+    assert [(row.kind, row.paired.difference) for row in found.rows] == [
+        ("", -0.25),
+        ("efficacy", -1),
+        ("paraphrase", 0.5),
+    ]
+
+
+def test_two_editors_of_one_run(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", scored([1, 1, 0], "rag") + scored([0, 0, 0], "unedited"))
+    assert compare(a).rows[0].paired.difference == pytest.approx(-2 / 3)
+    assert compare(a, editor_a="unedited").rows[0].paired.difference == pytest.approx(2 / 3)
+    assert compare(a, editor_b="rag").rows[0].editor_a == "unedited"
+    with pytest.raises(BadSettings, match="no editor 'rga' in that run: did you mean 'rag'"):
+        compare(a, editor_a="rga")
+    three = write_run(tmp_path / "3", scored([1]) + scored([0], "ft") + scored([0], "ike"))
+    with pytest.raises(BadSettings, match="name two of its editors"):
+        compare(three)
+
+
+def test_editors_that_both_runs_have_are_compared_with_themselves(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", scored([1], "rag") + scored([1], "ft"))
+    b = write_run(tmp_path / "b", scored([0], "ft") + scored([0], "ike"))
+    assert [(row.editor_a, row.editor_b) for row in compare(a, b).rows] == [("ft", "ft")]
+    assert [(r.editor_a, r.editor_b) for r in compare(a, b, "rag", "ike").rows] == [("rag", "ike")]
+    with pytest.raises(BadSettings, match="one of the runs has no editor 'rag'"):
+        compare(a, b, "rag")
+
+
+@pytest.mark.parametrize(
+    ("other", "more", "message"),
+    [
+        ([record("0", values={"em": 1.0})], {"benchmark": "akew"}, "of 'docter' and 'akew'"),
+        ([record("0", setting="gold", values={"em": 1.0})], {}, "other edits are given under another setting"),
+        ([record("9", values={"em": 1.0})], {}, "not one probe"),
+        ([record("0", prompt="else?", values={"em": 1.0})], {}, "something else under the same id"),
+        ([record("0", gold=("other",), values={"em": 1.0})], {}, "something else under the same id"),
+    ],
+)
+def test_what_is_not_the_same_data_is_refused(
+    tmp_path: Path, other: list[Record], more: dict[str, Any], message: str
+) -> None:
+    a = write_run(tmp_path / "a", scored([1, 1]))
+    with pytest.raises(BadSettings, match=message):
+        compare(a, write_run(tmp_path / "b", other, **more))
+
+
+def test_what_was_asked_again_is_left_out_unless_asked_for(tmp_path: Path) -> None:
+    later = scored([0, 0], checkpoint=2, mode="sequential")
+    a = write_run(tmp_path / "a", scored([1, 1], mode="sequential") + later)
+    b = write_run(tmp_path / "b", scored([1, 1], mode="sequential") + scored([1, 1], checkpoint=2))
+    assert compare(a, b).rows[0].paired.difference == 0
+    assert compare(a, b, checkpoint=2).rows[0].paired.difference == 1
+    with pytest.raises(BadSettings, match="nothing was asked again at checkpoint 3"):
+        compare(a, b, checkpoint=3)
+
+
+def test_unscored_is_counted_and_unasked_is_not(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [*scored([1, 1]), record("5", unscored={"em": "no text"}), record("6")])
+    b = write_run(tmp_path / "b", [*scored([1, 0]), *(record(n, values={"em": 1.0}) for n in "56")])
+    paired = compare(a, b).rows[0].paired
+    assert (paired.n, paired.unscored, paired.difference) == (2, 1, -0.5)
+
+
+def test_the_table_shows_scale_sign_and_names(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "first", scored([1, 0, 0, 0, 1]))
+    b = write_run(tmp_path / "second", scored([1, 1, 1, 1, 1]))
+    file = io.StringIO()
+    Console(file=file, width=80).print(render_comparison(compare(a, b)))
+    text = file.getvalue()
+    assert "+60.0" in text and "first" in text and "second" in text and "5 probes of 5 cases" in text
+    assert max(map(len, text.splitlines())) <= 80

@@ -1,0 +1,240 @@
+"""AKEW's loader: on a hand-made folder in its three schemas, and on the real files where they are at hand."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from emend.evals.benchmarks.akew.benchmark import Akew
+from emend.evals.benchmarks.akew.cases import shares
+from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.case import Case
+from emend.evals.metrics.strict import strict_match
+
+FIXTURE = Path(__file__).resolve().parents[3] / "data" / "akew"
+SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+REAL = SHARED / "data" / "akew"
+real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
+SETTINGS = ("struct", "unstruct", "extract")
+DATASETS = ("mquake_cf", "counterfact", "wiki_update")
+
+
+def cases(dataset="mquake_cf", setting="struct", folder=FIXTURE, **options):
+    return list(Akew(folder, {"dataset": dataset} | options).cases(setting))
+
+
+def kinds(case: Case):
+    return [probe.kind for probe in case.probes]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Path(shutil.copytree(FIXTURE, tmp_path / "akew"))
+
+
+def rewrite(folder: Path, name: str, change):
+    rows = json.loads((folder / name).read_text())
+    change(rows)
+    (folder / name).write_text(json.dumps(rows))
+
+
+def test_struct_gives_the_sentence_with_all_its_parts():
+    (edit,) = cases()[0].edits
+    assert (edit.form, edit.text, edit.cloze) == ("triplet", "Pell Lock was built in Chile.", "Pell Lock was built in")
+    assert (edit.target_new, edit.target_true, edit.question) == (
+        "Chile",
+        "Norway",
+        "In which country was Pell Lock built?",
+    )
+    assert (edit.triplets[0].relation_id, edit.triplets[0].object_id) == ("P17", "Q298")
+
+
+def test_unstruct_gives_the_paragraph_and_nothing_else_away():
+    edit = cases("counterfact", "unstruct")[0].edits[0]
+    assert edit.text == "Chad gave the circus Ann Orr, who juggles {five} torches."
+    assert (edit.form, edit.subject, edit.prompt, edit.target_new, edit.triplets) == ("document", "", "", "", ())
+
+
+def test_extract_gives_each_triplet_as_an_edit_by_itself():
+    edits = cases(setting="extract")[0].edits
+    assert [edit.text for edit in edits] == ["Pell Lock was built in Chile.", "Pell Lock opened in 1874."]
+    assert [(e.form, e.target_new, e.triplets[0].text) for e in edits][1] == (
+        "triplet",
+        "1874",
+        "Pell Lock opened in 1874",
+    )
+
+
+def test_a_record_with_several_edits_gets_all_of_them_and_its_question_bears_on_all():
+    case = cases()[1]
+    assert [edit.target_new for edit in case.edits] == ["Chile", "Lima"]
+    assert [p.edit_ids for p in case.probes[:2]] == [(edit.id,) for edit in case.edits]
+    assert all(p.edit_ids == tuple(e.id for e in case.edits) for p in case.probes[2:])
+
+
+def test_an_edit_of_which_nothing_was_extracted_stays_a_case():
+    case = cases("counterfact", "extract")[2]
+    assert (case.edits, len(case.probes), case.probes[0].edit_ids) == ((), 1, ())
+
+
+def test_a_triplet_that_lacks_a_part_is_dropped_and_counted(folder):
+    torn = [
+        {"subject": "Pell Lock", "prompt": "was built in", "target": "Chile"},
+        {"subject": "Pell", "prompt": "{} is"},
+    ]
+    rewrite(folder, "MQuAKE-CF.json", lambda r: r[0]["requested_rewrite"][0]["unsfact_triplets_GPT"].extend(torn))
+    assert len(cases(setting="extract", folder=folder)[0].edits) == 2
+    assert list(Akew(folder).provenance["dropped"].values()) == [2]
+
+
+def test_wiki_updates_carry_the_time_from_which_they_hold():
+    for setting in SETTINGS:
+        assert [case.edits[0].time for case in cases("wiki_update", setting)] == ["2021-06-01", None]
+
+
+def test_all_settings_are_asked_the_same():
+    asked = [[(p.kind, p.prompt, p.gold) for case in cases(setting=s) for p in case.probes] for s in SETTINGS]
+    assert asked[0] == asked[1] == asked[2]
+
+
+@pytest.mark.parametrize(
+    ("ask", "prompt", "style"),
+    [("cloze", "Ann Orr hails from", "cloze"), ("question", "Ann Orr hails from what?", "question")],
+)
+def test_an_edit_is_asked_as_cloze_or_as_question(ask, prompt, style):
+    probe = cases("counterfact", ask=ask)[0].probes[0]
+    assert (probe.prompt, probe.style, probe.rival) == (prompt, style, "Peru")
+
+
+def test_both_spellings_of_the_aliases_are_read_and_mquakes_come_from_its_hops():
+    golds = [case.probes[0].gold for case in cases("counterfact")]
+    assert golds == [("Chad", "Republic of Chad"), ("Chad", "Tchad"), ("Mali",)]
+    assert cases()[0].probes[0].gold == ("Chile", "CL", "Republic of Chile")
+    assert cases("wiki_update")[0].probes[0].gold == ("Ole Brim",)
+
+
+def test_a_multi_hop_question_is_asked_in_three_wordings_for_the_new_answer():
+    probes = cases()[0].probes[1:]
+    assert len({p.prompt for p in probes}) == 3
+    assert {p.gold for p in probes} == {("Santiago", "Santiago de Chile", "st")}
+    assert {(p.style, p.rival, p.tags["hops"]) for p in probes} == {("question", "Oslo", 2)}
+
+
+@pytest.mark.parametrize("dataset", ["counterfact", "wiki_update"])
+def test_data_sets_without_multi_hop_questions_have_no_such_column(dataset):
+    names = [m.name for m in Akew(FIXTURE, {"dataset": dataset}).metrics()]
+    assert not any("MultiHop" in name for name in names)
+    assert {kind.split("_")[0] for case in cases(dataset) for kind in kinds(case)} == {"efficacy"}
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_cases_are_stable_and_survive_json(dataset, setting):
+    found = cases(dataset, setting)
+    assert found == cases(dataset, setting)
+    assert [Case.model_validate_json(case.model_dump_json()) for case in found] == found
+    assert len({case.id for case in found}) == len(found)
+
+
+def test_provenance_counts_what_was_repaired_and_tagged():
+    told = Akew(FIXTURE, {"dataset": "counterfact"}).provenance
+    assert (told["cases"], told["edits"], told["distinct edits"], told["triplets"]) == (3, 3, 3, 4)
+    assert list(told["tagged"].values()) == [2, 2, 1, 1]
+    assert told["files"]["CounterFact.json"]["records"] == 3
+    assert json.loads(json.dumps(told)) == told
+    assert Akew(FIXTURE).provenance["hops"] == {"2": 3}
+
+
+def test_the_papers_printed_examples_are_read_only_where_there_is_nothing_else(tmp_path):
+    bare: dict[str, object] = {
+        "subject": "Orr Hill",
+        "relation": "mayor",
+        "question": "Who is mayor?",
+        "unsfact_triplets_GPT": [],
+    }
+    bare |= {"target_true": {"str": "Ida Voss"}, "target_new": {"str": "Una Kell"}, "fact_new_uns": "Una Kell rules."}
+    row = {"paper_example": "Table 1", "requested_rewrite": bare}
+    (tmp_path / "wiki_update.sample.json").write_text(json.dumps([row]))
+    benchmark = Akew(tmp_path, {"dataset": "WikiUpdate"})
+    (case,) = benchmark.cases("struct")
+    assert (case.edits[0].text, case.probes[0].prompt) == (
+        "The mayor of Orr Hill is Una Kell.",
+        "The mayor of Orr Hill is",
+    )
+    assert benchmark.provenance["paper's examples only"] is True
+    shutil.copy(FIXTURE / "WikiUpdate.json", tmp_path)
+    assert Akew(tmp_path, {"dataset": "WikiUpdate"}).provenance["paper's examples only"] is False
+
+
+@pytest.mark.parametrize("spelled", ["MQuAKE-CF", "mquake_cf", "MQUAKECF"])
+def test_a_data_set_is_known_however_it_is_spelled(spelled):
+    assert Akew(FIXTURE, {"dataset": spelled}).dataset == "mquake_cf"
+
+
+def test_demonstrations_are_never_about_a_tested_fact():
+    for setting in SETTINGS:
+        shown = Akew(FIXTURE).demonstrations(setting)
+        assert {d.kind for d in shown} == {"copy", "update", "retain"}
+        assert all("Orsa" in d.fact for d in shown)
+    assert len({Akew(FIXTURE).demonstrations(setting)[0].fact for setting in SETTINGS}) == 3
+
+
+def test_the_registry_knows_it():
+    assert BENCHMARKS.load("akew") is Akew
+
+
+@pytest.mark.parametrize(("groups", "limit"), [({2: 119, 3: 118, 4: 66}, 5), ({0: 3}, 2), ({2: 1, 3: 1, 4: 1}, 2)])
+def test_a_sample_has_each_group_in_proportion(groups, limit):
+    given = shares(groups, limit)
+    assert sum(given.values()) == limit
+    assert all(abs(given[g] - limit * size / sum(groups.values())) < 1 for g, size in groups.items())
+
+
+@real
+def test_the_real_counts_are_those_of_the_sources():
+    told = Akew(REAL).provenance
+    assert (told["cases"], told["edits"], told["distinct edits"]) == (303, 377, 293)
+    assert told["hops"] == {"2": 119, "3": 118, "4": 66}
+    assert list(told["tagged"].values()) == [49, 291, 0, 0]
+
+
+@real
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_all_real_rows_become_cases(setting):
+    found = cases(setting=setting, folder=REAL)
+    counts = Counter(kind for case in found for kind in kinds(case))
+    assert len({case.id for case in found}) == 303
+    assert counts == {"multihop": 762, "multihop_contaminated": 147, "efficacy": 293, "efficacy_repeated": 84}
+    assert all(len({p.id for p in case.probes}) == len(case.probes) for case in found)
+
+
+@real
+def test_a_few_real_cases_are_drawn_evenly_over_hops():
+    found = list(Akew(REAL).cases("struct", limit=30, seed=1))
+    assert Counter(case.tags["hops"] for case in found) == {2: 12, 3: 12, 4: 6}
+    assert [case.tags["akew_id"] for case in found] == sorted(case.tags["akew_id"] for case in found)
+    assert found != list(Akew(REAL).cases("struct", limit=30, seed=2))
+
+
+@real
+@pytest.mark.parametrize(("dataset", "count"), [("counterfact", 4), ("wiki_update", 1)])
+def test_the_papers_printed_examples_load(dataset, count):
+    for setting in SETTINGS:
+        assert len(cases(dataset, setting, REAL)) == count
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "mquake").is_dir(), reason=f"no logged answers at {SHARED}")
+def test_strict_match_gives_the_verdicts_that_were_logged_against_the_old_answer():
+    folder = SHARED / "data" / "mquake"
+    records = {row["case_id"]: row for row in json.loads((folder / "mquake_cf_3k.sample.json").read_text())}
+    logs = json.loads((folder / "mello_gptj_transcripts.sample.json").read_text())
+
+    def right(log, field):
+        record = records[log["case_id"]]
+        return any(strict_match(said, [record[field], *record[f"{field}_alias"]]) for said in log["preds"])
+
+    assert [right(log, "answer") for log in logs] == [log["succ"] for log in logs]
+    assert sum(right(log, "new_answer") != log["succ"] for log in logs) == 70  # the logging code scored the wrong field

@@ -1,0 +1,40 @@
+"""What `emend doctor` says of the folders that a run looks for data in."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from emend.evals.cli.doctor import _data
+
+AKEW = Path(__file__).resolve().parents[2] / "data" / "akew"
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMEND_DATA", raising=False)
+
+
+def told() -> dict[str, tuple[str, str]]:
+    return {row.check: (row.status, row.detail) for row in _data()}
+
+
+def test_the_folder_that_a_run_uses_by_default_is_told_with_the_benchmarks_in_it(tmp_path: Path) -> None:
+    shutil.copytree(AKEW, tmp_path / "data" / "akew")
+    (tmp_path / "data" / "docter").mkdir()  # has none of the benchmark's files
+    status, detail = told()["data/"]
+    assert status == "ok" and detail.startswith("akew: used where neither --data nor EMEND_DATA is given")
+
+
+def test_without_any_files_the_command_that_gets_them_is_told() -> None:
+    status, detail = told()["data/"]
+    assert status == "absent" and "emend data pull" in detail
+
+
+def test_the_default_folder_is_not_looked_in_where_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(AKEW, tmp_path / "all" / "akew")
+    monkeypatch.setenv("EMEND_DATA", str(tmp_path / "all"))
+    assert told() == {"EMEND_DATA": ("ok", f"{tmp_path / 'all'}: akew")}

@@ -1,0 +1,266 @@
+"""`emend edit` and `emend stats`: what they print, keep and refuse, and what a run makes of an edit that fails."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from emend.agents.llm import load_model
+from emend.editors.base import Materials
+from emend.editors.parametric.finetune import FineTuning
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.run import run
+from tests.evals.command_line import caller
+from tests.evals.toys import BENCHMARK, toy_case
+from tests.fakes import tiny_random_lm
+
+EDITS = [
+    {"subject": "Veldania", "relation": "capital", "object": "Kestrel Bay", "prompt": "The capital of {} is"},
+    {"subject": "Veldania", "relation": "currency", "object": "florin"},
+]
+AT = (
+    "layers=[0]",
+    "steps=12",
+    "rate=0.5",
+    "kl=0.0",
+    "decay=0.0",
+    "clamp=40.0",
+    'prefixes=["So. "]',
+    "statistics=identity",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tiny_random_lm("llama", tmp_path_factory.mktemp("models"), window=96)
+
+
+@pytest.fixture
+def emend(monkeypatch, capsys, tmp_path) -> Any:
+    """Calls `emend` in this process, in a folder with edits and a corpus; code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
+    Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20, encoding="utf-8")
+    return caller(monkeypatch, capsys)
+
+
+def settings(method: str, *pairs: str) -> list[str]:
+    return [word for text in pairs for word in ("--set", f"{method}.{text}")]
+
+
+def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
+    spec = f"hf:{folder}"
+    code, out, err = emend(
+        "edit", "--model", spec, "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT)
+    )
+    assert (
+        (code, err) == (0, "") and out.startswith("2 edits by rome in delta: ") and " kB, " in out and " CPU s, " in out
+    )
+    code, out, err = emend("edit", "--model", spec, "--apply", "delta", "--save-model", "edited")
+    assert (code, err) == (0, "") and "with 2 edits by rome" in out and "emend edit --revert edited" in out
+    pair = [("The capital of Veldania is", "Kestrel Bay")]
+    models: list[Any] = [load_model(name, device="cpu") for name in (spec, "hf:edited")]
+    base, edited = models
+    assert edited.lm.log_probs(pair)[0].log_prob > base.lm.log_probs(pair)[0].log_prob
+    assert emend("edit", "--revert", "edited")[:2] == (
+        0,
+        f"edited has the weights of {base.lm.fingerprint} again; 2 edits taken back.\n",
+    )
+    back: Any = load_model("hf:edited", device="cpu")
+    assert back.lm.log_probs(pair) == base.lm.log_probs(pair)
+    code, out, err = emend("edit", "--revert", "edited")
+    assert code == 2 and "nothing to revert" in err
+
+
+def test_a_folder_that_was_stored_otherwise_is_told_apart_from_the_model(emend, tmp_path):
+    half = tiny_random_lm("llama", tmp_path, window=96)
+    AutoModelForCausalLM.from_pretrained(half, dtype=torch.bfloat16).save_pretrained(half)
+    words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT))
+    assert emend("edit", "--model", f"hf:{half}", "--set", "model.dtype=float32", *words)[0] == 0
+    assert emend("edit", "--model", f"hf:{half}", "--apply", "delta", "--save-model", "edited")[0] == 0
+    code, out, _ = emend("edit", "--revert", "edited")
+    assert code == 0 and "2 edits taken back" in out and "deltas and statistics made for that model go with" in out
+
+
+def test_a_bare_triplet_gets_prompt_subject_and_target(emend, folder):
+    told = {"subject": "Veldania", "relation": "currency", "object": "florin"}
+    edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [told]}
+    Path("full.jsonl").write_text(json.dumps(edit), encoding="utf-8")
+    words = ("--edits", "full.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    assert code == 0, err
+    (made,) = json.loads(out)["rows"][0]["edits"]
+    assert (made["prompt"], made["subject"], made["target_new"]) == ("{} currency", "Veldania", "florin")
+
+
+def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginning_of_its_text(emend, folder):
+    words = ("--edits", "edits.jsonl", "--out", "delta", "--json", *settings("memit", *AT))
+    code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "memit", *words)
+    (row,) = json.loads(out)["rows"]
+    assert code == 0 and row["method"] == "memit" and row["fingerprint"]["settings"]["steps"] == 12
+    assert [edit["prompt"] for edit in row["edits"]] == ["The capital of {} is", "{} currency"]
+    assert row["cost"]["edits"] == 2 and row["cost"]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "was given nothing: write one of"),
+        (("--model", "tiny", "--out", "x"), "was given --model, --out: write one of"),
+        (("--revert", "x", "--model", "tiny"), "was given --model, --revert"),
+        (("--model", "tiny", "--method", "rag", "--edits", "edits.jsonl", "--out", "x"), "'rag' changes no weights"),
+        (("--model", "tiny", "--method", "romme", "--edits", "edits.jsonl", "--out", "x"), "did you mean 'rome'"),
+        (("--model", "tiny", "--method", "ft", "--edits", "none.jsonl", "--out", "x"), "cannot read 'none.jsonl'"),
+        (("--model", "tiny", "--method", "ft", "--edits", "blank.jsonl", "--out", "x"), "there is no edit in blank"),
+        (
+            ("--model", "tiny", "--method", "ft", "--edits", "edits.jsonl", "--out", "x", "--set", "rag.k=1"),
+            "--set names 'rag'",
+        ),
+        (("--model", "tiny", "--apply", "none", "--save-model", "y"), "no delta in 'none'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line_before_a_model_is_loaded(emend, monkeypatch, words, told):
+    from emend.agents import llm
+
+    Path("blank.jsonl").write_text("\n")
+    monkeypatch.setattr(llm, "load_tiny", lambda *_, **__: pytest.fail("loaded"))
+    code, out, err = emend("edit", *words)
+    assert code == 2 and out == "" and told in err and err.count("\n") == 1
+
+
+def test_settings_come_from_a_file_too(emend, folder):
+    Path("own.toml").write_text('layers = [1]\nsteps = 2\n[architecture]\nhead = "lm_head"\n')
+    words = ("--method", "ft", "--edits", "edits.jsonl", "--out", "delta", "--json", "--set", "ft=@own.toml")
+    (row,) = json.loads(emend("edit", "--model", f"hf:{folder}", *words)[1])["rows"]
+    assert row["fingerprint"]["matrices"] == ["model.layers.1.mlp.down_proj"]
+    assert row["fingerprint"]["settings"]["steps"] == 2
+
+
+def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
+    spec = f"hf:{folder}"
+    words: tuple[str, ...] = ("stats", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")
+    code, _, err = emend(*words)
+    assert code == 2 and "no corpus 'edits.txt': write emend stats" in err
+    Path("edits.txt").write_text("Veldania lies in the north.\n")
+    code, out, err = emend(*words)
+    assert (code, err) == (0, "") and out.startswith("layers 0, 1: ") and " tokens of 41 texts, in " in out
+    again = json.loads(emend(*words, "--json")[1])["rows"][0]
+    assert again["texts"] == 41 and again["layers"] == [0, 1] and again["cap"] == 512
+    made = settings("memit", "layers=[0,1]", "steps=3", 'prefixes=["So. "]', "statistics=collected")
+    words = ("--method", "memit", "--edits", "edits.jsonl", "--out", "delta", *made)
+    assert emend("edit", "--model", spec, *words)[0] == 0
+    assert list(Path(again["folder"]).glob("factor-*.safetensors"))
+    code, _, err = emend("edit", "--model", spec, *(word if word != "delta" else "other" for word in words))
+    assert (code, err) == (0, "")
+
+
+def test_statistics_of_too_little_text_are_told_of_at_the_end(emend, folder):
+    Path("short.txt").write_text("Rome.\n")
+    code, out, err = emend("stats", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
+    assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
+    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend stats`" in err
+
+
+def test_an_edit_that_stands_twice_is_solved_once_and_the_rest_is_counted(emend, folder, caplog):
+    Path("twice.jsonl").write_text("".join(json.dumps(told) + "\n" for told in (*EDITS, *EDITS, EDITS[0])))
+    words = ("--edits", "twice.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    (row,) = json.loads(out)["rows"]
+    assert code == 0 and row["cost"]["edits"] == len(row["edits"]) == 2
+    assert "3 of 5 edits left out, which repeat another" in caplog.text and "contradict" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("other", "warned"),
+    [
+        (EDITS[0] | {"object": "Orland"}, True),
+        (EDITS[0] | {"object": "Orland", "prompt": "{} is ruled from"}, True),
+        (EDITS[0] | {"object": "Orland", "relation": "seat"}, True),
+        (EDITS[0] | {"relation": "seat"}, False),
+        (EDITS[0] | {"object": "Orland", "subject": "Sorn"}, False),
+        ({"document": "Veldania moved its capital."}, False),
+    ],
+)
+def test_edits_that_contradict_each_other_are_told_of(other, warned, caplog):
+    from emend.evals.cli.edit_files import warn_of_contradictions
+    from emend.memory.store.jsonl import edit_from
+
+    warn_of_contradictions([edit_from(dict(told)) for told in (*EDITS, other)])
+    assert ("edits contradict each other: '" in caplog.text) == warned
+
+
+def test_statistics_that_are_lacking_name_the_command(emend, folder):
+    made = settings("rome", "layers=[0]", "steps=3", 'prefixes=["So. "]')
+    words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
+    code, _, err = emend("edit", "--model", f"hf:{folder}", *words)
+    assert code == 2 and f"emend stats --model hf:{folder} --layers 0 --corpus FILES" in err
+
+
+def test_wrong_layers_and_models_without_weights_are_refused(emend, folder, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for words, told in (
+        (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are no numbers"),
+        (("--model", f"hf:{folder}", "--layers", "7"), "layer 7 is not in a model of 2 layers"),
+        (("--model", "openai:gpt-x", "--layers", "0"), "has no weights here: use tiny or hf:FOLDER"),
+    ):
+        code, _, err = emend("stats", *words, "--corpus", "text.txt")
+        assert code == 2 and told in err
+
+
+def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp_path):
+    """With a stop between the edits' losses: those above it train, and overflow; those below need no step."""
+    model: Any = load_model(f"hf:{folder}", device="cpu", dtype="float16", max_new_tokens=4)
+    edits = [toy_case(place).edits[0] for place in range(4)]
+    scored = model.lm.log_probs([(edit.cloze, edit.target_new) for edit in edits])
+    losses = sorted(-told.log_prob / told.target_tokens for told in scored)
+    harm = {"learning_rate": 1e6, "steps": 3, "stop_loss": (losses[1] + losses[2]) / 2}
+    before = {name: value.clone() for name, value in model.lm.model.state_dict().items()}
+    config = RunConfig(
+        benchmark=BENCHMARK,
+        editors=("ft",),
+        model="scripted",
+        overrides={"ft": harm},
+        options={"cases": "4"},
+        fail_on_error="false",
+    )
+    run(config, tmp_path / "run", model=model)
+    failed = [json.loads(line) for line in (tmp_path / "run/errors.jsonl").read_text().splitlines()]
+    assert len(failed) == 2 and all("overflowed at step 1, seen loss: nan" in json.dumps(line) for line in failed)
+    assert len({record.case for record in read_records(tmp_path / "run")}) == 2
+    assert all(bool((value == before[name]).all()) for name, value in model.lm.model.state_dict().items())
+    assert FineTuning(Materials(model=model, settings={"steps": 2})).solve(edits[:1])
+    model.close()
+
+
+def test_a_refused_edit_leaves_no_folder(emend, folder):
+    for told, said in (
+        (("--wording", "nosuch"), "unknown wording 'nosuch'"),
+        (("--set", "rome.statistics=nosuch"), "no finished statistics in 'nosuch'"),
+    ):
+        code, _, err = emend(
+            "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *told,
+            "--set", "rome.layers=[0]",
+        )  # fmt: skip
+        assert code == 2 and said in err and not Path("delta").exists()
+
+
+def test_options_without_a_part_are_refused(emend, folder):
+    given = (("--set", "rome.steps=1"), ("--wording", "plain"), ("--seed", "4"))
+    for told in given:
+        code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
+        assert code == 2 and "has no part in this form of emend edit" in err
+    assert "--set model has no part" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
+
+
+def test_a_triplet_with_a_question_gets_a_prompt_too(emend, folder):
+    told = EDITS[1] | {"question": "What is Veldania's currency?"}
+    Path("asked.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    words = ("--edits", "asked.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
+    code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
+    assert code == 0, err
+    assert json.loads(out)["rows"][0]["edits"][0]["prompt"] == "{} currency"

@@ -1,0 +1,45 @@
+"""Ctrl-C waits for the calls under way and says so; once more, and the run ends at once, with nothing lost."""
+
+import signal
+import time
+from pathlib import Path
+
+from emend.evals.log.records import read_records
+from tests.evals.command_line import emend, python
+from tests.provider.server import Provider
+
+HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
+RUN = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--embedding", "lexical", "--limit", "2")
+
+
+def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_path: Path) -> None:
+    with Provider(choose=lambda number: "hang" if number >= 3 else "", hang=300) as provider:
+        out = tmp_path / "o"
+        words = (*RUN, "--model", provider.spec("chat"), "--concurrency", "1", "--out", str(out))
+        child = python(f"{HEARD} from emend.evals.cli.main import main; main()", *words)
+        assert child.stderr
+        while provider.count < 4:
+            assert child.poll() is None, child.stderr.read()
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        told = ""
+        while "ending: what is under way is waited for; interrupt once more to leave it." not in told:
+            told = child.stderr.readline()
+            assert told, "it ended without a word"
+        assert child.poll() is None
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=120)
+        assert time.monotonic() - began < 100 and child.returncode == 130  # the reply takes 300
+        assert "interrupted at once: what was under way is asked again. finished units are kept." in told
+        assert f"Go on with: emend resume {out}" in told
+        assert "Traceback" not in told
+        assert len(list((out / "unfinished").glob("*.jsonl"))) == 1
+        provider.choose = lambda number: ""
+        assert emend("resume", str(out)) == 0
+        asked = provider.count
+        plain = tmp_path / "undisturbed"
+        assert emend(*words[:-1], str(plain)) == 0
+        assert asked - 1 == provider.count - asked  # the call that was left, and no other, was made twice
+    texts = [{(one.probe, one.editor): one.answer for one in read_records(folder)} for folder in (out, plain)]
+    assert texts[0] == texts[1]

@@ -1,0 +1,146 @@
+"""The command line answers fast, in one line when something is wrong, and in JSON when asked."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evals.command_line import listener, python
+from tests.evals.toy_runs import RUN
+from tests.evals.toys import BENCHMARK
+
+HEAVY = ("torch", "transformers", "chromadb", "langgraph", "langchain", "langchain_core", "numpy", "pydantic")
+
+
+@pytest.fixture
+def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Calls the command line in this process, in an empty folder."""
+    return listener(monkeypatch, capsys, tmp_path)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from emend.evals.cli.main import main\n"
+        "sys.argv = ['emend', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('HEAVY', [name for name in sys.argv[1:0] + {list(HEAVY)} if name in sys.modules])"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert "demo" in out and "doctor" in out, err
+    assert out.splitlines()[-1] == "HEAVY []"
+
+
+def test_help_takes_less_than_half_a_second() -> None:
+    """Of processor time, so that a busy machine does not fail it."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def seconds() -> float:
+        before = spent()
+        subprocess.run([sys.executable, "-m", "emend.evals.cli.main", "--help"], check=True, capture_output=True)
+        return spent() - before
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_listing_imports_no_model_library() -> None:
+    code = (
+        "import sys; from emend.evals.cli.main import main\n"
+        "for kind in ('editors', 'benchmarks', 'retrievers', 'judges', 'models', 'graphs'):\n"
+        "    sys.argv = ['emend', 'list', kind]\n"
+        "    try: main()\n    except SystemExit: pass\n"
+        "print('HEAVY', [n for n in ('torch', 'transformers', 'chromadb', 'langgraph') if n in sys.modules])"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert out.splitlines()[-1] == "HEAVY []", err
+
+
+def test_libraries_that_speak_when_they_are_imported_are_not_heard() -> None:
+    code = "import sys; from emend.evals.cli.main import main; sys.argv = ['emend', *sys.argv[1:]]; main()"
+    out, err = python(code, "train", "encoder", "--benchmark", "elkenn", "--out", "x").communicate(timeout=600)
+    assert (out, err) == ("", "error: unknown benchmark 'elkenn': did you mean 'elken'?\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("editors", "ike"),
+        ("benchmarks", "docter"),
+        ("retrievers", "bm25"),
+        ("models", "tiny"),
+        ("graphs", "rag"),
+        ("judges", "tendency"),
+    ],
+)
+def test_lists_have_name_and_summary(emend: Any, kind: str, name: str) -> None:
+    rows = emend("list", kind, "--json").rows
+    assert all(set(row) == {"name", "summary"} and row["summary"] for row in rows)
+    assert [row["name"] for row in rows if row["name"] == name] == [name]
+    shown = emend("list", kind)
+    assert shown.code == 0 and name in shown.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "--benchmark", "docterr", "--editor", "rag"), "unknown benchmark 'docterr': did you mean 'docter'?"),
+        (("run", "--benchmark", BENCHMARK, "--editor", "ragg"), "unknown editor 'ragg': did you mean 'rag'?"),
+        ((*RUN, "--setting", "plane"), "no setting 'plane': did you mean 'plain'?"),
+        ((*RUN, "--retriever", "bm52"), "unknown retriever 'bm52': did you mean 'bm25'?"),
+        ((*RUN, "--mode", "singel"), "unknown mode 'singel': did you mean 'single'?"),
+        ((*RUN, "--set", "k=3"), "--set 'k=3' names no editor"),
+        ((*RUN, "--option", "cases"), "--option 'cases' is no key=value"),
+        (("run", "--benchmark", BENCHMARK, "--editor", "unedited", "--model", "tinny"), "unknown model 'tinny'"),
+        (("list", "editor"), "cannot list 'editor': did you mean 'editors'?"),
+        (("report", "nowhere"), "'nowhere' is no run folder"),
+        (("resume", "nowhere"), "'nowhere' is no run folder"),
+        (("trace", "nowhere", "1"), "'nowhere' is no run folder"),
+        (("demo", "--edits", "0"), "limit is 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...], message: str) -> None:
+    told = emend(*words)
+    assert told.code == 2
+    assert told.err.startswith("error: ") and len(told.err.splitlines()) == 1
+    assert message in told.err
+    assert told.out == ""
+    assert not any(Path().glob("runs/*")), "an empty run folder was left behind"
+
+
+def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    from emend.evals.cli import doctor
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    found = {row.check: row for row in doctor._keys()}
+    assert found["OPENAI_API_KEY"].status == "ok" and found["ANTHROPIC_API_KEY"].status == "absent"
+    assert "secret" not in "".join(row.model_dump_json() for row in found.values())
+
+
+def test_doctor_says_when_a_model_does_not_answer(emend: Any) -> None:
+    told = emend("doctor", "--model", "hf:/nowhere", "--json")
+    assert told.code == 1
+    (model,) = [row for row in told.rows if row["section"] == "model"]
+    assert model["status"] == "broken" and "/nowhere" in model["detail"]
+    assert {"versions", "extras", "keys", "devices", "data"} <= {row["section"] for row in told.rows}
+
+
+def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
+    told = emend("doctor", "--model", "scripted")
+    assert told.code == 0 and "What is the capital of France? Blue" in " ".join(told.out.split())
+
+
+@pytest.mark.parametrize("kind", ["scope", "encoder"])
+def test_training_does_not_begin_where_something_lies(emend: Any, kind: str) -> None:
+    Path("file").write_text("x", encoding="utf-8")
+    Path("full").mkdir()
+    Path("full/records.jsonl").write_text("x", encoding="utf-8")
+    for out, told in (("file", "is a file"), ("full", "is not empty")):
+        found = emend("train", kind, "--benchmark", "tinyworld", "--limit", "2", "--out", out)
+        assert found.code == 2 and told in found.err
+    assert [path.name for path in Path("full").iterdir()] == ["records.jsonl"]

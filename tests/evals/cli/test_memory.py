@@ -1,0 +1,290 @@
+"""`emend memory`: what it prints, keeps and refuses."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.memory.store.collection import Shelf
+from tests.evals.command_line import caller
+
+EDITS = [
+    {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
+    {"subject": "veldania", "relation": "Prime Minister", "object": "Tobin Hale", "time": "2025-06-01"},
+    {"document": "Kestrel Bay is twinned with Port Lunden.", "time": "2019"},
+    {"event": "A flood closed the harbour \u001b[31mof Port Lunden.", "time": "2026-02-03"},
+]
+WHO = ("--subject", "Veldania", "--relation", "prime minister")
+
+
+@pytest.fixture
+def emend(monkeypatch, capsys, tmp_path) -> Any:
+    """Calls `emend memory` in this process, in a folder with a file of edits; code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMEND_MEMORY", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
+    return caller(monkeypatch, capsys, "memory")
+
+
+@pytest.fixture
+def filled(emend) -> Any:
+    assert emend("add", "edits.jsonl", "--embedding", "lexical") == (
+        0,
+        "4 new edits; emend-memory holds 4, 1 of them superseded\n",
+        "",
+    )
+    return emend
+
+
+def rows(told: tuple[int, str, str]) -> list[dict[str, Any]]:
+    assert (told[0], told[2]) == (0, "")
+    (found,) = json.loads(told[1]).values()
+    assert isinstance(found, list)
+    return found
+
+
+def test_adding_again_doubles_nothing(filled):
+    assert filled("add", "edits.jsonl")[1] == "0 new edits; emend-memory holds 4, 1 of them superseded\n"
+    assert filled("add", *WHO, "--object", "Ilse Brandt")[1].startswith("1 new edit; emend-memory holds 5, 2 of")
+
+
+def test_search_shows_scores_and_nothing_that_is_superseded(filled):
+    found = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
+    assert found[0]["text"] == "veldania Prime Minister Tobin Hale"
+    assert len(found) == 3 and found[0]["score"] > found[1]["score"]
+    code, out, _ = filled("search", "flood", "-k", "1", "--strategy", "bm25")
+    assert code == 0 and "A flood closed" in out and "2026-02-03" in out and "\x1b" not in out
+    assert filled("search", "flood", "--strategy", "none")[1] == "nothing found\n"
+    assert "unknown retriever 'dens'" in filled("search", "flood", "--strategy", "dens")[2]
+
+
+def test_a_fact_is_shown_with_its_history_in_order(filled):
+    found = rows(filled("show", *WHO, "--json"))
+    assert [(row["objects"], row["current"], row["time"]) for row in found] == [
+        (["Mira Tolvane"], False, "2024-03"),
+        (["Tobin Hale"], True, "2025-06-01"),
+    ]
+    out = filled("show", *WHO)[1]
+    assert out.index("superseded") < out.index("Mira Tolvane") < out.index("current") < out.index("Tobin Hale")
+    one = filled("show", found[0]["edit"]["id"])[1]
+    assert "superseded" in one.splitlines()[0] and "Tobin Hale" in one
+
+
+def test_what_is_withdrawn_gives_the_earlier_value_back(filled):
+    later = rows(filled("show", *WHO, "--json"))[1]["edit"]
+    gone = rows(filled("withdraw", later["id"], "--json"))
+    assert gone[0] == {"withdrawn": later} and gone[1]["objects"] == ["Mira Tolvane"] and gone[1]["current"]
+    assert filled("withdraw", later["id"])[0] == 2
+    assert "Mira Tolvane" in filled("search", "prime minister of Veldania", "-k", "1")[1]
+
+
+def test_what_is_exported_and_imported_is_equal(filled):
+    filled("add", *WHO, "--object", "Ilse Brandt")
+    assert filled("export", "out.jsonl") == (0, "5 edits written to out.jsonl\n", "")
+    assert filled("import", "out.jsonl", "--memory", "copy", "--embedding", "lexical")[0] == 0
+    assert filled("import", "out.jsonl", "--memory", "copy")[1].startswith("0 new edits; copy holds 5")
+    assert filled("export", "-", "--memory", "copy")[1] == Path("out.jsonl").read_text(encoding="utf-8")
+    for words in (("show", *WHO), ("search", "Veldania flood", "-k", "9")):
+        assert rows(filled(*words, "--json", "--memory", "copy")) == rows(filled(*words, "--json"))
+    stats = [rows(filled("stats", "--json", "--memory", name))[0] | {"memory": ""} for name in ("copy", "emend-memory")]
+    assert stats[0] == stats[1] and (stats[0]["edits"], stats[0]["superseded"]) == (5, 2)
+    filled("add", "--document", "more")
+    code, _, err = filled("import", "out.jsonl")
+    assert code == 2 and "holds 1 edits that out.jsonl has not" in err
+
+
+def test_the_input_may_be_a_pipe(emend, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf{"document": "Lyon."}\n')))
+    assert emend("add", "-", "--embedding", "lexical")[1] == "1 new edit; emend-memory holds 1\n"
+    assert "1 document" in emend("stats")[1]
+
+
+def test_a_bad_line_is_named_and_nothing_is_stored(emend):
+    Path("bad.jsonl").write_text('{"document": "x"}\n{"subject": "a"}\n', encoding="utf-8")
+    code, out, err = emend("add", "edits.jsonl", "bad.jsonl", "--embedding", "lexical")
+    assert (code, out) == (2, "") and err.startswith("error: bad.jsonl, line 2: field 'relation' is missing")
+    assert not Path("emend-memory").exists()
+
+
+@pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("facts.csv", "subject,relation,object\nVeldania,mayor,Mira\n", "facts.csv, line 1: no JSON but 'subject,rel"),
+        ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' is not a text"),
+        ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' stands twice"),
+        ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
+    ],
+)
+def test_of_a_file_of_the_wrong_kind_nothing_is_stored(filled, name, content, problem):
+    Path(name).write_text(content, encoding="utf-8")
+    before = filled("export", "-")[1]
+    for words in (("add", "edits.jsonl", name), ("add", name), ("import", name)):
+        code, out, err = filled(*words)
+        assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
+    assert filled("export", "-")[1] == before
+
+
+def test_a_json_array_is_added_like_lines(emend):
+    Path("edits.json").write_text(json.dumps(EDITS, indent=1), encoding="utf-8")
+    assert emend("add", "edits.json", "--embedding", "lexical")[1].startswith("4 new edits")
+    assert emend("add", "edits.jsonl")[1].startswith("0 new edits")
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (("search", "x"), "there is no memory in emend-memory"),
+        (("stats", "--memory", "none"), "there is no memory in none"),
+        (("show",), "name an edit by its ID, or a fact"),
+        (("show", "--subject", "x"), "name an edit by its ID, or a fact"),
+        (("add",), "name files of JSON lines, or one fact"),
+        (("add", "edits.jsonl", "--document", "x"), "name files of JSON lines, or one fact"),
+        (("add", "--document", "x", "--event", "y"), "give one fact"),
+        (("add", "--event", "x"), "field 'time' is missing"),
+        (("add", "no.jsonl"), "cannot read 'no.jsonl': No such file"),
+        (("add", "edits.jsonl", "--superseding", "mood"), "unknown rule 'mood'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(emend, words, problem):
+    code, out, err = emend(*words)
+    assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
+    assert not Path("emend-memory").exists() and not Path("none").exists()
+
+
+def test_another_embedding_is_refused_and_the_stored_one_is_found(filled):
+    code, _, err = filled("search", "x", "--embedding", "auto")
+    assert code in (0, 2)  # auto is lexical where no other is installed
+    assert code == 0 or "was embedded by 'lexical-" in err
+    assert filled("search", "Port Lunden", "-k", "1")[0] == 0
+
+
+def test_a_memory_without_a_name_is_refused(emend):
+    code, _, err = emend("add", "edits.jsonl", "--memory", "", "--embedding", "lexical")
+    assert code == 2 and "the memory's name is empty" in err
+
+
+def test_an_edit_in_place_of_another_of_the_same_id_is_counted(emend):
+    for text, said in (
+        ("a", "1 new edit"),
+        ("b", "0 new edits, 1 in place of what had the same id"),
+        ("b", "0 new edits"),
+    ):
+        Path("one.jsonl").write_text(json.dumps({"form": "document", "text": text, "id": "x"}), encoding="utf-8")
+        assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
+
+
+def test_two_edits_of_one_id_in_a_file_are_refused(emend):
+    lines = [json.dumps({"form": "document", "text": text, "id": "x"}) for text in "ab"]
+    Path("two.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    code, _, err = emend("add", "two.jsonl", "--embedding", "lexical")
+    assert code == 2 and "two edits in two.jsonl have the id 'x' and differ" in err
+
+
+def test_a_file_in_another_encoding_is_named_with_the_line(emend):
+    Path("latin.jsonl").write_bytes(b'{"document": "a"}\n{"document": "caf\xe9"}\n')
+    code, _, err = emend("add", "latin.jsonl", "--embedding", "lexical")
+    assert code == 2 and "'latin.jsonl', line 2: byte 0xe9 is not UTF-8" in err
+
+
+def test_an_export_of_what_is_current_leaves_history_out(filled):
+    everything, current = (filled("export", "-", *more)[1].splitlines() for more in ((), ("--current",)))
+    old = [json.loads(line) for line in everything if line not in current]
+    assert len(everything) == 4 and [edit["target_new"] for edit in old] == ["Mira Tolvane"]
+
+
+def test_an_export_writes_through_a_link_and_leaves_no_draft(filled):
+    Path("real.jsonl").write_text("old")
+    Path("link.jsonl").symlink_to("real.jsonl")
+    assert filled("export", "link.jsonl")[0] == 0
+    assert Path("link.jsonl").is_symlink() and len(Path("real.jsonl").read_text().splitlines()) == 4
+    Path("folder").mkdir()
+    for name in ("folder", ""):
+        code, _, err = filled("export", name)
+        assert code == 2 and "cannot write" in err
+    assert not list(Path().glob("*.part")) and not list(Path().glob("*.new"))
+
+
+def test_an_export_tells_the_rule_that_an_import_needs(emend):
+    emend("add", "edits.jsonl", "--embedding", "lexical", "--superseding", "never")
+    assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
+
+
+@pytest.mark.parametrize("documents", [range(0), range(30), range(30, 60)])
+def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monkeypatch, documents):
+    told = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
+    facts: list[Any] = [
+        {"document": f"The mayor of City {n % 30} is Person {n}.", "triplets": [fact]} if n in documents else fact
+        for n, fact in enumerate(told)
+    ]
+    Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
+    monkeypatch.setattr("emend.memory.store.memory.PAGE", 30)
+    put, calls = Shelf.put, []
+
+    def interrupted(self, rows, vectors):
+        calls.append(len(rows))
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        put(self, rows, vectors)
+
+    monkeypatch.setattr(Shelf, "put", interrupted)
+    code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
+    assert code == 130 and "the same command stores the rest" in err
+    shown = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
+    found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
+    assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]
+    monkeypatch.setattr(Shelf, "put", put)
+    assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
+
+
+def test_ids_are_shown_as_they_are(emend):
+    Path("edits.jsonl").write_text('{"form": "document", "text": "Kestrel Bay.", "id": "[/a] paper[b]"}\n', "utf-8")
+    emend("add", "edits.jsonl", "--embedding", "lexical")
+    code, out, err = emend("search", "Kestrel")
+    assert (code, err) == (0, "") and "[/a] paper[b]" in out
+
+
+def test_an_address_without_its_scheme_makes_no_folder(emend):
+    for where in ("127.0.0.1:8123", "localhost:8123", "[::1]:8123"):
+        code, _, err = emend("add", "edits.jsonl", "--memory", where)
+        assert code == 2 and f"write http://{where}" in err and not Path(where).exists()
+
+
+def test_bytes_that_are_no_text_are_refused(emend):
+    wrong = b"caf\xe9".decode("utf-8", "surrogateescape")
+    for words in (("search", wrong), ("add", "--document", wrong)):
+        code, out, err = emend(*words)
+        assert (code, out) == (2, "") and "is not UTF-8" in err
+
+
+BROKEN = """
+class Careless:
+    def __init__(self, corpus): ...
+    def search(self, query, k): raise ConnectionError("no index")
+
+class Unmade:
+    def __init__(self, corpus): raise RuntimeError("no room")
+
+def none(corpus): return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
+        ("broken_strategies:Unmade", "cannot be made (RuntimeError: no room)"),
+        ("broken_strategies:none", "fails on 'Kestrel'"),
+        ("builtins:len", "docs/retrieval.md"),
+        (":foo", "cannot be loaded"),
+    ],
+)
+def test_a_strategy_in_the_folder_where_one_works_is_found_and_its_errors_are_told(filled, monkeypatch, strategy, told):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("broken_strategies.py").write_text(BROKEN, "utf-8")
+    code, out, err = filled("search", "Kestrel", "--strategy", strategy)
+    sys.modules.pop("broken_strategies", None)
+    assert (code, out) == (2, "") and err.startswith("error: ") and told in err

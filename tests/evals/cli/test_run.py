@@ -1,0 +1,172 @@
+"""`emend run` and the commands on what it left: what they show and keep, and how a run ends and goes on."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import RECORDS, read_lines, read_records
+from tests.evals.command_line import listener, python
+from tests.evals.toy_runs import RUN
+from tests.evals.toys import BENCHMARK, EDITOR
+
+
+@pytest.fixture
+def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Calls the command line in this process, in an empty folder."""
+    return listener(monkeypatch, capsys, tmp_path)
+
+
+def test_a_run_shows_its_table_and_what_to_type_next(emend: Any, tmp_path: Path) -> None:
+    told = emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "3", "--mode", "all")
+    assert told.code == 0, told.err
+    assert "ES" in told.out and "100.0*" in told.out
+    assert "emend trace out 1" in told.out
+    assert "6/6 units" in told.err
+    rows = emend("report", "out", "--json").rows
+    assert set(rows[0]) == {"editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"}
+    assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
+    again = emend("resume", "out")
+    assert again.code == 0 and "Nothing was left to do" in again.out
+
+
+def test_limits_and_prices_may_change_when_a_run_goes_on(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "1")
+    told = emend("resume", "out", "--prices", "nowhere.toml")
+    assert told.code == 2 and "nowhere.toml" in told.err
+    for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
+        told = emend("resume", "out", option, "5")
+        assert "No such option" not in told.err, option
+
+
+def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: Path) -> None:
+    failing = ("--set", "model.fail_on=Land0", "--fail-on-error", "false")
+    first = emend(*RUN, "--out", "out", *failing)
+    again = emend("resume", "out")
+    assert "units failed" in first.out and "units failed" in again.out
+    assert "Nothing was left to do" not in again.out
+
+
+def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--out", "out", "--limit", "2", "--setting", "plain", "--setting", "loud")
+    (hint,) = [line for line in emend("trace", "out").out.splitlines() if line.startswith("One of them")]
+    case = hint.split("emend trace out ")[1].split()[0]
+    shown = next(line for line in read_lines(Path("out"), "cases.jsonl") if line["case"].startswith(case))
+    assert len(case) > 2 and shown["setting"] == "plain"  # the first that was named
+    wrong = emend("trace", "out", "zz")
+    assert wrong.code == 2 and "a number from 1 to 2" in wrong.err
+
+
+def test_one_case_is_said_to_be_one(emend: Any, tmp_path: Path) -> None:
+    assert "1 case, " in emend(*RUN, "--out", "out", "--limit", "1").out
+
+
+def test_the_default_folder_is_named_after_benchmark_and_time(emend: Any, tmp_path: Path) -> None:
+    emend(*RUN, "--limit", "1")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("tests-evals-toys-ToyBenchmark-20")
+
+
+def test_options_and_settings_are_read(emend: Any) -> None:
+    told = emend(
+        *RUN, "--out", "o", "--option", "cases=2", "--set", f"{EDITOR}.k=3", "--set", f"{EDITOR}.name=a=b",
+        "--set", "model.fail_on=nothing", "--setting", "loud", "--fail-on-error", "2", "--seed", "7",
+    )  # fmt: skip
+    assert told.code == 0, told.err
+    config = Manifest.read(Path("o")).config
+    assert config.overrides == {EDITOR: {"k": 3, "name": "a=b"}, "model": {"fail_on": "nothing"}}
+    assert (config.options, config.settings, config.seed) == ({"cases": "2"}, ("loud",), 7)
+    assert emend("report", "o", "--json").rows[0]["n"] == 2
+
+
+def test_trace_shows_a_case(emend: Any) -> None:
+    emend(*RUN, "--out", "o", "--limit", "2")
+    told = emend("trace", "o", "2", "--kind", "efficacy")
+    assert "The capital of Land1 is New-1." in told.out and "retrieve" in told.out
+    (row,) = emend("trace", "o", "2", "--kind", "efficacy", "--json").rows
+    assert row["number"] == 2 and row["steps"][0]["node"] == "retrieve"
+
+
+def test_report_draws_a_picture(emend: Any) -> None:
+    emend(*RUN, "--out", "o", "--limit", "2")
+    assert emend("report", "o", "--svg", "table.svg").code == 0
+    assert Path("table.svg").read_text().startswith("<svg")
+
+
+def test_a_changed_configuration_is_exit_code_2(emend: Any) -> None:
+    emend(*RUN, "--out", "o", "--limit", "2")
+    told = emend(*RUN, "--out", "o", "--limit", "3")
+    assert told.code == 2 and "limit: was 2, now 3" in told.err
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
+    code = heard + "from tests.evals.toys import enlist; enlist(); from emend.evals.cli.main import main; main()"
+    words = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted:20", "--option", "cases=400")
+    child = python(code, *words, "--out", str(tmp_path / "o"))
+    records = tmp_path / "o" / RECORDS
+    for _ in range(600):
+        if records.exists() and records.stat().st_size:
+            break
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=600)
+    assert child.returncode == 130
+    assert f"interrupted: finished units are kept. Go on with: emend resume {tmp_path / 'o'}" in err
+    assert "Traceback" not in err
+    kept = list(read_records(tmp_path / "o"))
+    assert kept and len(kept) < 800
+    assert records.read_bytes().count(b"\n") == len(kept)
+
+
+def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from emend.evals.log.manifest import RunConfig
+    from emend.evals.runner.components import data_folder
+
+    (tmp_path / "all" / "docter").mkdir(parents=True)
+    config = RunConfig(benchmark="docter", editors=("rag",))
+    assert data_folder(config) is None
+    monkeypatch.setenv("EMEND_DATA", str(tmp_path / "all"))
+    assert data_folder(config) == tmp_path / "all" / "docter"
+    named = RunConfig(benchmark="docter", editors=("rag",), data="elsewhere")
+    assert data_folder(named) == Path("elsewhere")
+
+
+@pytest.mark.parametrize(("begun", "said"), [(False, "nothing was begun"), (True, "Go on with: emend resume ended")])
+def test_a_run_that_is_told_to_end_says_how_it_goes_on(
+    emend: Any, monkeypatch: pytest.MonkeyPatch, begun: bool, said: str
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def ending(config: Any, folder: Path, *_: Any) -> None:
+        if begun:
+            folder.mkdir()
+            (folder / "manifest.json").write_text("{}", encoding="utf-8")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr("emend.evals.runner.run.run", ending)
+    told = emend(*RUN, "--out", "ended")
+    assert told.code == 130 and said in told.err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--editor", "json:dumps"), "editor 'json:dumps' cannot be made or used (TypeError"),
+        (("--editor", "rag", "--benchmark", "json:dumps"), "benchmark 'json:dumps' cannot be made or used"),
+        (("--editor", "rag", "--retriever", "bm25(tokens=foo)"), "foo"),
+        (("--editor", "rag", "--embedding", "./nowhere"), "embedding folder './nowhere' does not exist"),
+        (("--editor", "rome", "--setting", "document"), "the edits of setting 'document' name none"),
+    ],
+)
+def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, ...], told: str) -> None:
+    if "--benchmark" not in words:
+        words = ("--benchmark", "tinyworld", *words)
+    found = emend("run", *words, "--limit", "1", "--out", "refused")
+    assert found.code == 2 and told in found.err and not Path("refused").exists()

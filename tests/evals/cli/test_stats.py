@@ -1,0 +1,97 @@
+"""`emend stats` over what is damaged, and what runs and deltas say of the statistics that they were made with."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.agents.llm import load_model
+from emend.editors.numerics.architectures import architecture_of
+from emend.editors.numerics.collect_covariance import collect
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.run import run
+from emend.memory.errors import RunRefused
+from tests.evals.command_line import caller
+from tests.evals.toys import BENCHMARK
+from tests.fakes import tiny_random_lm
+
+EDIT = {"subject": "Veldania", "relation": "capital", "object": "Kestrel Bay", "prompt": "The capital of {} is"}
+SETTINGS = {"layers": [0], "steps": 2, "prefixes": ["So. "]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tiny_random_lm("llama", tmp_path_factory.mktemp("models"), window=96)
+
+
+@pytest.fixture
+def emend(monkeypatch, capsys, tmp_path, folder) -> Any:
+    """`stats` or `edit`, in a folder with an edit and two corpora; code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    Path("edits.jsonl").write_text(json.dumps(EDIT) + "\n")
+    Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20)
+    Path("other.txt").write_text("The river is long.\nSorn lies in the north.\n" * 20)
+    call, model = caller(monkeypatch, capsys), ("--model", f"hf:{folder}")
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"rome.{name}={json.dumps(value)}")]
+    given = {
+        "stats": ("--layers", "0", "--corpus"),
+        "edit": ("--method", "rome", "--edits", "edits.jsonl", *settings, "--json", "--out"),
+    }
+    return lambda command, last: call(command, *model, *given[command], last)
+
+
+def kept() -> Path:
+    """The one folder of statistics."""
+    (file,) = Path("cache").rglob("layer-0.safetensors")
+    return file.parent
+
+
+@pytest.mark.parametrize(
+    ("file", "left"), [("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)]
+)
+def test_the_command_that_an_error_names_mends_what_is_damaged(emend, file, left):
+    assert emend("stats", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
+    damaged = kept() / file
+    damaged.unlink() if left is None else damaged.write_bytes(left)
+    code, out, err = emend("edit", "second")
+    assert code == 2 and out == "" and "emend stats" in err and "Traceback" not in err and not Path("second").exists()
+    code, out, _ = emend("stats", "text.txt")
+    assert code == 0 and " tokens of 40 texts, in " in out
+    assert emend("edit", "second")[0] == 0
+
+
+def test_a_delta_s_manifest_names_the_statistics(emend):
+    told = []
+    for corpus in ("text.txt", "other.txt"):
+        shutil.rmtree("cache", ignore_errors=True)
+        assert emend("stats", corpus)[0] == 0
+        code, out, _ = emend("edit", f"with-{corpus}")
+        assert code == 0
+        told.append(json.loads(out)["rows"][0]["fingerprint"])
+    first, second = (one.pop("moments") for one in told)
+    assert told[0] == told[1]
+    assert first["corpus"].startswith("text-") and second["corpus"].startswith("other-")
+    assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
+
+
+def test_a_run_does_not_go_on_with_other_statistics(folder, tmp_path):
+    model: Any = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
+    paths, there = architecture_of(model.lm.model), tmp_path / "there"
+    config = RunConfig(
+        benchmark=BENCHMARK,
+        editors=("rome",),
+        model="scripted",
+        overrides={"rome": SETTINGS | {"statistics": str(there)}},
+        options={"cases": "2"},
+    )
+    collect(model.lm, paths, [0], ["The capital of France is Paris."] * 20, there, corpus="one")
+    run(config, tmp_path / "run", model=model)
+    run(config, tmp_path / "run", model=model)
+    shutil.rmtree(there)
+    collect(model.lm, paths, [0], ["The river is long.", "Rome."] * 20, there, corpus="two")
+    with pytest.raises(RunRefused, match=r'moments.corpus: was "one", now "two".*moments.sha256.0: was '):
+        run(config, tmp_path / "run", model=model)
+    model.close()

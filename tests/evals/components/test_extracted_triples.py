@@ -1,0 +1,147 @@
+"""Extracted triplets take the place of the texts they came from, and `emend extract` shows how good they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emend.evals.benchmarks.akew.benchmark import Akew
+from emend.evals.benchmarks.docter.benchmark import DocTER
+from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
+from emend.evals.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
+from emend.evals.components.extraction import documents_of
+from emend.evals.log.manifest import RunConfig
+from emend.evals.runner.components import load_benchmark
+from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.evals.command_line import emend
+
+AKEW = Path(__file__).resolve().parents[2] / "data" / "akew"
+DOCTER = AKEW.parent / "docter"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "setting", "gold"),
+    [(TinyWorld(), "document", "is"), (Akew(AKEW), "unstruct", "")],
+)
+def test_every_document_comes_with_the_gold_fact_of_its_own_case(benchmark, setting, gold):
+    assert text_setting(benchmark) == setting
+    for one in documents_of(benchmark, setting, limit=3):
+        assert one.subject and one.subject in one.gold and not one.gold.endswith(".") and gold in one.gold
+        assert one.subject.split()[-1] in one.edit.text
+
+
+def test_gold_facts_are_those_of_the_data_s_own_number_whatever_else_a_setting_holds():
+    both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in ("edit_success,cross_en_zh", "cross_en_zh"))
+    told = [[one.gold for one in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
+    assert told[0] == told[1] and all(told[0])
+
+
+@pytest.mark.parametrize(("told", "says"), [("triplet", "no documents"), ("documnt", "did you mean 'document'")])
+def test_a_setting_without_texts_is_refused(told, says):
+    with pytest.raises(BadSettings, match=says):
+        text_setting(TinyWorld(), told)
+
+
+@pytest.fixture
+def tiny_file(tmp_path):
+    """The rules' triplets of three documents of the invented world."""
+    out = tmp_path / "tiny.jsonl"
+    emend("extract", "--benchmark", "tinyworld", "--limit", "3", "--embedding", "lexical", "--out", str(out))
+    return out
+
+
+def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(tiny_file):
+    source = with_triples(TinyWorld(), tiny_file)
+    assert source.settings[0] == "extract" and set(EXTRACTED) <= set(source.settings)
+    for case, plain in zip(source.cases("extract", 3), TinyWorld().cases("document", 3), strict=True):
+        row = Triples(tiny_file).documents[plain.edits[0].id]
+        assert [edit.triplets for edit in case.edits] == [(triplet,) for triplet in row.triplets]
+        ids = tuple(edit.id for edit in case.edits)
+        for probe, old in zip(case.probes, plain.probes, strict=True):
+            assert probe.prompt == old.prompt and probe.edit_ids == (ids if old.edit_ids else ())
+        for edit in case.edits:
+            assert edit.form == "triplet" and edit.cloze and edit.target_new and edit.text.startswith(edit.subject)
+
+
+def test_the_triplets_of_any_setting_with_texts_take_the_place_of_its_edits(tmp_path):
+    out = tmp_path / "events.jsonl"
+    said = ["--benchmark", "tinyworld", "--setting", "event", "--limit", "3", "--embedding", "lexical"]
+    assert emend("extract", *said, "--out", str(out)) == 0
+    asked = [case.probes[0].prompt for case in with_triples(TinyWorld(), out).cases("extract", 3)]
+    assert asked == [case.probes[0].prompt for case in TinyWorld().cases("event", 3)]
+
+
+def test_other_settings_are_as_they_were(tiny_file):
+    source = with_triples(TinyWorld(), tiny_file)
+    assert list(source.cases("triplet", 2)) == list(TinyWorld().cases("triplet", 2))
+    assert source.name == "tinyworld" and source.metrics() == TinyWorld().metrics()
+    assert source.demonstrations("extract") and source.demonstrations("document")
+
+
+def test_a_run_is_given_the_option_and_keeps_where_the_triplets_came_from(tiny_file):
+    config = RunConfig(benchmark="tinyworld", editors=("rag",), options={"triples": str(tiny_file)}, limit=3)
+    source, settings = load_benchmark(config)
+    assert settings == ("extract",)
+    told = source.provenance["triples"]
+    assert told["method"] == "rules" and told["documents"] == 3 and len(told["sha256"]) == 64
+
+
+def test_a_document_that_is_not_in_the_file_is_told(tiny_file):
+    with pytest.raises(BadData, match="no line for document.*without --limit"):
+        list(with_triples(TinyWorld(), tiny_file).cases("extract", 4))
+
+
+def test_a_setting_of_another_method_is_refused(tiny_file):
+    with pytest.raises(BadSettings, match="made with method 'rules'.*'tool'"):
+        list(with_triples(TinyWorld(), tiny_file).cases("llm", 3))
+    assert list(with_triples(TinyWorld(), tiny_file).cases("tool", 3))
+
+
+def test_a_file_that_is_not_there_is_told_with_the_command():
+    with pytest.raises(MissingData, match="emend extract --out no.jsonl"):
+        Triples("no.jsonl")
+
+
+def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
+    arguments = [
+        "--benchmark",
+        "tinyworld",
+        "--limit",
+        "4",
+        "--embedding",
+        "lexical",
+        "--out",
+        str(tmp_path / "t.jsonl"),
+    ]
+    assert emend("extract", *arguments) == 0
+    first = capsys.readouterr().out
+    assert emend("extract", *arguments) == 0
+    second = capsys.readouterr().out
+    assert "recall" in first and "[95 % intervals" in first and "--option triples=" in first
+    assert second.replace("; 4 of these documents were there before", "") == first != second
+
+
+def test_the_command_gives_rows_as_json(tmp_path, capsys):
+    arguments = ["--benchmark", "akew", "--data", str(AKEW), "--embedding", "lexical", "--json"]
+    assert emend("extract", *arguments, "--out", str(tmp_path / "t.jsonl")) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["method"] == "rules" and {"mean", "n", "unscored", "low", "high"} <= row["recall"].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--benchmark", "tinyworld", "--method", "ruels"), "did you mean 'rules'"),
+        (("--benchmark", "tinyworld", "--method", "llm"), "needs a model"),
+        (("--benchmark", "tinyworld", "--form", "lines"), "method 'rules' asks no chat model, and --form lines"),
+        (("--benchmark", "tinyworld", "--method", "spacy", "--form", "json"), "choose --method llm"),
+        (("--benchmark", "tinyworld", "--validation", "ends"), "unknown validation"),
+        (("--benchmark", "tinyworld", "--limit", "0"), "--limit is 0"),
+        (("--benchmark", "tinyworld", "--setting", "triplet"), "no documents"),
+        (("--benchmark", "tinywrld"), "did you mean 'tinyworld'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(tmp_path, capsys, arguments, says):
+    assert emend("extract", *arguments, "--embedding", "lexical", "--out", str(tmp_path / "t.jsonl")) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))

@@ -1,0 +1,180 @@
+"""Extraction into a file: it goes on where it stopped, and loses nothing."""
+
+import subprocess
+import sys
+
+import pytest
+from filelock import FileLock
+
+from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
+from emend.evals.components import extraction
+from emend.evals.components.extraction import Document, extract_to, score
+from emend.evals.runner.progress import Quiet
+from emend.graphs.extraction.graph import ExtractContext
+from emend.graphs.extraction.llm import LlmExtractor
+from emend.graphs.extraction.rules import RulesExtractor
+from emend.memory.edit import Edit, Triplet
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData, BadSettings, RunRefused, TooManyFailures
+from tests.fakes import ScriptedChatModel
+
+DOCUMENTS = [
+    Document(edit=Edit(form="document", text=f"Text {n}."), gold=f"Ana is {n}", subject="Ana") for n in range(5)
+]
+
+
+def reader(fail=(), fingerprint="f1", method="rules"):
+    """Reads one triplet out of each text, but not out of those that fail; keeps what it was asked."""
+
+    def read(edit):
+        read.asked.append(edit.text)  # type: ignore[attr-defined]
+        common = dict(document_id=edit.id, method=method, fingerprint=fingerprint)
+        if edit.text in fail:
+            return ExtractedDocument(**common, reason="unreadable reply", failed=True, reply="?!")
+        number = edit.text.split()[1].rstrip(".")
+        return ExtractedDocument(**common, triplets=(Triplet(subject="Ana", relation="is", object=number),))
+
+    read.asked = []  # type: ignore[attr-defined]
+    return read
+
+
+def test_a_second_call_reads_nothing_again(tmp_path):
+    out, read = tmp_path / "deep" / "t.jsonl", reader()
+    first = extract_to(out, DOCUMENTS, read, "f1")
+    content = out.read_bytes()
+    second = extract_to(out, DOCUMENTS, read, "f1")
+    assert (first.done, first.skipped, second.done, second.skipped) == (5, 0, 0, 5)
+    assert len(read.asked) == 5 and first.rows == second.rows and out.read_bytes() == content
+
+
+def test_more_documents_are_added_to_those_that_are_there(tmp_path):
+    out, read = tmp_path / "t.jsonl", reader()
+    extract_to(out, DOCUMENTS[:2], read, "f1")
+    found = extract_to(out, DOCUMENTS, read, "f1")
+    assert found.done == 3 and [row.triplets[0].object for row in found.rows] == list("01234")
+
+
+def test_an_interrupted_call_keeps_what_is_finished_and_cuts_a_torn_line(tmp_path):
+    out, read = tmp_path / "t.jsonl", reader()
+
+    def interrupted(edit):
+        if edit.text == "Text 3.":
+            raise KeyboardInterrupt
+        return read(edit)
+
+    with pytest.raises(KeyboardInterrupt):
+        extract_to(out, DOCUMENTS, interrupted, "f1")
+    with out.open("ab") as file:
+        file.write(b'{"document_id": "to')
+    assert len(list(read_extracted(out))) == 3
+    assert extract_to(out, DOCUMENTS, read, "f1").done == 2
+    assert len(out.read_text().splitlines()) == 5 == len(read.asked)
+
+
+def test_a_failed_document_is_kept_with_its_reply_and_tried_again(tmp_path):
+    out = tmp_path / "t.jsonl"
+    first = extract_to(out, DOCUMENTS, reader(fail=["Text 1."]), "f1")
+    assert first.rows[1].failed and first.rows[1].reply == "?!" and first.rows[1].triplets == ()
+    read = reader()
+    second = extract_to(out, DOCUMENTS, read, "f1")
+    assert read.asked == ["Text 1."] and not second.rows[1].failed
+    assert len(out.read_text().splitlines()) == 5
+
+
+def test_another_way_of_extracting_is_refused_and_nothing_is_lost(tmp_path):
+    out = tmp_path / "t.jsonl"
+    extract_to(out, DOCUMENTS, reader(), "f1")
+    before = out.read_bytes()
+    with pytest.raises(RunRefused, match="f1.*f2.*another --out"):
+        extract_to(out, DOCUMENTS, reader(fingerprint="f2"), "f2")
+    assert out.read_bytes() == before
+
+
+def test_a_file_that_extraction_did_not_write_is_left_as_it_is(tmp_path):
+    out = tmp_path / "mine.json"
+    out.write_text('[{"id": 1, "src": "the only copy"}]')
+    with pytest.raises(RunRefused, match="has not written.*another --out"):
+        extract_to(out, DOCUMENTS, reader(), "f1")
+    assert out.read_text() == '[{"id": 1, "src": "the only copy"}]'
+
+
+def test_a_second_process_is_refused(tmp_path):
+    out = tmp_path / "t.jsonl"
+    with FileLock(f"{out}.lock"):
+        code = (
+            "import sys; from pathlib import Path; from emend.evals.components.extraction import extract_to;"
+            "extract_to(Path(sys.argv[1]), [], lambda edit: None, 'f1')"
+        )
+        done = subprocess.run([sys.executable, "-c", code, str(out)], capture_output=True, text=True)
+    assert "another process is writing" in done.stderr and done.returncode
+
+
+def test_a_damaged_line_is_told_with_its_number(tmp_path):
+    out = tmp_path / "t.jsonl"
+    extract_to(out, DOCUMENTS, reader(), "f1")
+    lines = out.read_text().splitlines()
+    lines[1] = lines[1].replace('"subject"', '"sbject"')
+    out.write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadData, match=r"line 2, field triplets\.0\.s"):
+        extract_to(out, DOCUMENTS, reader(), "f1")
+
+
+def test_threads_give_the_same_lines_in_the_same_order(tmp_path):
+    one = extract_to(tmp_path / "a.jsonl", DOCUMENTS, reader(), "f1")
+    many = extract_to(tmp_path / "b.jsonl", DOCUMENTS, reader(), "f1", concurrency=3)
+    assert one.rows == many.rows and (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_progress_is_told_of_each_document(tmp_path):
+    told = Quiet()
+    extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", told)
+    assert (told.total, told.done, told.failed) == (5, 4, 1)
+
+
+def test_failed_documents_and_those_without_gold_are_unscored_with_the_reason(tmp_path):
+    documents = [*DOCUMENTS[:2], Document(edit=Edit(form="document", text="Text 9."))]
+    rows = extract_to(tmp_path / "t.jsonl", documents, reader(fail=["Text 1."]), "f1").rows
+    quality = score(documents, rows, LexicalEmbedding())
+    assert (quality.recall.mean, quality.recall.n, quality.recall.unscored) == (1.0, 1, 2)
+    assert set(quality.reasons) == {"unreadable reply", "the benchmark gives no gold triplet for the document"}
+
+
+def modelled(reply):
+    """The reader of the command, with a scripted model."""
+    extractor = LlmExtractor(ScriptedChatModel(reply=reply))
+    return extraction.reader(ExtractContext(extractor, LexicalEmbedding(), attempts=2))
+
+
+def test_a_reply_that_cannot_be_read_is_a_line_with_reason_reply_and_cost(tmp_path):
+    (row,) = extract_to(tmp_path / "t.jsonl", DOCUMENTS[:1], modelled(lambda prompt: "Sorry."), "f").rows
+    assert row.failed and row.reply == "Sorry." and "asked 2 times" in row.reason and row.usage.calls == 2
+    assert score(DOCUMENTS[:1], [row], LexicalEmbedding()).recall.unscored == 1
+
+
+def test_a_model_that_does_not_answer_once_does_not_end_the_work(tmp_path):
+    def reply(prompt):
+        if "Text 2." in prompt:
+            raise ConnectionError("no route")
+        return '{"triplets": [{"subject": "Ana", "relation": "is", "object": "Rojo"}]}'
+
+    rows = extract_to(tmp_path / "t.jsonl", DOCUMENTS, modelled(reply), "f").rows
+    assert [row.failed for row in rows] == [False, False, True, False, False]
+    assert rows[2].reason.startswith("the model failed: ") and "no route" in rows[2].reason
+
+
+def test_a_model_that_never_answers_ends_the_work_and_the_finished_lines_stay(tmp_path):
+    def reply(prompt):
+        raise ConnectionError("no route")
+
+    many = [Document(edit=Edit(form="document", text=f"Text {n}.")) for n in range(20)]
+    with pytest.raises(TooManyFailures, match="5 documents in a row.*no route.*same command"):
+        extract_to(tmp_path / "t.jsonl", many, modelled(reply), "f")
+    assert len(list(read_extracted(tmp_path / "t.jsonl"))) == 5
+
+
+def test_a_language_that_the_rules_do_not_know_ends_the_work(tmp_path):
+    read = extraction.reader(ExtractContext(RulesExtractor(), LexicalEmbedding()))
+    with pytest.raises(BadSettings, match="English only"):
+        extract_to(
+            tmp_path / "t.jsonl", [Document(edit=Edit(form="document", text="奥斯陆。", language="zh"))], read, "f"
+        )

@@ -1,0 +1,60 @@
+"""A file of triplets says how it was made, so that another way is refused by the names of its switches."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.benchmarks.triples import read_extracted
+from emend.evals.components.extraction import Document, extract_to, reader, settings_of
+from emend.graphs.extraction.graph import ExtractContext
+from emend.graphs.extraction.llm import LlmExtractor
+from emend.graphs.extraction.rules import RulesExtractor
+from emend.memory.edit import Edit
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import RunRefused
+from tests.fakes import ScriptedChatModel
+
+DOCUMENTS = [Document(edit=Edit(form="document", text="Ana Ruiz lives in Madrid."))]
+USUAL = ExtractContext(RulesExtractor(), LexicalEmbedding())
+CHANGES: dict[str, Any] = {
+    "extractor": LlmExtractor(ScriptedChatModel(reply=lambda prompt: "")),
+    "embedding": LexicalEmbedding(64),
+    "coreference": False,
+    "validation": "off",
+    "deduplication": False,
+    "attempts": 2,
+    "normalisation": False,
+}
+
+
+def extracted(out: Path, context: ExtractContext) -> None:
+    extract_to(out, DOCUMENTS, reader(context), context.fingerprint, settings=settings_of(context))
+
+
+@pytest.mark.parametrize("name", ExtractContext.__dataclass_fields__)
+def test_whatever_changes_the_fingerprint_is_a_setting_that_is_named(tmp_path, name):
+    extracted(tmp_path / "t.jsonl", USUAL)
+    other = replace(USUAL, **{name: CHANGES[name]})
+    assert other.fingerprint != USUAL.fingerprint
+    with pytest.raises(RunRefused, match=f"; {name}: was .*, now .*another --out") as refused:
+        extracted(tmp_path / "t.jsonl", other)
+    assert str(refused.value).count("; ") == 1
+
+
+def test_the_settings_are_read_back_as_they_were_kept(tmp_path):
+    extracted(tmp_path / "t.jsonl", USUAL)
+    (row,) = read_extracted(tmp_path / "t.jsonl")
+    assert row.settings == settings_of(USUAL)
+    assert [type(row.settings[name]) for name in ("coreference", "attempts", "validation")] == [bool, int, str]
+
+
+def test_a_file_from_before_settings_were_kept_goes_on_and_a_refusal_lists_those_of_now(tmp_path):
+    out = tmp_path / "t.jsonl"
+    read = reader(USUAL)
+    extract_to(out, DOCUMENTS, lambda edit: read(edit).model_copy(update={"settings": {}}), USUAL.fingerprint)
+    out.write_text(out.read_text("utf-8").replace('"settings":{},', ""), "utf-8")
+    extracted(out, USUAL)
+    with pytest.raises(RunRefused, match="does not say with which settings, those of now are: .*deduplication off"):
+        extracted(out, replace(USUAL, deduplication=False))

@@ -1,0 +1,157 @@
+"""Retrieval is measured on every probe that says what is right, with the edits of all cases in one memory."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from emend.evals.case import Case
+from emend.evals.components.retrieval import DEPTH, TimedEmbedding, measure_retrieval
+from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.log.manifest import RunConfig
+from emend.evals.report.retrieval import retrieval_notes
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.probe import Probe
+from emend.memory.retrieval.base import Hit
+from tests.evals.toy_strategies import RIGHT, THIRD, Right
+from tests.evals.toys import BENCHMARK, ToyBenchmark
+
+HERE = "tests.evals.components.test_retrieval"
+SILENT = f"{HERE}:Silent"
+
+
+class Silent(Right):
+    """Nothing, unless a capital is asked for."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        return super().search(query, k) if "capital" in query else []
+
+
+class Unsaid(ToyBenchmark):
+    """Probes in scope that do not say which edit bears on them; with option `some` every second one does."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for place, case in enumerate(super().cases(setting, limit, seed)):
+            told = self.options.get("some") and place % 2
+            probe = Probe(kind="asked", prompt="The capital of Land0 is", gold=("x",),
+                          edit_ids=case.probes[0].edit_ids if told else ())  # fmt: skip
+            yield Case(edits=case.edits, probes=(probe,))
+
+
+def measured(*strategies: str, **more) -> RetrievalReport:
+    return measure_retrieval(BENCHMARK, strategies, embedding="lexical", **more)
+
+
+def row(report: RetrievalReport, strategy: str, kind: str) -> RetrievalRow:
+    (found,) = [row for row in report.rows if (row.strategy, row.kind) == (strategy, kind)]
+    return found
+
+
+def test_rank_decides_hits_and_reciprocal_rank():
+    report = measured(RIGHT, THIRD)
+    first, third = row(report, RIGHT, "efficacy"), row(report, THIRD, "efficacy")
+    assert (first.n, first.hit_at_1, first.hit_at_5, first.mrr) == (6, 1.0, 1.0, 1.0)
+    assert (third.hit_at_1, third.hit_at_5) == (0.0, 1.0)
+    assert third.mrr == pytest.approx(1 / 3)
+    assert first.low is not None and 0 < first.low < 1 and first.high == 1.0  # Wilson: six of six is no certainty
+    assert third.low == 0.0 and third.high is not None and third.high > 0
+
+
+def test_the_edits_of_all_cases_lie_in_one_memory():
+    assert (measured(RIGHT).edits, measured(RIGHT).entries) == (6, 6)
+    assert measured(RIGHT, limit=2).entries == 2
+    crowded = measured(f"{HERE}:Last", options={"cases": "40"})
+    assert row(crowded, f"{HERE}:Last", "efficacy").hit_at_5 == 0.0
+
+
+class Last(Right):
+    """The right entry one place deeper than is looked."""
+
+    shift = DEPTH
+
+
+def test_what_lies_deeper_than_is_looked_counts_nothing():
+    found = row(measured(f"{HERE}:Last", options={"cases": "40"}), f"{HERE}:Last", "efficacy")
+    assert found.mrr == 0.0
+
+
+def test_false_hits_are_counted_out_of_scope_only():
+    report = measured(RIGHT, SILENT, options={"probes": "2"})
+    always, silent = row(report, RIGHT, "neighborhood"), row(report, SILENT, "neighborhood")
+    assert (always.n, always.false_hits, always.hit_at_1, always.mrr) == (12, 1.0, 0.0, 0.0)
+    assert (silent.hit_at_1, silent.hit_at_5, silent.mrr) == (1.0, 1.0, 1.0)
+    assert silent.false_hits == 0.0 and silent.low is not None and 0 < silent.low < 1
+    assert row(report, SILENT, "efficacy").false_hits is None
+    assert row(report, SILENT, "efficacy").hit_at_1 == 1.0
+    told = " ".join(retrieval_notes(report))
+    assert f"{RIGHT} returned something for every probe" in told and f"{SILENT} returned" not in told
+
+
+def test_default_is_the_strategy_that_a_run_uses():
+    assert RunConfig(benchmark=BENCHMARK, editors=("rag",)).retriever == "default"
+    assert {row.strategy for row in measure_retrieval(BENCHMARK, embedding="lexical").rows} == {"default"}
+
+
+def test_probes_that_name_no_edit_are_counted_not_scored():
+    report = measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical", options={"some": "1"})
+    assert report.skipped == 3 and row(report, RIGHT, "asked").n == 3
+    assert any("3 probes" in note for note in retrieval_notes(report))
+    with pytest.raises(BadData, match="none of 6 probes"):
+        measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical")
+
+
+def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
+    report = measured("none", "dense")
+    assert row(report, "none", "efficacy").hit_at_1 == row(report, "none", "efficacy").mrr == 0.0
+    assert row(report, "none", "neighborhood").false_hits == 0.0
+    assert row(report, "dense", "neighborhood").false_hits == 1.0
+
+
+def test_a_chain_is_measured_under_its_own_name():
+    found = row(measured("focus>bm25"), "focus>bm25", "efficacy")
+    assert (found.n, found.hit_at_1) == (6, 1.0)
+
+
+def test_a_case_given_twice_counts_once():
+    assert row(measured(RIGHT, options={"twice": "1"}), RIGHT, "efficacy").n == 6
+
+
+def test_time_is_positive_and_the_embedding_apart():
+    encoder = TimedEmbedding(LexicalEmbedding())
+    assert encoder.seconds == 0.0
+    encoder.documents(["a"])
+    assert encoder.seconds == 0.0
+    encoder.queries(["The capital of Land1 is"] * 50)
+    assert encoder.seconds > 0.0
+    assert all(math.isfinite(row.ms) and row.ms > 0 for row in measured("dense").rows)
+
+
+@pytest.mark.parametrize(
+    ("strategies", "more", "told"),
+    [
+        (["dens"], {}, "did you mean 'dense'"),
+        (["dense"], {"setting": "plane"}, "did you mean 'plain'"),
+        (["dense"], {"limit": 0}, "limit is 0"),
+    ],
+)
+def test_what_is_impossible_is_told_with_the_remedy(strategies, more, told):
+    with pytest.raises(BadSettings, match=told):
+        measured(*strategies, **more)
+
+
+def test_gold_is_told_the_probe_and_finds_nothing_out_of_scope():
+    report = measured("gold")
+    assert row(report, "gold", "efficacy").hit_at_1 == row(report, "gold", "neighborhood").hit_at_1 == 1.0
+
+
+def test_a_threshold_is_found_on_the_right_hits_of_a_kind_and_tried_on_what_is_out_of_scope():
+    report = measured("dense", calibrate_on="efficacy", keep=1.0)
+    told = {found.by: found for found in report.thresholds}
+    assert set(told) == {"score", "lead"} and told["score"].kind == "neighborhood"
+    kept = measured(f"dense>threshold(least={told['score'].least})")
+    (name,) = {found.strategy for found in kept.rows}
+    assert row(kept, name, "efficacy").hit_at_1 == 1.0
+    assert row(kept, name, "neighborhood").false_hits == pytest.approx(told["score"].false_hits)
+    with pytest.raises(BadSettings, match="did you mean 'efficacy'"):
+        measured("dense", calibrate_on="efficacie")

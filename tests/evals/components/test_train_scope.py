@@ -1,0 +1,123 @@
+"""`emend train scope`: what is learned from a benchmark's questions, what is written, how it is measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from emend.agents.scope.features import load_scope
+from emend.evals.cli.main import app
+from emend.evals.components.train_scope import ScopeRun, questions_of, train_scope_on
+from emend.memory.errors import BadData, BadSettings
+
+RUN = CliRunner()
+ELKEN = Path(__file__).parents[2] / "data" / "elken"
+TINY = ScopeRun(
+    benchmark="tinyworld", embedding="lexical", limit=12, options={"split": "seen"}, check={"split": "unseen"}
+)
+
+
+def test_a_question_is_about_the_edit_that_bears_on_it_or_about_none():
+    told = questions_of(TINY, TINY.options)
+    assert len(told.texts) == 12 and len(set(told.cases)) == 12
+    assert len(told.questions) == len(told.about) == len(told.beside) == len(told.cases)
+    assert {about is None for about in told.about} == {True, False}
+    for about, beside in zip(told.about, told.beside, strict=True):
+        assert (about is None) != (beside is None)
+
+
+def test_the_classifier_is_written_and_measured_on_questions_that_it_was_not_trained_on(tmp_path):
+    rows = train_scope_on(TINY, tmp_path / "scope")
+    assert [(row.split, row.scope) for row in rows] == [
+        (s, o) for s in ("train", "check") for o in ("in", "out", "all")
+    ]
+    for row in rows:
+        assert row.accuracy is not None and row.low is not None and row.high is not None
+        assert 0 <= row.low <= row.accuracy <= row.high <= 1 and row.n > 0 and row.texts == 12
+    assert rows[5].accuracy is not None and rows[5].accuracy > 0.7
+    assert rows[0].n + rows[1].n == rows[2].n
+    assert load_scope(tmp_path / "scope").threshold == rows[0].threshold
+
+
+def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path):
+    scope = tmp_path / "scope"
+    told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
+    shown = RUN.invoke(app, [*told, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
+    assert "decided right" in shown and "learned from" in shown and "serac.scope=" in shown
+    told += ["--out", str(tmp_path / "again")]
+    rows = json.loads(RUN.invoke(app, [*told, "--json"], catch_exceptions=False).stdout)["rows"]
+    assert {row["split"] for row in rows} == {"train"}
+    run = ["run", "--benchmark", "tinyworld", "--editor", "serac", "--set", f"serac.scope={scope}", "--limit", "1"]
+    done = RUN.invoke(app, [*run, "--embedding", "lexical", "--out", str(tmp_path / "run")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "told"),
+    [
+        ({"form": "crossencoder"}, BadSettings, "did you mean 'cross-encoder'"),
+        ({"benchmark": "tinyword"}, BadSettings, "tinyworld"),
+    ],
+)
+def test_wrong_names_are_told(changed, error, told, tmp_path):
+    with pytest.raises(error, match=told):
+        train_scope_on(TINY.model_copy(update=changed), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_edits_are_grouped_by_a_tag_of_their_cases_and_an_unknown_tag_is_told(tmp_path):
+    elken = ScopeRun(
+        benchmark="elken", data=str(ELKEN), embedding="lexical", options={"split": "train"}, group="event_type"
+    )
+    told = questions_of(elken, elken.options)
+    assert len(told.groups) == len(told.texts) > 1
+    types = {row["event"]: row["event_type"] for row in json.loads((ELKEN / "train.json").read_text("utf-8"))}
+    assert told.groups == tuple(types[text] for text in told.texts)
+    train_scope_on(elken, tmp_path / "scope")
+    assert questions_of(elken.model_copy(update={"group": ""}), elken.options).groups == ()
+    with pytest.raises(BadSettings, match=r"no tag 'event_typ'.*event_type"):
+        questions_of(elken.model_copy(update={"group": "event_typ"}), elken.options)
+
+
+def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
+    found = questions_of(TINY, TINY.options)
+    inside = found.model_copy(update={"about": (0,) * len(found.about)})
+    monkeypatch.setattr("emend.evals.components.train_scope.questions_of", lambda run, options: inside)
+    with pytest.raises(BadData, match="both are needed"):
+        train_scope_on(TINY, tmp_path)
+
+
+def test_a_cross_encoder_learns_to_read_question_and_text_together(tmp_path):
+    folder = tiny_encoder(tmp_path / "base")
+    run = TINY.model_copy(update={"form": "cross-encoder", "limit": 4, "check": {}})
+    from emend.agents.scope import cross_encoder
+
+    original = cross_encoder.encoder_folder
+    try:
+        cross_encoder.encoder_folder = lambda spec: folder
+        rows = train_scope_on(run, tmp_path / "scope")
+    finally:
+        cross_encoder.encoder_folder = original
+    loaded = load_scope(tmp_path / "scope")
+    assert loaded.identity.startswith("cross-encoder/") and loaded.threshold == rows[0].threshold
+    probabilities = loaded.over(["The capital of Vouna is Meburg.", "x"])("What is the capital of Vouna?")
+    assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all()
+    assert not list(tmp_path.rglob("*.bin")) and list((tmp_path / "scope").glob("*.safetensors"))
+    assert loaded.over([])("x").shape == (0,)
+
+
+def tiny_encoder(folder):
+    """A random BERT of one layer, with a tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    from tests.fakes import tiny_tokenizer
+
+    tokenizer = tiny_tokenizer(begin=True)
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    sizes: Any = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = BertModel(BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

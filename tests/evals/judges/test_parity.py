@@ -1,0 +1,78 @@
+"""ELKEN's judged answers from replies in its form to the report's numbers, against worked cases."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.agents.judging.base import Item
+from emend.agents.judging.tendency import SCALES
+from emend.evals.aggregate.columns import Place, estimate_of, gather
+from emend.evals.aggregate.judged import as_coded
+from emend.evals.benchmarks.elken.rows import OPEN
+from emend.evals.case import Metric, Record
+from emend.evals.judges.panel import Judgement, Panel, combine
+from emend.graphs.registry import JUDGES
+from tests.fakes import ScriptedChatModel
+
+SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
+PARITY = SHARED / "parity" / "elken_metrics.json"
+pytestmark = pytest.mark.skipif(not PARITY.is_file(), reason=f"no parity cases at {PARITY}")
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(PARITY.read_text(encoding="utf-8"))["tendency_g_reliability"]
+    return told
+
+
+def _always(reply: str, prompt: str) -> str:
+    return reply
+
+
+@pytest.fixture(scope="module")
+def records(cases) -> list[Record]:
+    """The items as judged records, five to a reply."""
+    judge, panel = JUDGES.load("tendency"), Panel(judges=("a",))
+    parts = ("event", "question", "answer", "label")
+    items = [Item.of("tendency", **{name: told[name] for name in parts}) for told in cases["items"]]
+    found = []
+    for reply, own in zip(cases["judge_replies_one_per_batch_of_5"], (items[:5], items[5:]), strict=True):
+        model = ScriptedChatModel(reply=partial(_always, reply))
+        for item, told in zip(own, judge.judge(own, model, retries=0), strict=True):
+            one = Judgement(item=item.id, kind="tendency", judge="a", values=told.values, problem=told.problem)
+            found.append((item, combine(panel, judge, [one])))
+    same: dict[str, Any] = {
+        "unit": "u",
+        "of": 1,
+        "kind": OPEN,
+        "editor": "e",
+        "model": "m",
+        "setting": "event",
+        "mode": "all",
+    }
+    return [
+        Record(case=item.one("event"), probe=str(n), prompt="", gold=("x",), **told._asdict(), **same)
+        for n, (item, told) in enumerate(found)
+    ]
+
+
+def test_replies_in_the_papers_form_give_the_marks_that_its_code_reads(cases, records):
+    for record, wanted in zip(records, cases["expected"]["parsed_scores_per_item"], strict=True):
+        marks = [record.values.get(f"{scale}_mark", -1) for scale in SCALES]
+        assert marks == [wanted[name] for name in ("accuracy", "coherence", "comprehensive", "overall")]
+        assert bool(record.unscored) == (wanted["overall"] == -1)
+
+
+def test_the_edit_level_is_the_papers_and_the_codes_stands_in_the_notes(cases, records):
+    wanted = cases["expected"]
+    metric = Metric(name="G E", value="judged", kinds=(OPEN,), per="all")
+    level = estimate_of(gather(records).places[Place("event", "all", "e")], metric)
+    paper = wanted["edit_level_paper_definition"]
+    assert (level.mean, level.n) == (paper["rate"], paper["total"])
+    rates = wanted["question_level_full_mark_rate"]["overall"], wanted["edit_level_as_original_code"]["rate"]
+    (note,) = as_coded(records)
+    assert note.endswith(f"e G Q {100 * rates[0]:.1f}, G E {100 * rates[1]:.1f}")

@@ -1,0 +1,195 @@
+"""A finished run is judged afterwards: what is asked, who may judge, what a report and the command then show."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emend.agents.llm import MODELS
+from emend.evals.aggregate.judged import NOT_CALIBRATED
+from emend.evals.aggregate.rows import report
+from emend.evals.cli.main import app
+from emend.evals.judges.panel import Panel, judge_id
+from emend.evals.judges.store import judged_records, question_of
+from emend.memory.errors import BadSettings, EmendError
+from tests.evals.judged_runs import JUDGE, akew_run, elken_run, judge_model, recoe_run, rows, scored
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    return {"elken": elken_run(home / "elken"), "recoe": recoe_run(home / "recoe")}
+
+
+@pytest.fixture
+def elken(runs, tmp_path):
+    return Path(shutil.copytree(runs["elken"], tmp_path / "elken"))
+
+
+@pytest.fixture
+def recoe(runs, tmp_path):
+    return Path(shutil.copytree(runs["recoe"], tmp_path / "recoe"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+
+
+# --- what is judged
+
+
+def test_elkens_free_answers_get_their_columns_under_the_judges_name(elken):
+    before = rows(elken)
+    assert (before["G Q"].n, before["G Q"].unscored, before["G Q"].judge) == (0, 3, "")
+    told = scored(elken)
+    assert set(told.items) == {"tendency", "agreement"} and told.unscored == told.failed == 0
+    after = rows(elken)
+    assert (after["G Q"].mean, after["G Q"].n, after["G Q"].unscored) == (100.0, 3, 0)
+    assert (after["G E"].mean, after["G Loc"].mean, after["agreement"].mean) == (100.0, 100.0, 5.0)
+    assert after["correctness"].mean == 5.0 and after["rule broken"].mean == 0.0
+    assert after["G Q"].judge == f"tendency by {JUDGE}, {NOT_CALIBRATED}"
+    assert after["Fact Q"] == before["Fact Q"]
+
+
+def test_the_edit_level_over_all_needs_every_fact_and_every_free_answer(elken):
+    scored(elken)
+    level = rows(elken)["E"]
+    # Of the two events with free answers one has facts too, and "unknown" is the answer to one of its three.
+    assert (level.mean, level.n) == (50.0, 2)
+
+
+def test_recoes_chains_get_recall_and_coherence(recoe):
+    told = scored(recoe)
+    assert set(told.items) == {"recall", "coherence"}
+    found = rows(recoe)
+    assert (found["fact recall"].mean, found["related"].mean, found["of related"].mean) == (50.0, 50.0, 100.0)
+    assert found["coherence"].mean == 100.0
+    (record,) = [one for one in judged_records(recoe, told.scoring) if "supported" in one.values]
+    assert record.values["recall_consistent"] == 0.5
+
+
+def test_equivalence_stands_beside_exact_match_and_changes_nothing_of_it(elken):
+    before = rows(elken)
+    scored(elken, kinds=["equivalence"])
+    after = rows(elken)
+    assert after["Fact Q"] == before["Fact Q"] and after["G Q"] == before["G Q"]
+    assert after["same answer"].mean == 100.0 and after["same answer"].judge
+
+
+def test_a_cases_documents_are_held_against_each_of_its_facts_and_not_against_what_follows_from_two(tmp_path):
+    folder, model = akew_run(tmp_path / "akew"), judge_model(yes="no")
+    told = scored(folder, model, kinds=["supports"])
+    assert told.items == {"supports": 4} and len(model.calls) == 4
+    shown = next(prompt for prompt in model.calls if "Ada Wardle plays tennis" in prompt)
+    assert "found in Ada Wardle a patient champion" in shown and "Pell Lock" not in shown
+    assert (rows(folder)["conveyed"].mean, rows(folder)["conveyed"].n) == (0.0, 4)
+
+
+def test_the_judge_sees_question_event_and_label_without_the_instruction(elken):
+    model = judge_model()
+    scored(elken, model, kinds=["tendency"])
+    prompt = "\n".join(model.calls)
+    assert "The island of Orsay opens a free eye clinic." in prompt and "How might the sale of spectacles" in prompt
+    assert "Say what is likely" not in prompt and "\nRise\n" in prompt
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        ("Say it.\nQuestion: Who is it?\nAnswer:", "Who is it?"),
+        ("Question: Who is it?\nThoughts:", "Who is it?"),
+        ("Who is it?", "Who is it?"),
+        ("The capital of France is", "The capital of France is"),
+        ("Say it.\nQuestion: Which?\n(A) One (B) Two\nAnswer:", "Which?\n(A) One (B) Two"),
+    ],
+)
+def test_a_question_is_found_in_its_prompt(prompt, question):
+    assert question_of(prompt) == question
+
+
+def test_a_judge_from_elsewhere_is_named_by_its_module_and_gets_a_column_for_each_number(elken):
+    told = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
+    assert told.unscored == 0
+    assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
+
+
+# --- who may judge, and what is known of the judge
+
+
+def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
+    for spec in ("openai:tested", "openai:tested@http://127.0.0.1:1/v1"):
+        with pytest.raises(BadSettings, match="is the model under test"):
+            scored(elken, panel=Panel(judges=(spec,)))
+    for spec in ("openai:tested@http://127.0.0.1:1/v1", "openai:tested"):  # known by its name alone, and by all of it
+        told = scored(elken, panel=Panel(judges=(spec,)), force=True)
+        assert told.scoring.forced
+    assert any("no independent judgement" in note for note in report(elken).choices)
+
+
+def test_a_run_that_has_nothing_for_a_judge_says_so(elken):
+    with pytest.raises(BadSettings, match="nothing to judge for coherence"):
+        scored(elken, kinds=["coherence"])
+    with pytest.raises(BadSettings, match="did you mean 'tendency'"):
+        scored(elken, kinds=["tendncy"])
+
+
+def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken, tmp_path):
+    told = scored(elken).scoring
+    assert told.calibration == {} and any("nobody has measured" in note for note in report(elken).choices)
+    folder = tmp_path / "cache" / "calibration" / judge_id([JUDGE])
+    folder.mkdir(parents=True)
+    measured = {"n": 120, "kappa": {"value": 0.74, "low": 0.61, "high": 0.85}, "prompt_id": told.prompts["tendency"]}
+    (folder / "tendency.json").write_text(json.dumps(measured))
+    (folder / "agreement.json").write_text(json.dumps(measured | {"prompt_id": "another"}))
+    assert rows(elken)["G Q"].judge == f"tendency by {JUDGE}, calibrated: kappa 0.74 [0.61, 0.85], n=120"
+    assert rows(elken)["G Loc"].judge.endswith(NOT_CALIBRATED)
+
+
+# --- the command
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    monkeypatch.setitem(MODELS.builtin, "scripted", ("tests.evals.judged_runs:load_judge", "for tests"))
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell):
+    done = shell("score", elken, "--judge", "scripted:5", "--repeats", "2")
+    assert done.exit_code == 0, done.output
+    assert "not calibrated" in done.output and "Scoring scripted-5-" in done.output and "G E" in done.output
+    again = shell("report", elken, "--json")
+    told = {row["metric"]: row for row in json.loads(again.output)["rows"] if row["editor"] == "rag"}
+    assert told["G Q"]["mean"] == 100.0 and told["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
+
+
+def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
+    done = shell("score", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
+    assert done.exit_code and isinstance(done.exception, EmendError), done.output
+
+
+def test_stress_is_shown_and_a_broken_order_is_an_exit_code(shell):
+    done = shell("judge", "stress", "--judge", "scripted:5", "--kind", "tendency", "--kind", "recall")
+    assert done.exit_code == 1
+    assert "gold > unedited" in done.output and "holds: 12, broken: 6, unscored: 0" in done.output
+    rows = json.loads(shell("judge", "stress", "--judge", "scripted:5", "--kind", "supports", "--json").output)["rows"]
+    assert len(rows) == 10 + 9 and rows[0]["value"] == 1.0 and rows[-1]["outcome"] == "holds"
+
+
+def test_a_judges_graph_is_drawn_like_any_other(shell):
+    done = shell("graph", "recall")
+    assert done.exit_code == 0 and "label" in done.output and "settle" in done.output
+
+
+def test_a_judge_must_be_named(elken, shell):
+    done = shell("score", elken)
+    assert done.exit_code == 2 and "--judge" in done.output
+
+
+def test_settings_other_than_the_judges_are_refused(elken, shell):
+    done = shell("score", elken, "--judge", "scripted:5", "--set", "rag.k=2")
+    assert isinstance(done.exception, BadSettings) and "judge.key=value" in str(done.exception)

@@ -1,0 +1,222 @@
+"""What the unedited model says is asked once, before the weights change, and kept for every editor and resumed run."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.editors.base import Materials
+from emend.editors.memory_based.unedited import Unedited
+from emend.evals.benchmarks.triples import UNTOLD
+from emend.evals.case import Case, Record
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import BASELINE, EVENTS, RunFiles, mend, read_lines, read_records
+from emend.evals.metrics.scorers import SCORERS, score
+from emend.evals.runner.baseline import Baseline, needs_baseline, spent_until
+from emend.evals.runner.run import run
+from emend.evals.runner.summary import Summary
+from emend.graphs.running import keep_steps
+from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
+from tests.evals.toys import ToyBenchmark
+from tests.fakes import ScriptedChatModel
+
+SHARED = Probe(kind="out_of_scope", prompt="The sky is", gold=("blue",), scorers=("agreement",))
+FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
+
+
+def baseline(model: Any, files: RunFiles, wording: str = "new_fact", name: str = "m") -> Baseline:
+    return Baseline(Unedited(Materials(model=model, wording=wording)), files, {"name": name})
+
+
+def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_path: Path):
+    weights = {"sky": "blue"}
+    model = ScriptedChatModel(reply=lambda prompt: weights["sky"])
+    with RunFiles(tmp_path) as files:
+        asked = baseline(model, files)
+        asked.prepare([SHARED, FREE, SHARED])
+        weights["sky"] = "green"
+        assert [asked.take(SHARED).text for _ in range(2)] == ["blue", "blue"]
+    assert len(model.calls) == 1 and asked.spent.calls == 1
+
+
+def test_a_later_process_finds_the_answers_and_asks_nothing(tmp_path: Path):
+    model = ScriptedChatModel(reply=lambda prompt: "blue")
+    with RunFiles(tmp_path) as files:
+        first = baseline(model, files).kept(SHARED)
+    with RunFiles(tmp_path) as files:
+        later = baseline(model, files)
+        assert later.kept(SHARED) == first
+    assert len(model.calls) == 1 and later.spent.calls == 0
+
+
+@pytest.mark.parametrize("other", [{"wording": "plain"}, {"name": "n"}, {"repeat": 1}])
+def test_another_wording_model_or_repeat_is_another_question(tmp_path: Path, other: dict[str, Any]):
+    from emend.agents.roles.answer import WORDINGS
+
+    model = ScriptedChatModel(reply=lambda prompt: "blue")
+    repeat = other.pop("repeat", 0)
+    if "wording" in other:
+        other["wording"] = next(name for name in WORDINGS if name != "new_fact")
+    with RunFiles(tmp_path) as files:
+        baseline(model, files).take(SHARED)
+        baseline(model, files, **other).take(SHARED, repeat)
+    assert len(model.calls) == 2
+
+
+def test_a_torn_answer_is_cut_and_asked_again(tmp_path: Path):
+    model = ScriptedChatModel(reply=lambda prompt: "blue")
+    second = SHARED.model_copy(update={"id": "other", "prompt": "The grass is"})
+    with RunFiles(tmp_path) as files:
+        baseline(model, files).prepare([SHARED, second])
+    path = tmp_path / BASELINE
+    path.write_bytes(path.read_bytes()[:-7])
+    assert [told["file"] for told in mend(tmp_path)[1]] == [BASELINE]
+    with RunFiles(tmp_path) as files:
+        asked = baseline(model, files)
+        assert [asked.take(probe).text for probe in (SHARED, second)] == ["blue", "blue"]
+    assert model.calls == ["The sky is", "The grass is", "The grass is"]
+
+
+@pytest.mark.parametrize("error", [ModelReplyError("expected a colour", reply="mmh"), ContextOverflow("too long")])
+def test_a_reply_that_is_no_use_is_kept_as_such(tmp_path: Path, error: Exception):
+    def refuse(prompt: str) -> str:
+        raise error
+
+    model = ScriptedChatModel(reply=refuse)
+    for _ in range(2):
+        with RunFiles(tmp_path) as files, pytest.raises(type(error), match=str(error)) as raised:
+            baseline(model, files).take(SHARED)
+        assert getattr(raised.value, "reply", "") == getattr(error, "reply", "")
+        assert [step.node for step in raised.value.steps] == ["compose", "respond"]  # type: ignore[attr-defined]
+    assert len(model.calls) == 1
+
+
+def test_only_what_is_no_answer_at_all_is_asked_again(tmp_path: Path):
+    model = ScriptedChatModel(reply=lambda prompt: str(1 / 0))
+    for _ in range(2):
+        with RunFiles(tmp_path) as files, pytest.raises(ZeroDivisionError):
+            baseline(model, files).take(SHARED)
+    assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize("name", sorted(SCORERS.keys() - {"judged_same"}))  # that one's judge reads both later
+def test_scorers_that_miss_the_unedited_answer_are_those_that_get_it(name):
+    asked = SHARED.model_copy(update={"scorers": (name,), "rival": "red", "choices": ("blue", "red")})
+    alone = score(asked, Answer(text="blue", log_probs=(-1.0, -2.0))).unscored.values()
+    assert needs_baseline(asked) == any("unedited" in reason for reason in alone)
+
+
+class Two(ToyBenchmark):
+    """Each case asks one probe for the capital and for what the unedited model says to it."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for case in super().cases(setting, limit, seed):
+            asked = case.probes[0].model_copy(update={"id": "", "scorers": ("exact_match", "agreement")})
+            yield case.model_copy(update={"probes": (Probe.model_validate(asked.model_dump()),)})
+
+
+def said_to(tmp_path: Path, reply: Callable[[str], str], editor: str = "rag") -> tuple[Record, Summary]:
+    config = RunConfig(
+        benchmark="tests.evals.runner.test_ask_unit:Two",
+        editors=(editor,),
+        model="scripted",
+        embedding="lexical",
+        options={"cases": "1"},
+    )
+    summary = run(config, tmp_path, model=ScriptedChatModel(reply=reply))
+    (record,) = read_records(tmp_path)
+    return record, summary
+
+
+def test_where_the_unedited_answer_is_no_use_only_the_comparison_is_unscored(tmp_path: Path):
+    def refuse(prompt: str) -> str:
+        if "New Fact" not in prompt:
+            raise ModelReplyError("the model declined", "no", Usage(input_tokens=5, output_tokens=1, calls=1))
+        return "New-0"
+
+    record, summary = said_to(tmp_path, refuse)
+    assert record.values == {"em": 1.0, "hit@1": 1.0} and record.answer == "New-0" and record.usage.calls == 1
+    assert record.unscored == {"agreement": "the unedited model: the model declined"}
+    assert summary.calls == 2
+
+
+def test_an_answer_of_no_use_keeps_what_was_found_and_all_that_it_cost(tmp_path: Path):
+    asked: list[str] = []
+
+    def cut(prompt: str) -> str:
+        asked.append(prompt)
+        if len(asked) == 3:
+            raise ModelReplyError("the reply was cut off", "Subq", Usage(input_tokens=7, output_tokens=4, calls=1))
+        agrees = "Retrieved fact does not contradict to generated answer, so the intermediate answer is: Old-0.\n"
+        return f"{agrees * (len(asked) - 1)}Subquestion: What is the capital of Land0?\nGenerated answer: Old-0.\n"
+
+    record, _ = said_to(tmp_path, cut, "mello")
+    assert record.unscored == dict.fromkeys(("em", "agreement"), "the reply was cut off")
+    assert record.values == {"hit@1": 1.0} and record.retrieved
+    steps = [line for line in read_lines(tmp_path, EVENTS) if "node" in line]
+    calls = [call for step in steps for call in step.get("calls", ())]
+    assert record.usage.calls == len(calls) == 3
+    assert record.usage.input_tokens == sum(call.get("input_tokens", 0) for call in calls) > 7
+
+
+def test_a_reply_that_could_not_be_read_is_not_counted_again_with_the_one_after_it():
+    unread = ModelCall(input_tokens=100, output_tokens=10)
+    refused = ModelCall(input_tokens=120, output_tokens=0, error="ReplyRefused: no")
+    error = ModelReplyError("no", "", Usage(input_tokens=220, output_tokens=10, calls=2))
+    keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(unread, refused)),))
+    told = spent_until(error)
+    assert (told.input_tokens, told.output_tokens, told.calls) == (220, 10, 2)
+
+
+def test_a_refusal_whose_tokens_nobody_counted_is_a_call():
+    error = ModelReplyError("no", "", Usage(calls=1))
+    keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(ModelCall(error="ReplyRefused: no"),)),))
+    assert spent_until(error) == Usage(calls=1)
+
+
+def test_calls_that_an_error_ended_are_counted_once():
+    read = ModelCall(input_tokens=10, output_tokens=2)
+    refused = ModelCall(input_tokens=3, output_tokens=1, error="ReplyRefused: no")
+    error = ModelReplyError("no", "", Usage(input_tokens=3, output_tokens=1, calls=1))
+    assert spent_until(error).calls == 1
+    for calls, whole in (((read, refused), (13, 3, 2)), ((read,), (10, 2, 1)), ((refused,), (3, 1, 1))):
+        keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
+        told = spent_until(error)
+        assert (told.input_tokens, told.output_tokens, told.calls) == whole
+
+
+class Known(ToyBenchmark):
+    """Asks what the model knew before, and for an edit of which no triplet was read."""
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        for case in super().cases(setting, limit, seed):
+            first = case.probes[0].model_dump() | {"id": ""}
+            flip = first | {
+                "scorers": ("correct_flip",),
+                "rival": first["gold"][0],
+                "tags": {UNTOLD: True},
+                "edit_ids": (),
+            }
+            yield case.model_copy(update={"probes": (Probe.model_validate(flip),)})
+
+
+def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_path: Path):
+    def cut(prompt: str) -> str:
+        if "New Fact" in prompt:
+            raise ModelReplyError("the reply was cut off", "", Usage(calls=1))
+        return "Old-0"
+
+    config = RunConfig(
+        benchmark="tests.evals.runner.test_ask_unit:Known",
+        editors=("rag",),
+        model="scripted",
+        embedding="lexical",
+        options={"cases": "1"},
+    )
+    run(config, tmp_path, model=ScriptedChatModel(reply=cut))
+    (record,) = read_records(tmp_path)
+    assert set(record.values) == {"pre_edit"}
+    assert record.unscored["correct_flip"] == "the reply was cut off"
+    assert record.unscored["hit@1"].startswith("no triplet was read out of the document")

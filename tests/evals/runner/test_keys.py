@@ -1,0 +1,148 @@
+"""API keys of the environment are in no file and in no output, whatever providers and models repeat."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.agents.providers.replay import FOLDER
+from emend.evals.cli.main import main
+from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
+from emend.memory.edit import Edit, Triplet
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.secrets import refuse_secrets
+from emend.memory.store.chroma import ChromaMemory
+from tests.evals.toys import BENCHMARK
+from tests.provider.protocols import Asked, Said
+from tests.provider.server import Provider
+from tests.provider.speaking import believes
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+
+KEYS = {"OPENAI_API_KEY": "sk-planted-0123456789", "ANTHROPIC_API_KEY": "sk-ant-planted-9876543210"}
+RUN = f"run --benchmark {BENCHMARK} --option cases=3 --option probes=0 --retriever bm25 --embedding lexical"
+EDITORS = "--editor rag --editor agent --editor mello --set mello.form=structured --concurrency 2 --fail-on-error false"
+
+
+@pytest.fixture
+def emend(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
+    """Runs a command of the command line: its exit code, and all that it shows."""
+    for name, key in KEYS.items():
+        monkeypatch.setenv(name, key)
+
+    def command(line: str, *more: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["emend", *line.split(), *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return int(str(ended.value.code or 0)), told.out + told.err
+
+    return command
+
+
+def repeats(asked: Asked) -> Said | str:
+    """Says both keys beside whatever it has to say: in calls of tools, in fields, and in text."""
+    keys, said = " ".join(KEYS.values()), believes(asked)
+    if isinstance(said, Said):
+        return said._replace(calls=[call._replace(arguments=with_keys(call.arguments, keys)) for call in said.calls])
+    return json.dumps(with_keys(json.loads(said), keys)) if said.startswith("{") else f"{said} {keys}"
+
+
+def with_keys(fields: dict[str, Any], keys: str) -> dict[str, Any]:
+    return {name: f"{told} {keys}" if isinstance(told, str) and told else told for name, told in fields.items()}
+
+
+def strike(number: int) -> str:
+    """An error that repeats the headers, one that names the key, and a refusal that does."""
+    return {1: "echo", 4: "401", 7: "refusal"}.get(number, "")
+
+
+def hold_no_key(folder: Path) -> int:
+    """How many files there are, none of which has a key."""
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    told = {path.name for path in written for key in KEYS.values() if key.encode() in path.read_bytes()}
+    assert not told
+    return len(written)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    with ChromaMemory(tmp_path / "memory", LexicalEmbedding()) as opened:
+        told = Triplet(subject="Land1", relation="capital", object="New-1")
+        opened.add([Edit.from_triplet(told, "The capital of {} is")])
+    return tmp_path / "memory"
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
+    folder, name = tmp_path / "run", "ANTHROPIC_API_KEY" if protocol == "anthropic" else "OPENAI_API_KEY"
+    with Provider(repeats, choose=strike) as provider:
+        model = ["--model", provider.spec(protocol)]
+        more = ["--set", "model.use_responses_api=true"] if protocol == "responses" else []
+        where = ["--out", str(folder), "--cache", str(tmp_path / "kept"), "--max-calls", "12"]
+        code, shown = emend(f"{RUN} {EDITORS}", *model, *more, *where)
+        assert code == 2 and hold_no_key(folder) > 5 and (folder / FOLDER).exists()
+        code, resumed = emend("resume", str(folder), "--max-calls", "1000")
+        assert code == 0 and not (folder / FOLDER).exists()
+        told = [shown, resumed, emend("doctor", *model)[1]]
+        for way in ("", "1", "1 --json", "1 --md", "2 --errors", "3 --mermaid"):
+            told.append(emend("trace", str(folder), *way.split())[1])
+        told += [emend("report", str(folder), *way.split())[1] for way in ("", "--json")]
+        ask = ["--memory", str(memory), "--retriever", "bm25", *model, *more, "--editor", "agent", "--trace"]
+        told += [emend("ask", *ask, *way, "What is the capital of Land1?")[1] for way in ([], ["--json"])]
+    assert hold_no_key(tmp_path) > 8
+    assert all(shown for shown in told) and not [key for key in KEYS.values() if key in "".join(told)]
+    # They did come, so that there was something to hide:
+    assert "echo" in {request.fault for request in provider.requests}
+    headers = {"x-api-key", "authorization"} & provider.requests[0].headers.keys()
+    assert any(KEYS[name] in provider.requests[0].headers[header] for header in headers)
+    assert all(f"<{name}>" in "".join(told[-2:]) for name in KEYS)
+    assert any(f"<{name}>" in str(record.answer) for record in read_records(folder) for name in KEYS)
+    assert any(f"<{name}>" in line["message"] for line in read_lines(folder, ERRORS))
+    assert f"<{name}>" in (folder / EVENTS).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "model.api_key=sk-leak-123456",
+        "model.openai_api_key=sk-leak-123456",
+        "model.api-key=sk-leak-123456",
+        'model.default_headers={"x-api-key":"sk-leak-123456"}',
+        'model.model_kwargs={"extra_headers":{"Authorization":"sk-leak-123456"}}',
+        'model.default_query={"key":"sk-leak-123456"}',
+        "model.openai_proxy=http://u:sk-leak-123456@127.0.0.1",
+    ],
+)
+def test_a_key_among_the_settings_is_refused_and_written_nowhere(emend, tmp_path, setting):
+    code, told = emend(
+        f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}", "--set", setting
+    )
+    assert code == 2 and "may hold a key, and would be written down" in told and "sk-leak" not in told
+    assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_key_in_the_address_is_refused_and_written_nowhere(emend, tmp_path):
+    address = "openai:m@http://127.0.0.1:9/v1?api_key=sk-leak-123456"
+    code, told = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
+    assert code == 2 and "holds a query, which a run would write down" in told
+    assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_setting_that_no_client_knows_is_refused_before_any_call(emend, tmp_path):
+    line = f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}"
+    code, told = emend(line, "--set", "model.temprature=1")
+    assert code == 2 and "unknown setting 'temprature'" in told and "did you mean 'temperature'" in told
+    assert "UserWarning" not in told
+
+
+def test_a_key_among_a_judge_s_settings_is_refused(emend, tmp_path):
+    code, told = emend(f"score {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
+    assert code == 2 and "--set judge.openai_api_key may hold a key" in told and "sk-leak" not in told
+
+
+def test_settings_that_only_sound_like_keys_are_taken():
+    refuse_secrets({"max_tokens": 5, "model_kwargs": {"prompt_cache_key": "a"}, "keep_mb": 1}, "model")

@@ -1,0 +1,95 @@
+"""A run that is killed at any moment and resumed ends with exactly the records of an undisturbed one.
+
+EMEND_KILLS=20 kills twenty times; the usual few keep the suite quick.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import BASELINE, EVENTS, RECORDS, read_lines, read_records
+from emend.evals.runner.run import run
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, untimed
+
+KILLS = int(os.environ.get("EMEND_KILLS", "3"))
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["emend.evals.runner.run", "emend.editors.memory_based.rag", "tests.evals.toys"])
+
+
+def config(mode: str, editors: tuple[str, ...]) -> RunConfig:
+    """With `sequential`, checkpoints too."""
+    return RunConfig(
+        benchmark=BENCHMARK,
+        editors=editors,
+        model="scripted",
+        mode=mode,
+        checkpoints="every:10,end" if mode == "sequential" else None,
+        embedding="lexical",
+        options={"cases": "25", "probes": "3"},
+    )
+
+
+def work(mode: str, editors: tuple[str, ...], folder: str) -> None:
+    """What the child does."""
+    run(config(mode, editors), Path(folder), model=ScriptedModel(delay=0.002))
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def kill_at(child: Any, path: Path, target: float, rng: random.Random) -> int:
+    """Kill it a random moment after the file has grown to the target; one in four at any moment since the start."""
+    if rng.random() < 0.25:
+        time.sleep(rng.uniform(0, 1))
+    else:
+        while size(path) < target and child.is_alive():
+            time.sleep(0.0005)
+        time.sleep(rng.uniform(0, 0.03))
+    child.kill()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return size(path)
+
+
+def told(folder: Path) -> list[str]:
+    return sorted(untimed(r) for r in read_records(folder))
+
+
+def steps(folder: Path) -> list[tuple[str, ...]]:
+    lines = (line for line in read_lines(folder, EVENTS) if "unit" in line)
+    return sorted((line["unit"], line["probe"], line["node"], str(line["update"])) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("mode", "editors"),
+    [
+        ("single", ("unedited", EDITOR, HEAVY)),
+        ("all", (HEAVY, "rag")),
+        ("sequential", ("unedited", FLEETING_EDITOR, "rag")),
+    ],
+)
+def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, editors: tuple[str, ...]) -> None:
+    run(config(mode, editors), tmp_path / "whole", model=ScriptedModel())
+    whole, path = size(tmp_path / "whole" / RECORDS), tmp_path / "run" / RECORDS
+    rng = random.Random()
+    sizes: list[int] = []
+    for done in range(KILLS):
+        child = CONTEXT.Process(target=work, args=(mode, editors, str(tmp_path / "run")))
+        child.start()
+        target = size(path) + rng.uniform(0, 1.5) * (whole - size(path)) / (KILLS - done)
+        sizes.append(kill_at(child, path, min(target, whole), rng))
+    summary = run(config(mode, editors), tmp_path / "run", model=ScriptedModel())
+    assert told(tmp_path / "run") == told(tmp_path / "whole"), f"killed at sizes {sizes}"
+    assert steps(tmp_path / "run") == steps(tmp_path / "whole")
+    assert summary.skipped + summary.finished == summary.units
+    asked = [line["key"] for line in read_lines(tmp_path / "run", BASELINE)]
+    assert len(asked) == len(set(asked)) == len(list(read_lines(tmp_path / "whole", BASELINE)))
+    print(f"killed {KILLS} times, records.jsonl had {sizes} of {whole} bytes")

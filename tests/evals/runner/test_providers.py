@@ -1,0 +1,156 @@
+"""Runs against a provider on 127.0.0.1 that fails: nothing is lost, doubled or shown, and limits hold."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.components import load_parts
+from emend.evals.runner.failures import IN_A_ROW
+from emend.evals.runner.run import run
+from emend.evals.runner.summary import Summary
+from emend.memory.errors import BadSettings, BudgetReached, TooManyFailures
+from tests.evals.toys import BENCHMARK
+from tests.provider.models import asked_model
+from tests.provider.protocols import Asked
+from tests.provider.server import Provider
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+
+KEY = "sk-planted-0123456789"
+PRICES = '[models."openai:any-model"]\ninput = 1000\noutput = 1000\n'
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+
+def config(provider: Provider, protocol: str = "chat", **changed: Any) -> RunConfig:
+    told = {"benchmark": BENCHMARK, "editors": ("rag",), "embedding": "lexical", "model": provider.spec(protocol)}
+    return RunConfig.model_validate(told | {"retriever": "bm25", "fail_on_error": "false"} | changed)
+
+
+def knows(asked: Asked) -> str:
+    """The capital of the land that is asked about last, as a fact in the prompt has it."""
+    return asked.prompt.partition(" is ")[2].partition(".")[0] or "nothing"
+
+
+def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
+    with Provider(knows, choose=lambda number: "500" if number >= 8 else "") as provider:
+        told = config(provider, options={"cases": "60"}, concurrency=2)
+        with pytest.raises(TooManyFailures, match=f"{IN_A_ROW} units in a row failed in the same way"):
+            run(told, tmp_path / "run", model=asked_model(provider))
+        kept = len(list(read_records(tmp_path / "run")))
+        assert kept and provider.count < 80
+        provider.choose = lambda number: ""
+        run(told, tmp_path / "run", model=asked_model(provider))
+    assert len(list(read_records(tmp_path / "run"))) == 120 > kept
+
+
+def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
+    with Provider(knows, latency=0.01) as provider:
+        told = config(provider, options={"cases": "12"}, max_calls=10)
+        with pytest.raises(BudgetReached, match="--max-calls 10"):
+            run(told, tmp_path / "run")
+        assert provider.count == 10 == spent(tmp_path)["requests"]
+        summary = run(told.model_copy(update={"max_calls": 1000}), tmp_path / "run")
+    assert (summary.units, summary.failed, len(list(read_records(tmp_path / "run")))) == (12, 0, 24)
+    assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
+
+
+def spent(folder: Path) -> dict[str, Any]:
+    (one,) = Manifest.read(folder / "run").spent.values()
+    return one.model_dump()
+
+
+def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
+    (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
+    with Provider(knows) as provider:
+        told = config(provider, options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
+        with pytest.raises(BudgetReached, match="--max-cost 0.1"):
+            run(told.model_copy(update={"max_cost": 0.1}), tmp_path / "run")
+        assert 0.05 < spent(tmp_path)["cost"] <= 0.1
+        summary = run(told, tmp_path / "run")
+    (now,) = summary.spent.values()
+    assert now.cost == pytest.approx((now.input_tokens + now.output_tokens) / 1000) and now.requests == now.replies
+    assert spent(tmp_path)["cost"] == pytest.approx((now.cost or 0) + 0.1, abs=0.06)
+    manifest = Manifest.read(tmp_path / "run")
+    assert manifest.prices == {
+        "currency": "USD",
+        "models": {"openai:any-model": {"input": 1000.0, "output": 1000.0, "cache_read": None, "cache_write": None}},
+    }
+    sent = {key: value for key, value in provider.requests[0].body.items() if key != "messages"}
+    assert manifest.model["parameters"] == sent and sent["temperature"] == 0
+
+
+def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
+    with Provider(knows) as provider:
+        told = config(provider, options={"cases": "4"}, cache=str(tmp_path / "kept"), repeat=2)
+        first = run(told, tmp_path / "one")
+        count = provider.count
+        again = run(told, tmp_path / "two")
+    assert provider.count == count > 0 and first.calls == count
+    assert (again.calls, again.input_tokens, again.finished) == (0, 0, 8)
+    (now,) = again.spent.values()
+    assert (now.requests, now.cached, now.cost) == (0, count, None)
+    answers = [{r.probe: (r.answer, r.values) for r in read_records(tmp_path / name)} for name in ("one", "two")]
+    assert answers[0] == answers[1]
+    assert sum(r.usage.cached for r in read_records(tmp_path / "two")) > 0
+
+
+def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
+    (tmp_path / "p.toml").write_text('[models."tiny"]\ninput = 1\noutput = 1\n', encoding="utf-8")
+    limits: dict[str, Any] = {"rpm": 5.0, "max_calls": 5, "max_cost": 1.0, "prices": str(tmp_path / "p.toml")}
+    with Provider() as provider:
+        told = config(provider, model="tiny", cache=str(tmp_path / "kept"), **limits)
+        with pytest.raises(
+            BadSettings, match="--rpm and --max-cost and --max-calls and --prices and --cache with model"
+        ):
+            run(told, tmp_path / "run")
+
+
+def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    config = RunConfig(
+        benchmark="tinyworld",
+        editors=("serac",),
+        overrides={"serac": {"counterfactual": "openai:other"}},
+        max_calls=3,
+        embedding="lexical",
+    )
+    parts = load_parts(config, tmp_path)
+    second = parts.editor("serac", "triplet").counterfactual  # type: ignore[attr-defined]
+    assert second.policy is parts.policy
+    parts.policy.close()
+
+
+def test_a_key_given_as_a_setting_is_refused_before_it_is_written(tmp_path):
+    with Provider() as provider, pytest.raises(BadSettings, match="into the environment") as caught:
+        config(provider, overrides={"model": {"api_key": "sk-other-0123456789"}})
+    assert "sk-other" not in str(caught.value)
+
+
+def test_the_summary_counts_what_the_provider_saw(tmp_path):
+    with Provider(knows, faults=["500", "429"]) as provider:
+        summary: Summary = run(config(provider, options={"cases": "3"}), tmp_path / "run")
+    (now,) = summary.spent.values()
+    assert (now.requests, now.retries, now.requests - now.replies) == (provider.count, 2, 2)
+    assert summary.calls == now.replies and now.seconds_waited > 0
+
+
+def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(tmp_path):
+    with Provider(knows, strike=lambda asked: "401" if provider.count > 1 else "") as provider:
+        told = config(provider, options={"cases": "1"}, editors=("rag",))
+        failed = run(told, tmp_path / "run")
+        assert (failed.failed, failed.records) == (1, 0)
+        first = provider.count
+        provider.strike = lambda asked: ""
+        summary = run(told, tmp_path / "run")
+    assert (summary.failed, summary.records) == (0, 2)
+    assert len({request.body["messages"][0]["content"] for request in provider.requests}) == provider.count - 1
+    assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "unfinished").exists()

@@ -1,0 +1,230 @@
+"""A run asks every unit once, under the right edits, finishes what is left, and writes down what it did."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.aggregate.rows import report
+from emend.evals.case import Case
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import CASES, COSTS, EVENTS, read_lines
+from emend.evals.runner.units import groups
+from tests.evals.toy_runs import go, records, told
+from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    ToyEditor.log.clear()
+    HeavyEditor.intruders.clear()
+
+
+def test_every_probe_is_recorded_and_scored(tmp_path: Path) -> None:
+    summary = go(tmp_path / "run", editors=("unedited", EDITOR))
+    found = records(tmp_path / "run")
+    assert (summary.units, summary.finished, summary.records, summary.failed) == (12, 12, 24, 0)
+    edited = [r for r in found if r.editor == EDITOR and r.kind == "efficacy"]
+    plain = [r for r in found if r.editor == "unedited" and r.kind == "efficacy"]
+    assert {(r.values["em"], r.values["success"], r.values["hit@1"]) for r in edited} == {(1.0, 1.0, 1.0)}
+    assert {(r.values["em"], r.values["success"]) for r in plain} == {(0.0, 0.0)}
+    assert all("hit@1" not in r.values for r in plain)
+    assert {r.values["agreement"] for r in found if r.kind == "neighborhood"} == {1.0}
+    assert summary.calls == sum(r.usage.calls for r in found) > 0
+
+
+def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> None:
+    go(tmp_path / "run", concurrency=4, options={"probes": "3"})
+    found = records(tmp_path / "run")
+    for start in range(0, len(found), 4):
+        assert len({r.unit for r in found[start : start + 4]}) == 1
+        assert {r.of for r in found[start : start + 4]} == {4}
+
+
+@pytest.mark.parametrize(
+    ("mode", "standing"),
+    [
+        ("single", [1, 1, 1, 1, 1]),
+        ("all", [5]),
+        ("batch:2", [2, 2, 1]),
+        ("sequential", [1, 2, 3, 4, 5]),
+    ],
+)
+def test_a_mode_says_which_edits_stand_at_once(tmp_path: Path, mode: str, standing: list[int]) -> None:
+    go(tmp_path / "run", mode=mode, limit=5, concurrency=1, checkpoints="none")
+    assert [len(edits) for edits in ToyEditor.log] == standing
+    assert {edits[-1] for edits in ToyEditor.log} <= {f"Land{n}" for n in range(5)}
+    assert len(records(tmp_path / "run")) == 10
+
+
+@pytest.mark.parametrize("mode", ["batch:6", "batch:7", "batch:1000"])
+def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) -> None:
+    go(tmp_path / "run", mode=mode)
+    go(tmp_path / "all", mode="all")
+    assert [len(edits) for edits in ToyEditor.log] == [6, 6]
+    batch, whole = ({(r.probe, r.answer, r.standing) for r in records(tmp_path / name)} for name in ("run", "all"))
+    assert batch == whole and {standing for *_, standing in batch} == {6}
+
+
+@pytest.mark.parametrize(("mode", "standing"), [("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])])
+def test_repeated_cases_count_once_towards_a_batch(tmp_path: Path, mode: str, standing: list[int]) -> None:
+    go(tmp_path / "run", mode=mode, options={"twice": "yes"}, concurrency=1, checkpoints="none")
+    assert [len(edits) for edits in ToyEditor.log] == standing
+    assert len(records(tmp_path / "run")) == 12
+
+
+@pytest.mark.parametrize(
+    ("mode", "standing"),
+    [("single", [1, 1, 1, 1]), ("batch:2", [1, 1]), ("batch:3", [2, 1]), ("all", [2]), ("sequential", [1, 1, 2, 2])],
+)
+def test_an_edit_that_cases_share_stands_once(mode: str, standing: list[int]) -> None:
+    def cases() -> Iterator[Case]:
+        for number in range(4):
+            yield Case(edits=toy_case(number // 2).edits, probes=toy_case(number).probes)
+
+    assert len({case.id for case in cases()}) == 4
+    assert [len(group.edits) for group in groups(cases, mode)] == standing
+    assert [case.id for group in groups(cases, mode) for case in group.cases()] == [case.id for case in cases()]
+
+
+def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    rivers = [prompt for prompt in model.calls if "river" in prompt]
+    assert summary.baseline_calls == 12  # six probes, twice
+    assert len(rivers) == 12 + 2 * 12  # and those of the two editors that edit
+    kept = [r for r in records(tmp_path / "run") if r.kept]
+    assert {(r.editor, r.kind) for r in kept} == {("unedited", "neighborhood")} and len(kept) == 12
+    assert all(r.usage.calls == 1 and r.answer == "Blue" for r in kept)
+    (tmp_path / "run" / "records.jsonl").write_text("")
+    later = ScriptedModel()
+    again = go(tmp_path / "run", later, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    assert again.baseline_calls == 0
+    assert len([prompt for prompt in later.calls if "river" in prompt]) == 24
+
+
+def test_calls_of_the_unedited_model_are_counted_with_the_others(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, editors=("in_context", "unedited"))
+    spent = report(tmp_path / "run").spent
+    assert spent is not None
+    assert summary.calls == spent.calls == len(model.calls)
+    assert summary.baseline_calls == spent.baseline_calls == 6
+    assert (summary.input_tokens, summary.output_tokens) == (spent.input_tokens, spent.output_tokens)
+    assert summary.input_tokens == sum(r.usage.input_tokens for r in records(tmp_path / "run") if not r.kept) + 6 * 6
+
+
+@pytest.mark.parametrize("mode", ["single", "all", "sequential"])
+def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(tmp_path: Path, mode: str) -> None:
+    class FailsOnce(ScriptedModel):
+        def reply(self, prompt: str) -> str:
+            told = super().reply(prompt)
+            if "river of Land3" in prompt and sum("river of Land3" in call for call in self.calls) == 1:
+                raise ConnectionError("no connection")
+            return told
+
+    asked: dict[str, Any] = {"editors": (HEAVY,), "mode": mode, "checkpoints": "none", "fail_on_error": "false"}
+    summary = go(tmp_path / "run", FailsOnce(), **asked)
+    assert (summary.failed, summary.finished) == (1, 5)
+    assert HeavyEditor.intruders == []
+    assert go(tmp_path / "run", **asked).finished == 1
+
+
+@pytest.mark.parametrize(("editor", "calls"), [("in_context", 0), ("rag", 0), ("unedited", 0)])
+def test_probabilities_that_a_model_lacks_are_not_replaced_by_a_reply(tmp_path: Path, editor: str, calls: int) -> None:
+    """But what a retriever finds is still measured."""
+    model = SpeakingModel()
+    go(tmp_path / "run", model, editors=(editor,), embedding="lexical", options={"scorer": "likelihood", "probes": "0"})
+    found = records(tmp_path / "run")
+    assert len(model.calls) == calls and {r.usage.calls for r in found} == {0}
+    assert {tuple(r.values) for r in found} == ({("hit@1",)} if editor == "rag" else {()})
+    assert {r.unscored["success"] for r in found} == {"the model gives no probabilities"}
+
+
+def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
+    go(tmp_path / "run", editors=(EDITOR, HEAVY), mode="batch:4")
+    lines = list(read_lines(tmp_path / "run", COSTS))
+    edits = [line for line in lines if line["act"] == "edit"]
+    assert sorted((line["editor"], line["edits"]) for line in edits) == [
+        (editor, size) for editor in sorted((EDITOR, HEAVY)) for size in (2, 4)
+    ]
+    assert all(line["seconds"] >= 0 and line["cpu_seconds"] >= 0 and not line["again"] for line in edits)
+    cases = list(read_lines(tmp_path / "run", CASES))
+    named = {one for line in edits if line["editor"] == HEAVY for one in line["of"]}
+    assert named == {edit["id"] for case in cases for edit in case["edits"]}
+    (last,) = [line for line in lines if line["act"] == "run"]
+    assert last["calls"] == report(tmp_path / "run").spent.calls and last["cpu_seconds"] > 0  # type: ignore[union-attr]
+
+
+def test_sequential_edits_stand_in_the_order_of_the_cases(tmp_path: Path) -> None:
+    go(tmp_path / "run", mode="sequential", limit=3, concurrency=1)
+    assert ToyEditor.log[-1] == ("Land0", "Land1", "Land2")
+
+
+@pytest.mark.parametrize("mode", ["single", "all", "batch:4", "sequential"])
+def test_threads_do_not_change_the_records(tmp_path: Path, mode: str) -> None:
+    go(tmp_path / "one", mode=mode, concurrency=1)
+    go(tmp_path / "many", mode=mode, concurrency=8)
+    assert told(tmp_path / "one") == told(tmp_path / "many")
+
+
+@pytest.mark.parametrize("mode", ["single", "all", "batch:4"])
+def test_nothing_else_asks_the_model_while_its_weights_are_changed(tmp_path: Path, mode: str) -> None:
+    go(tmp_path / "run", editors=(EDITOR, HEAVY), mode=mode, concurrency=8)
+    assert HeavyEditor.intruders == []
+    assert {r.values["agreement"] for r in records(tmp_path / "run") if r.kind == "neighborhood"} == {1.0}
+
+
+def test_settings_and_repeats_are_units_of_their_own(tmp_path: Path) -> None:
+    summary = go(tmp_path / "run", settings=("plain", "loud"), repeat=2)
+    assert summary.units == summary.finished == 24
+    places = {(r.setting, r.repeat) for r in records(tmp_path / "run")}
+    assert places == {("plain", 0), ("plain", 1), ("loud", 0), ("loud", 1)}
+
+
+@pytest.mark.parametrize("mode", ["single", "all"])
+def test_a_finished_run_makes_no_model_call(tmp_path: Path, mode: str) -> None:
+    go(tmp_path / "run", mode=mode, editors=("unedited", EDITOR, HEAVY))
+    before = (tmp_path / "run" / "records.jsonl").read_bytes()
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, mode=mode, editors=("unedited", EDITOR, HEAVY))
+    assert model.calls == []
+    assert (summary.skipped, summary.finished) == (summary.units, 0)
+    assert (tmp_path / "run" / "records.jsonl").read_bytes() == before
+
+
+def test_a_repeated_case_is_asked_once(tmp_path: Path) -> None:
+    summary = go(tmp_path / "run", options={"twice": "yes"})
+    assert summary.units == summary.finished == 6
+
+
+def test_unscored_has_a_reason_and_no_value(tmp_path: Path) -> None:
+    go(tmp_path / "run", SpeakingModel(), editors=("unedited",))
+    found = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
+    assert all(r.unscored["success"] == "the model gives no probabilities" for r in found)
+    assert all(set(r.values) == {"em"} for r in found)
+
+
+def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
+    go(tmp_path / "run", editors=("unedited", "rag"), embedding="lexical", limit=2)
+    manifest = Manifest.read(tmp_path / "run")
+    assert manifest.config.limit == 2
+    assert manifest.cases["plain"].cases == 2
+    assert manifest.benchmark == {"source": "made up"}
+    assert "retrieve" in manifest.graphs["rag"]["mermaid"] and manifest.graphs["rag"]["json"]["nodes"]
+    assert manifest.versions["emend"] and manifest.started.endswith("+00:00")
+    assert manifest.editors["plain"]["rag"]["settings"] == {"k": 1}
+
+
+def test_events_have_one_line_per_node(tmp_path: Path) -> None:
+    go(tmp_path / "run", editors=("rag",), embedding="lexical", limit=2)
+    events = list(read_lines(tmp_path / "run", EVENTS))
+    place = {"unit", "case", "probe", "editor"}
+    assert place | {"v", "node", "place", "at", "ms", "update", "calls", "error"} == set(events[0])
+    assert {event["node"] for event in events} == {"retrieve", "compose", "respond"}
+
+
+def test_a_setting_named_twice_is_run_once(tmp_path: Path) -> None:
+    one, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
+    assert one.records == two.records and one.units == two.units

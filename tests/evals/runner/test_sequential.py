@@ -1,0 +1,222 @@
+"""Mode `sequential`: edits stand on one another, earlier cases are asked again, and a resumed run goes on exactly."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.case import Case, Record
+from emend.evals.log.checkpoints import Checkpoints
+from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.records import COSTS, ERRORS, EVENTS, RECORDS, read_lines, read_records
+from emend.evals.runner.run import run
+from emend.evals.runner.summary import Summary
+from emend.evals.runner.units import Group, groups
+from emend.memory.errors import BadSettings, RunRefused
+from tests.evals.toys import (
+    BENCHMARK,
+    EDITOR,
+    FLEETING_EDITOR,
+    HEAVY,
+    FleetingEditor,
+    HeavyEditor,
+    ScriptedModel,
+    ToyEditor,
+    toy_case,
+    untimed,
+)
+
+EIGHT = {"cases": "8"}
+
+
+def config(**changed: Any) -> RunConfig:
+    plain = {"benchmark": BENCHMARK, "editors": (FLEETING_EDITOR,), "model": "scripted", "mode": "sequential"}
+    plain |= {"checkpoints": "none"}
+    return RunConfig.model_validate(plain | changed)
+
+
+def go(folder: Path, model: ScriptedModel | None = None, **changed: Any) -> Summary:
+    return run(config(**changed), folder, model=model or ScriptedModel())
+
+
+def told(folder: Path) -> set[str]:
+    """The records as a set, without the time they took."""
+    return {untimed(record) for record in read_records(folder)}
+
+
+def places(records: list[Record]) -> dict[int, list[str]]:
+    """By checkpoint, the prompts about capitals that were asked."""
+    found: dict[int, list[str]] = {}
+    for record in records:
+        if record.kind == "efficacy":
+            found.setdefault(record.checkpoint, []).append(record.prompt.split()[3])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    for kept in (ToyEditor.log, HeavyEditor.intruders, FleetingEditor.left):
+        kept.clear()
+    yield
+    ToyEditor.log.clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "reached"),
+    [
+        ("2,5", [2, 5]),
+        (" 5 , 2 ,2", [2, 5]),
+        ("every:2", [2, 4, 6]),
+        ("end", [7]),
+        ("every:3,4,end", [3, 4, 6, 7]),
+        ("7,end", [7]),
+        ("every:9", []),
+        ("none", []),
+    ],
+)
+def test_checkpoints_are_listed_regular_or_the_last(text: str, reached: list[int]) -> None:
+    found = groups(lambda: (toy_case(n) for n in range(7)), "sequential", Checkpoints.parse(text))
+    assert [group.checkpoint for group in found if group.checkpoint] == reached
+
+
+@pytest.mark.parametrize("text", ["", "0", "ten", "every:", "every:0", "-3", "each:5", "3,,4", "1.5", "last"])
+def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+    with pytest.raises(BadSettings, match=re.escape(f"--checkpoints is '{text}'")):
+        config(checkpoints=text)
+
+
+def test_a_case_of_several_edits_reaches_a_checkpoint_by_passing_it() -> None:
+    def cases() -> Iterator[Case]:
+        for first in (0, 3, 6):
+            parts = [toy_case(n) for n in range(first, first + 3)]
+            yield Case(edits=tuple(edit for part in parts for edit in part.edits), probes=parts[0].probes)
+
+    found = list(groups(cases, "sequential", Checkpoints.parse("1,2,4")))
+    assert [(group.checkpoint, group.again) for group in found if group.checkpoint] == [(3, 1), (6, 2)]
+
+
+def test_an_edit_that_stands_already_is_not_new() -> None:
+    twice = Case(edits=toy_case(0).edits, probes=toy_case(1).probes)
+    found: list[Group] = list(groups(lambda: iter([toy_case(0), twice, toy_case(2)]), "sequential"))
+    assert [len(group.new) for group in found] == [1, 0, 1]
+    assert [len(group.edits) for group in found] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("editor", [EDITOR, HEAVY, FLEETING_EDITOR, "unedited"])
+def test_earlier_cases_are_asked_again_at_each_checkpoint(tmp_path: Path, editor: str) -> None:
+    summary = go(tmp_path / "run", editors=(editor,), checkpoints="2,end", limit=4)
+    found = list(read_records(tmp_path / "run"))
+    lands = [f"Land{n}" for n in range(4)]
+    assert {k: sorted(v) for k, v in places(found).items()} == {0: lands, 2: lands[:2], 4: lands}
+    assert summary.units == summary.finished == 4 + 2 + 4
+    assert {(r.checkpoint, r.standing) for r in found if r.checkpoint} == {(2, 2), (4, 4)}
+    assert sorted(r.standing for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert len({r.unit for r in found}) == 10
+
+
+def test_each_edit_is_solved_once_on_top_of_those_before_and_all_are_undone(tmp_path: Path) -> None:
+    go(tmp_path / "run", checkpoints="3,end", limit=5)
+    assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(5))]
+    assert FleetingEditor.left == [5]
+    found = [r for r in read_records(tmp_path / "run") if r.kind == "efficacy"]
+    kept = {r.prompt.split()[3]: r.values["em"] for r in found if r.checkpoint == 5}
+    assert kept == {"Land0": 0.0, "Land1": 0.0, "Land2": 1.0, "Land3": 1.0, "Land4": 1.0}
+    assert {r.values["em"] for r in found if not r.checkpoint} == {1.0}
+
+
+def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None:
+    class Watchful(ScriptedModel):
+        def reply(self, prompt: str) -> str:
+            if not prompt.startswith("["):
+                assert not ToyEditor.log, f"the unedited model was asked under edits: {prompt}"
+            return super().reply(prompt)
+
+    summary = go(tmp_path / "run", Watchful(), checkpoints="every:2")
+    assert summary.failed == 0 and summary.baseline_calls == 6
+    assert HeavyEditor.intruders == []
+
+
+@pytest.mark.parametrize("lost", [1, 5, 12, 20, 31])
+def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(tmp_path: Path, lost: int) -> None:
+    whole = tmp_path / "whole"
+    go(whole, checkpoints="every:3,end", options=EIGHT)
+    lines = (whole / RECORDS).read_bytes().splitlines(keepends=True)
+    half = tmp_path / "half"
+    go(half, checkpoints="every:3,end", options=EIGHT)
+    (half / RECORDS).write_bytes(b"".join(lines[: len(lines) - lost]))
+    kept = {record.unit for record in read_records(half)}
+    ToyEditor.log.clear()
+    model = ScriptedModel()
+    summary = go(half, model, checkpoints="every:3,end", options=EIGHT)
+    assert told(half) == told(whole)
+    assert (summary.skipped, summary.finished) == (len(kept), summary.units - len(kept))
+    assert len(model.calls) == 3 * summary.finished  # two for the capital, one for the river
+    assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(8))]
+    events = [{k: v for k, v in e.items() if k not in ("ms", "at")} for e in read_lines(half, EVENTS) if "unit" in e]
+    assert all(e["update"]["prompt"].startswith("[") for e in events if e["node"] == "respond")
+    first = [{k: v for k, v in e.items() if k not in ("ms", "at")} for e in read_lines(whole, EVENTS) if "unit" in e]
+    assert sorted(map(str, events)) == sorted(map(str, first))
+    again = [line["again"] for line in read_lines(half, COSTS) if line["act"] == "edit"]
+    asked = {record.case for record in read_records(whole) if record.unit in kept and not record.checkpoint}
+    assert again == [False] * 8 + [case.id in asked for case in (toy_case(n) for n in range(8))]
+
+
+def test_a_finished_sequence_edits_and_asks_nothing(tmp_path: Path) -> None:
+    go(tmp_path / "run", checkpoints="end")
+    ToyEditor.log.clear()
+    model = ScriptedModel()
+    assert go(tmp_path / "run", model, checkpoints="end").finished == 0
+    assert ToyEditor.log == [] and model.calls == []
+
+
+def test_edits_after_the_last_unit_that_is_left_are_not_solved_again(tmp_path: Path) -> None:
+    go(tmp_path / "run", ScriptedModel(fail_on="river of Land2"), fail_on_error="false")
+    ToyEditor.log.clear()
+    assert go(tmp_path / "run", fail_on_error="false").finished == 1
+    assert ToyEditor.log == [(), ("Land0",), ("Land1",), ("Land2",)]
+
+
+def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_without_it(tmp_path: Path) -> None:
+    hard = {FLEETING_EDITOR: {"hard": ["Land2"]}}
+    summary = go(tmp_path / "run", checkpoints="2,end", limit=5, overrides=hard, fail_on_error="false")
+    assert (summary.failed, summary.finished) == (2, 10)
+    lines = list(read_lines(tmp_path / "run", ERRORS))
+    assert [(line["error"], line["checkpoint"]) for line in lines] == [("BadData", 0), ("BadData", 5)]
+    found = list(read_records(tmp_path / "run"))
+    assert sorted(r.standing for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert {r.standing for r in found if r.checkpoint == 5} == {4}
+    before = told(tmp_path / "run")
+    again = go(tmp_path / "run", checkpoints="2,end", limit=5, overrides=hard, fail_on_error="false")
+    assert (again.failed, again.finished) == (2, 0) and told(tmp_path / "run") == before
+
+
+def test_checkpoints_are_for_sequences_and_within_reach(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="--checkpoints 2 with mode all: only mode sequential"):
+        config(mode="all", checkpoints="2")
+    with pytest.raises(BadSettings, match="with mode as usual"):
+        config(mode=None, checkpoints="2")
+    model = ScriptedModel()
+    with pytest.raises(BadSettings, match="--checkpoints 50 is never reached: setting 'plain' has 6 different edits"):
+        go(tmp_path / "run", model, checkpoints="3,50")
+    assert model.calls == []
+    go(tmp_path / "run", checkpoints="3")
+    with pytest.raises(RunRefused, match='checkpoints: was "3", now "4"'):
+        go(tmp_path / "run", checkpoints="4")
+
+
+def test_a_run_folder_without_checkpoints_is_still_read(tmp_path: Path) -> None:
+    """As written before there were any: no such fields in manifest and records."""
+    single: dict[str, Any] = {"mode": "single", "editors": (EDITOR,), "checkpoints": None}
+    go(tmp_path / "run", **single)
+    path = tmp_path / "run" / RECORDS
+    old = re.sub(r',"kept":false,"standing":1,"checkpoint":0,"edit_cost":{[^}]*}', "", path.read_text())
+    assert old != path.read_text()
+    path.write_text(old)
+    manifest = tmp_path / "run" / "manifest.json"
+    bare = re.sub(r'\n\s*"(checkpoints|again)": (null|0),?', "", manifest.read_text())
+    manifest.write_text(re.sub(r",(\s*})", r"\1", bare))
+    assert "checkpoints" not in manifest.read_text() and Manifest.read(tmp_path / "run").units == 6
+    assert {r.standing for r in read_records(tmp_path / "run")} == {0}
+    assert go(tmp_path / "run", **single).skipped == 6

@@ -1,0 +1,142 @@
+"""What judges did is kept beside their judgements, and stands in the trace of what they judged."""
+
+import io
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.judges.store import FOLDER, find_scoring, read_judgements
+from emend.evals.log.records import CASES, read_lines
+from emend.evals.report.tracing import show_trace
+from emend.evals.report.tracing_markdown import markdown
+from emend.evals.trace.case_trace import rows, trace
+from emend.evals.trace.filters import Wanted
+from emend.evals.trace.judged_steps import judged_steps
+from emend.memory.errors import BadSettings
+from tests.evals.judged_runs import elken_run, judge_model, recoe_run
+from tests.fakes import ScriptedChatModel
+
+JUDGE = "openai:judge"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("runs")
+    return {"elken": elken_run(home / "elken"), "recoe": recoe_run(home / "recoe")}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+
+
+def scored(runs, name, tmp_path, model=None, **panel):
+    folder = shutil.copytree(runs[name], tmp_path / name)
+    score_run(folder, Panel(judges=(JUDGE,), **panel), models={JUDGE: model or judge_model()})
+    return folder
+
+
+def events(folder):
+    scoring = find_scoring(folder)
+    assert scoring is not None
+    return list(read_lines(folder / FOLDER, f"{scoring.id}.events.jsonl"))
+
+
+def all_judged(folder):
+    cases = {line["case"] for line in read_lines(folder, CASES)}
+    return [one for case in cases for found in judged_steps(folder, case).values() for one in found]
+
+
+def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    judged = all_judged(folder)
+    assert {one.judgement.kind for one in judged} == {"recall", "coherence"}
+    for one in judged:
+        nodes = [step["node"] for step in one.steps]
+        assert nodes == (["split", "turn", "label", "settle"] if one.judgement.kind == "recall" else ["ask", "settle"])
+        calls = [call for step in one.steps for call in step["calls"]]
+        assert calls and all(call["asked"][0]["content"] and call["input_tokens"] for call in calls)
+        assert calls[-1]["said"]["content"] == one.judgement.reply
+        assert all(step["ms"] > 0 for step in one.steps)
+        assert one.judgement.values and one.steps[-1]["update"]["found"][0]["values"] == one.judgement.values
+
+
+def test_one_call_for_several_items_is_kept_once_and_found_from_each(runs, tmp_path):
+    folder = scored(runs, "elken", tmp_path)
+    batches = {tuple(line["items"]) for line in events(folder) if line["kind"] == "tendency"}
+    assert any(len(items) > 1 for items in batches)
+    judged = [one for one in all_judged(folder) if one.judgement.kind == "tendency"]
+    assert judged and all(one.steps and one.together > 1 for one in judged)
+    asked = [line for line in events(folder) if line["kind"] == "tendency" and line["node"] == "ask"]
+    assert len(asked) == len(batches)
+
+
+def test_the_lines_of_judgements_stay_as_small_as_they_were(runs, tmp_path):
+    folder = scored(runs, "elken", tmp_path)
+    scoring = find_scoring(folder)
+    assert scoring is not None
+    assert all(one.steps == () for one in read_judgements(folder, scoring))
+    line = (folder / FOLDER / f"{scoring.id}.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert "steps" not in json.loads(line)
+
+
+def test_an_unreadable_reply_is_shown_with_both_tries(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path, ScriptedChatModel(reply=lambda prompt: "I would rather not say."))
+    (one, *_) = [one for one in all_judged(folder) if one.judgement.kind == "coherence"]
+    assert [step["node"] for step in one.steps] == ["ask", "ask", "settle"] and one.judgement.problem
+    again = one.steps[1]["calls"][0]["asked"]
+    assert [message["role"] for message in again] == ["user", "assistant", "user"]
+    assert again[1]["content"] == "I would rather not say."
+
+
+def test_the_trace_shows_judgements_as_text_markdown_and_json(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    found = trace(folder, "1")
+    file = io.StringIO()
+    show_trace(found, Console(file=file, width=100))
+    text = file.getvalue()
+    assert "judged · coherence · openai:judge" in text and "verdict" in text and "to model, user" in text
+    page = markdown(found)
+    assert "### judged · coherence · openai:judge" in page and "- verdict: " in page
+    (row, *_) = rows(found)
+    assert row["judged"][0]["judgement"]["judge"] == JUDGE and row["judged"][0]["steps"]
+
+
+def test_steps_of_judges_can_be_looked_for(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    found = trace(folder, "1", wanted=Wanted(node="split"))
+    assert found.probes and all(not probe.shown for probe in found.probes)
+    assert {one.judgement.kind for probe in found.probes for one in probe.judged} == {"recall"}
+
+
+def test_a_scoring_is_chosen_by_name_or_left_out(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    scoring = find_scoring(folder)
+    assert scoring is not None
+    assert any(probe.judged for probe in trace(folder, "1", scoring=scoring.id[:8]).probes)
+    assert not any(probe.judged for probe in trace(folder, "1", scoring="none").probes)
+    with pytest.raises(BadSettings, match=f"has no scoring .*: it has {scoring.id}"):
+        trace(folder, "1", scoring=scoring.id + "x")
+
+
+def test_a_call_that_a_crash_doubled_is_shown_once(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    scoring = find_scoring(folder)
+    assert scoring is not None
+    path = folder / FOLDER / f"{scoring.id}.events.jsonl"
+    before = {one.judgement.key: len(one.steps) for one in all_judged(folder)}
+    path.write_bytes(path.read_bytes() * 2)
+    assert {one.judgement.key: len(one.steps) for one in all_judged(folder)} == before
+
+
+def test_an_older_scoring_without_steps_still_shows_its_verdicts(runs, tmp_path):
+    folder = scored(runs, "recoe", tmp_path)
+    scoring = find_scoring(folder)
+    assert scoring is not None
+    (folder / FOLDER / f"{scoring.id}.events.jsonl").unlink()
+    judged = all_judged(folder)
+    assert judged and all(one.judgement.values and not one.steps for one in judged)

@@ -1,0 +1,236 @@
+"""A finished run's trace goes to a collector over OTLP/HTTP: whole, once, and with texts only when asked for."""
+
+import importlib.util
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from emend.evals.cli.main import app
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.manifest import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.runner.run import run
+from emend.evals.trace import otlp_export as otlp
+from emend.evals.trace.otlp_spans import Span
+from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
+from tests.evals.judged_runs import elken_run, judge_model
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
+from tests.evals.traced_runs import rough_run, smooth_run
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra 'otel' is not installed")
+
+from tests.evals.collector import Collector, attributes  # noqa: E402  (needs the extra)
+
+
+@pytest.fixture(scope="module")
+def smooth(tmp_path_factory):
+    return smooth_run(tmp_path_factory.mktemp("runs") / "smooth")
+
+
+@pytest.fixture(scope="module")
+def rough(tmp_path_factory):
+    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+    return rough_run(tmp_path_factory.mktemp("runs") / "rough")
+
+
+def told(folder, **more):
+    """What a collector has after an export."""
+    with Collector() as collector:
+        sent = otlp.export(folder, collector.address, **more)
+    assert sent.spans == collector.taken == len(collector.spans)
+    return collector
+
+
+def texts(collector):
+    """Every text that was sent."""
+    found = []
+    for span in collector.spans.values():
+        holders = [span, *span.events]
+        found += [span.name, span.status.message, *(e.name for e in span.events)]
+        found += [json.dumps(value) for holder in holders for value in attributes(holder).values()]
+    return "\n".join(found)
+
+
+def test_case_probe_node_and_call_stand_in_each_other(smooth):
+    collector = told(smooth)
+    records = list(read_records(smooth))
+    assert len(collector.named("case ")) == len({record.unit for record in records}) == 12
+    assert len(collector.named("probe ")) == len(records)
+    for call in (*collector.named("chat"), *collector.named("score")):
+        node, probe = collector.above(call), collector.above(collector.above(call))
+        case = collector.above(probe)
+        assert (node.name, probe.name[:6], case.name[:5]) == ("respond", "probe ", "case ")
+        assert not case.parent_span_id
+        assert node.start_time_unix_nano <= call.start_time_unix_nano < call.end_time_unix_nano
+        assert probe.end_time_unix_nano >= call.end_time_unix_nano - 1_000_000
+    nodes = [span.name for span in collector.within(collector.named("probe efficacy")[-1])]
+    assert nodes == list(records[-2].path) and records[-2].kind == "efficacy"
+
+
+def test_each_case_links_to_the_span_of_its_run(smooth):
+    collector = told(smooth)
+    (run,) = collector.named("run ")
+    assert attributes(run)["emend.editors"] == ["rag", EDITOR]
+    cases = collector.named("case ")
+    assert {(one.links[0].trace_id, one.links[0].span_id) for one in cases} == {(run.trace_id, run.span_id)}
+    assert len({one.trace_id for one in cases}) == len(cases)
+    assert collector.resources[0]["service.name"] == "emend"
+
+
+def test_sent_twice_is_there_once(smooth):
+    with Collector() as collector:
+        first = otlp.export(smooth, collector.address)
+        again = otlp.export(smooth, collector.address)
+        one = otlp.export(smooth, collector.address, case="2", editor="rag")
+    assert first.spans == again.spans == len(collector.spans) and collector.taken > 2 * first.spans
+    assert (one.cases, one.spans < first.spans) == (1, True)
+
+
+def test_calls_and_retrieval_have_the_names_of_the_conventions(rough):
+    collector = told(rough)
+    (call, *_) = collector.named("chat ")
+    asked = attributes(call)
+    assert asked["gen_ai.operation.name"] == "chat" and asked["gen_ai.provider.name"] == "openai"
+    assert asked["gen_ai.request.model"] == asked["llm.model_name"] == "any-model"
+    assert asked["gen_ai.usage.input_tokens"] == asked["llm.token_count.prompt"] > 0
+    assert asked["gen_ai.usage.output_tokens"] == 1 and asked["gen_ai.response.finish_reasons"] == ["stop"]
+    assert call.kind == call.SPAN_KIND_CLIENT and asked["openinference.span.kind"] == "LLM"
+    found = attributes(collector.named("retrieve")[0])
+    assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
+    assert found["retrieval.documents.0.document.score"] > 0 and found["retrieval.documents.0.document.id"]
+    probe = collector.named("probe efficacy")[0]
+    results = {attributes(e)["gen_ai.evaluation.name"]: attributes(e) for e in probe.events}
+    assert results["em"]["gen_ai.evaluation.score.value"] == 1.0
+    assert results["success"]["gen_ai.evaluation.score.label"] == "unscored"
+
+
+def test_what_crags_wider_search_found_is_retrieved_there(tmp_path):
+    told_to = {"search": "tests.graphs.forms:elsewhere", "upper": 1.0, "lower": 0.95}
+    config = RunConfig(
+        benchmark=BENCHMARK, editors=("crag",), model="scripted", embedding="lexical", limit=1,
+        overrides={"crag": told_to},
+    )  # fmt: skip
+    run(config, tmp_path / "run", model=ScriptedModel())
+    (span, *_) = told(tmp_path / "run").named("search")
+    found, place = attributes(span), "retrieval.documents.0.document"
+    assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
+    assert found[f"{place}.id"] and found[f"{place}.score"] == 1.0 and f"{place}.content" not in found
+    assert json.loads(found[f"{place}.metadata"]).keys() == {"relevance", "kept"}
+    (span, *_) = told(tmp_path / "run", content=True).named("search")
+    assert attributes(span)[f"{place}.content"] == "The capital of Land0 is New-0."
+
+
+def test_retries_and_errors_are_told(rough):
+    collector = told(rough)
+    (call,) = [span for span in collector.named("chat ") if len(span.events) == 2]
+    first, second = (attributes(event) for event in call.events)
+    assert (first["emend.attempt"], first["error.type"], first["http.response.status_code"]) == (1, "RateLimited", 429)
+    assert (second["emend.attempt"], second["error.type"]) == (2, "ModelUnreachable")
+    times = [event.time_unix_nano for event in call.events]
+    assert call.start_time_unix_nano <= times[0] < times[1] <= call.end_time_unix_nano
+    refused = [span for span in collector.named("chat ") if attributes(span).get("error.type") == "ReplyRefused"]
+    assert len(refused) == 1 and refused[0].status.code == refused[0].status.STATUS_CODE_ERROR
+    (failed,) = [span for span in collector.named("case 2") if span.status.message]
+    (probe,) = collector.within(failed)
+    assert [span.name for span in collector.within(probe)] == ["retrieve", "compose", "respond"]
+
+
+def test_no_text_is_sent_unless_it_is_asked_for(smooth, rough):
+    for folder in (smooth, rough):
+        quiet, open_ = texts(told(folder)), texts(told(folder, content=True))
+        for record in read_records(folder):
+            for text in (record.prompt, record.answer or record.prompt):
+                assert text not in quiet, text
+                assert text in open_, text
+        for secret in ("New Fact", "I will not say", "Unsupported parameter"):
+            assert secret not in quiet
+    assert "New Fact: The capital of Land0 is New-0." in texts(told(smooth, content=True))
+
+
+def test_messages_have_parts_in_the_conventions_form(smooth):
+    call = attributes(told(smooth, case="1", editor="rag", content=True).named("chat")[0])
+    prompt = "New Fact: The capital of Land0 is New-0.\nPrompt: The capital of Land0 is"
+    assert json.loads(call["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": prompt}]}
+    ]
+    (said,) = json.loads(call["gen_ai.output.messages"])
+    assert said["parts"] == [{"type": "text", "content": "New-0"}] and said["finish_reason"]
+    assert call["input.value"] == prompt and call["output.value"] == "New-0"
+
+
+def test_judgements_stand_under_the_probe_that_was_judged(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    folder = elken_run(tmp_path / "run")
+    score_run(folder, Panel(judges=("openai:judge",)), models={"openai:judge": judge_model()})
+    collector = told(folder)
+    judged = collector.named("judge tendency")
+    assert judged
+    for span in judged:
+        assert collector.above(span).name.startswith("probe ")
+        assert attributes(span)["emend.judge"] == "openai:judge"
+        assert attributes(span.events[0])["gen_ai.evaluation.score.value"] > 0
+    assert {one.name for span in judged for one in collector.within(span)} >= {"ask", "settle"}
+
+
+def test_ids_are_those_of_their_place():
+    one, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
+    other = Span("a", ("run", "other"), 0, 1)
+    assert within.parent_id == one.span_id and within.trace_id == one.trace_id != other.trace_id
+    assert one.parent_id is None and one.trace_id < 2**128 and one.span_id < 2**64
+
+
+def test_an_address_may_name_the_path_and_headers_come_from_the_environment(smooth, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-project=emend")
+    with Collector() as collector:
+        otlp.export(smooth, f"{collector.address}/v1/traces/", case="1")
+    assert {path for path, _ in collector.requests} == {"/v1/traces"}
+    assert all(headers["x-project"] == "emend" for _, headers in collector.requests)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://"])
+def test_what_is_no_address_is_refused(smooth, address):
+    with pytest.raises(BadSettings, match="is no address: give for example http://127.0.0.1:4318"):
+        otlp.export(smooth, address)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated(smooth):
+    with pytest.raises(BadSettings, match="holds a password") as caught:
+        otlp.export(smooth, "http://me:hunter22@127.0.0.1:4318")
+    assert "hunter22" not in str(caught.value)
+
+
+def test_no_collector_is_told_at_once(smooth):
+    with Collector() as collector:
+        address = collector.address
+    with pytest.raises(ExportFailed, match=f"no collector answers at {address}/v1/traces"):
+        otlp.export(smooth, address)
+
+
+def test_a_collector_that_refuses_is_told_with_what_it_says(smooth):
+    with Collector(status=401) as collector, pytest.raises(ExportFailed, match=r"refuses \(HTTP 401: not so\)"):
+        otlp.export(smooth, collector.address)
+
+
+def test_a_collector_that_breaks_off_is_told_with_how_much_it_took(smooth, capfd):
+    with Collector(refuse_after=1) as collector, pytest.raises(ExportFailed, match="took 0 spans and then no more"):
+        otlp.export(smooth, collector.address)
+    assert capfd.readouterr().err == ""
+
+
+def test_without_the_extra_the_remedy_is_told(smooth, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if "otlp" in name else real(name, *more))
+    with pytest.raises(MissingExtra, match=r"pip install 'emend\[otel\]'"):
+        otlp.export(smooth, "http://127.0.0.1:4318")
+
+
+def test_the_command_sends_and_says_how_much(smooth):
+    with Collector() as collector:
+        done = CliRunner().invoke(app, ["trace", str(smooth), "--otlp", collector.address])
+    assert (
+        done.exit_code == 0 and f"{collector.taken} spans of 12 cases were sent to {collector.address}" in done.stdout
+    )
+    unknown = CliRunner().invoke(app, ["trace", str(smooth), "--otlp", "http://127.0.0.1:1", "--editor", "rug"])
+    assert isinstance(unknown.exception, BadSettings) and "did you mean 'rag'" in str(unknown.exception)

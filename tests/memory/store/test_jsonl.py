@@ -1,0 +1,132 @@
+"""Edits as lines of JSON: short forms, the whole of an edit, and what is wrong by file and line."""
+
+import json
+
+import pytest
+
+from emend.memory.edit import Edit, Triplet
+from emend.memory.errors import BadData
+from emend.memory.store.jsonl import lines_of, read_edits, read_text
+
+
+def test_short_forms_are_edits():
+    told = read_edits(
+        [
+            '{"subject": "Veld", "relation": "mayor", "object": "Mira", "time": "2026-05", "subject_id": "Q1"}\n',
+            "\n",
+            '{"subject": "Veld", "relation": "mayor", "object": "Mira", "prompt": "The mayor of {} is"}',
+            '{"document": "城市 one.", "language": "zh"}',
+            '{"event": "A flood.", "time": "2026-05-31"}',
+        ],
+        "x",
+    )
+    triplet = Triplet(subject="Veld", relation="mayor", object="Mira")
+    first = Edit(
+        form="triplet",
+        text="Veld mayor Mira",
+        subject="Veld",
+        target_new="Mira",
+        triplets=(triplet.model_copy(update={"subject_id": "Q1"}),),
+        time="2026-05",
+    )
+    assert told == [
+        first,
+        Edit.from_triplet(triplet, "The mayor of {} is"),
+        Edit(form="document", text="城市 one.", language="zh"),
+        Edit(form="event", text="A flood.", time="2026-05-31"),
+    ]
+
+
+def test_what_is_written_is_read_back_the_same():
+    triplets = tuple(Triplet(subject="a", relation="b", object=name, object_id="Q2") for name in "cd")
+    edits = [
+        Edit(
+            form="triplets", text="kept\u2028apart\n", triplets=triplets, question="who?", target_true="e", time="2020"
+        ),
+        Edit(form="document", text="d", id="own"),
+        Edit(form="facts", text="f", language="fr"),
+    ]
+    lines = list(lines_of(edits))
+    assert read_edits(lines, "x") == edits
+    assert all(json.loads(line)["id"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ("{torn", r"no JSON .*seen '\{torn'"),
+        ("subject,relation,object", r"no JSON but 'subject,relation,object': a table \(csv\) .* one JSON object"),
+        ('{"document": "x", "time": "2024", "time": "2025"}', 'field \'time\' stands twice .* "2024" and "2025": keep'),
+        ('{"form": "document", "text": "x", "triplets": [{"object": "a", "object": 1}]}', "'object' stands twice"),
+        ('{"document": "x", "time": 2026}', "field 'time' is not a text but 2026: put the year in quotes, \"2026\""),
+        ('{"event": "x", "time": 1767225600}', "field 'time' is not a text but 1767225600: write it as ISO 8601"),
+        ('{"event": "x", "time": 0}', "field 'time' is not a text but 0"),
+        ('{"form": "document", "text": "x", "time": [2026, 5]}', r"field 'time' is not a text but \[2026, 5\]"),
+        ("[1]", r"no JSON object but \[1\]"),
+        ("{}", "no fields: this is no edit"),
+        ('{"fact": "x"}', "fields 'fact': this is no edit"),
+        ('{"subject": "a", "object": "b"}', "field 'relation' is missing"),
+        ('{"subject": "a", "relation": " ", "object": "b"}', "field 'relation' is missing or blank"),
+        ('{"subject": "a", "relation": "r", "object": 3}', "field 'object' is not a text but 3"),
+        ('{"subject": "a", "relation": "r", "object": "b", "prompt": 3}', "field 'prompt'"),
+        ('{"subject": "a", "relation": "r", "object": "b", "prompt": "of a"}', "prompt 'of a' has no {}"),
+        ('{"subject": "a", "relation": "r", "object": "b", "triplets": []}', "field 'triplets' has no place"),
+        ('{"form": "triplet", "text": "", "triplets": [{"subject": "a", "relation": "r", "object": "b"}]}', "is blank"),
+        ('{"form": "rule", "text": "x"}', "seen 'rule'"),
+        ('{"document": 3}', "field 'document' is not a text but 3"),
+        ('{"document": " "}', "the text is blank"),
+        ('{"document": "x", "date": "2026"}', "field 'date': Extra inputs are not permitted"),
+        ('{"document": "x", "time": "last May"}', "time 'last May' is not ISO 8601"),
+        ('{"event": "x"}', "field 'time' is missing"),
+        ('{"form": "rumour", "text": "x"}', "field 'form'"),
+        ('{"form": "document"}', "field 'text': Field required"),
+    ],
+)
+def test_a_line_that_says_no_edit_is_named(line, problem):
+    with pytest.raises(BadData, match=f"^facts.jsonl, line 2(:|, field).*{problem}|^facts.jsonl, line 2, {problem}"):
+        read_edits(['{"document": "fine"}', line], "facts.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"document": "A", "text": "B"}',
+        '{"event": "A", "time": "2026", "text": "B"}',
+        '{"subject": "S", "relation": "r", "object": "o", "prompt": {}}',
+        '{"subject": "S", "relation": "r", "object": "o", "prompt": ["{}"]}',
+    ],
+)
+def test_what_would_be_dropped_or_cannot_be_read_is_refused(line):
+    with pytest.raises(BadData, match="x, line 1: field '(text|prompt)'"):
+        read_edits([line], "x")
+
+
+def test_a_triplet_may_have_prompt_and_text():
+    line = '{"subject": "S", "relation": "r", "object": "o", "prompt": "{} is", "text": "S is o, they say."}'
+    (edit,) = read_edits([line], "x")
+    assert (edit.prompt, edit.text, edit.target_new) == ("{} is", "S is o, they say.", "o")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_of_objects_is_read_as_if_they_were_lines(indent):
+    told = [{"document": "a\u2028b"}, {"subject": "S", "relation": "r", "object": "o"}]
+    lines = [json.dumps(one) for one in told]
+    assert read_text("\n" + json.dumps(told, indent=indent) + "\n", "x") == read_edits(lines, "x")
+    assert read_text("\n".join(lines), "x") == read_edits(lines, "x") and read_text("[]", "x") == []
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('[{"document": "x"}, 3]', "x, item 2: no JSON object but 3: write one of"),
+        ('[{"document": "x"}, {"subject": "a"}]', "x, item 2: field 'relation' is missing"),
+        ('[{"document": "x", "date": 1}]', "x, item 1, field 'date'"),
+        ('[{"document": "x", "document": "y"}]', "x: field 'document' stands twice"),
+        ('[\n{"document": "x"},\n{"docu', r"x begins as a JSON array, '\[\\n\{\"document.*and is none .*mend it"),
+        ('[{"document": "x"}]\n[{"document": "y"}]', r'x, line 1: no JSON object but \[\{"document": "x"\}\]'),
+        ('[{"document": "x"}] and more', r"x, line 1: no JSON \(Extra data"),
+    ],
+)
+def test_of_an_array_the_item_that_is_no_edit_is_named(text, problem):
+    with pytest.raises(BadData, match=f"^{problem}"):
+        read_text(text, "x")
