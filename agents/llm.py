@@ -70,12 +70,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
     from emend.agents.providers.chat_model import AskedModel
-    from emend.agents.providers.client_process import worth_a_process
 
-    asked = AskedModel.around(model, spec, policy, settings)
-    if policy is not None and worth_a_process(spec, policy.at_once):
-        asked.ask_elsewhere(settings)
-    return asked
+    return AskedModel.around(model, spec, policy, settings)
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, cast
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -17,12 +16,10 @@ from tenacity import RetryCallState
 
 from emend.agents.parsing.messages import Shape, cut_off, ended, refusal_of, usage_of, was_cut
 from emend.agents.providers.binding import bound, told
-from emend.agents.providers.client_process import ClientProcess, ProcessEnded
 from emend.agents.providers.errors import TRANSIENT, BrokenReply, as_model_error, retry_after
+from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy, current_repeat
 from emend.agents.providers.repair import mended, unreadable_call
-from emend.agents.providers.replay import remembered
-from emend.agents.providers.reply_cache import reply_key
 from emend.agents.providers.request import address_of, held_by, limit_in, payload_of
 from emend.agents.providers.usage import Spent
 from emend.agents.structured import supports_structure
@@ -43,8 +40,8 @@ class AskedModel(BaseChatModel):
     """Any chat model, asked through a policy; what it is given and what it returns are those of the inner model.
 
     Raises:
-        ModelError: of the class that says what to do, see `agents/providers/errors.py`; a transient one only
-            after all waits.
+        ModelError: of the class that says what to do, see `agents/providers/errors.py`; a
+            transient one only after all waits.
         ModelReplyError: the model declined, or its reply is empty.
         BudgetReached: the policy's limit of calls or cost does not allow another call.
     """
@@ -60,7 +57,6 @@ class AskedModel(BaseChatModel):
     """New tokens of a reply at most, as the user has set them; 0 where nothing is set."""
     _held: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
-    _elsewhere: ClientProcess | None = PrivateAttr(default=None)
 
     @classmethod
     def around(
@@ -77,15 +73,6 @@ class AskedModel(BaseChatModel):
         made = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
         made._held, made.reply_limit = held_by(inner, settings or {}), limit_in(settings or {})
         return made
-
-    def ask_elsewhere(self, settings: dict[str, Any]) -> None:
-        """From now on the client's work is done by another process, which ends when the policy is closed.
-
-        Args:
-            settings: what the model was loaded with.
-        """
-        self._elsewhere = ClientProcess(self.spec, settings)
-        self.policy.processes.append(self._elsewhere)
 
     @property
     def _llm_type(self) -> str:
@@ -143,17 +130,19 @@ class AskedModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         cache, key = self.policy.cache, ""
-        if cache is not None:
-            key = reply_key(self.spec, address_of(self.inner), self._payload(messages, stop, kwargs), current_repeat())
-            kept = cache.get(key)
-            if kept is not None:
-                self.policy.ledger.kept(self.spec)
-                return ChatResult(generations=[ChatGeneration(message=kept)])
+        if cache is not None or in_unit():
+            payload = self._payload(messages, stop, kwargs)
+            key = call_key(self.spec, address_of(self.inner), payload, current_repeat())
+        if cache is not None and (cached := cache.find(key)) is not None:
+            self.policy.ledger.kept(self.spec)
+            cached.response_metadata |= {"cached": True}
+            cached.usage_metadata = None  # it cost nothing
+            return ChatResult(generations=[ChatGeneration(message=cached)])
         self.policy.ledger.note_sent(self.spec, self.sent_parameters(stop, **kwargs))
-        message = remembered(lambda: self._ask(messages, stop, run_manager, kwargs), self.spec, messages, stop, kwargs)
+        message = replay_or_call(key, lambda: self._ask(messages, stop, run_manager, kwargs))
         message = self._usable(message, kwargs)
         if cache is not None:
-            cache.put(key, message)
+            cache.add(key, message)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _ask(
@@ -166,7 +155,7 @@ class AskedModel(BaseChatModel):
             sent = policy.limiter.wait(tokens)
             policy.ledger.begin(self.spec, again=attempt > 1)
             try:
-                message = self._once(messages, stop, run_manager, kwargs)
+                message = asked_once(self.inner, messages, stop, run_manager, kwargs)
             except BaseException as error:
                 wait, known = self._after(error, sent, attempt, waited)
                 _tell_retry(run_manager, attempt, waited, wait, known)
@@ -181,14 +170,6 @@ class AskedModel(BaseChatModel):
             if attempt > 1:
                 message.response_metadata |= {"tries": attempt, "seconds_waited": round(waited, 3)}
             return message
-
-    def _once(
-        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any]
-    ) -> AIMessage:
-        if self._elsewhere is not None:
-            with suppress(ProcessEnded):
-                return self._elsewhere.ask(messages, stop, kwargs)
-        return asked_once(self.inner, messages, stop, run_manager, kwargs)
 
     def _after(self, error: BaseException, sent: float, attempt: int, waited: float) -> tuple[float, ModelError]:
         """Seconds until the next attempt after an error, and what it was; or raises the error to give up with."""

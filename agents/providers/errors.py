@@ -91,17 +91,6 @@ def _fields(told: object) -> dict[str, str]:
     return found if "message" in found else {}
 
 
-class ClientRaised(Exception):  # noqa: N818  it stands for whatever the client raised
-    """What a client raised in another process: class and text, HTTP status, the pause that the provider asks for."""
-
-    def __init__(self, text: str, status: int, pause: float | None) -> None:
-        super().__init__(text, status, pause)  # all of them, so that it can be handed on
-        self.text, self.status_code, self.pause = text, status, pause
-
-    def __str__(self) -> str:
-        return self.text
-
-
 def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError | None:
     """The same as one of Emend's errors, which says what to do; None for what is no provider's doing.
 
@@ -198,8 +187,6 @@ def _has(text: str, words: tuple[str, ...]) -> bool:
 def retry_after(error: BaseException) -> float | None:
     """The seconds for which the provider asks to be left alone, not below 0; None when it does not say."""
     for one in _chain(error):
-        if isinstance(one, ClientRaised):
-            return one.pause
         headers = getattr(getattr(one, "response", None), "headers", None)
         if headers is not None and (pause := pause_in_headers(headers)) is not None:
             return pause

@@ -8,10 +8,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emend.agents.providers.client_process import ClientProcess
+from emend.agents.providers.journal import CallJournal
 from emend.agents.providers.prices import Prices
 from emend.agents.providers.rate_limit import Limiter
-from emend.agents.providers.reply_cache import ReplyCache
 from emend.agents.providers.usage import Ledger
 from emend.memory.errors import CallDropped
 
@@ -73,16 +72,14 @@ class Waiting:
 class CallPolicy:
     """What the models of a run share.
 
-    `stopped` makes calls that wait give up, because the run is ending; `at_once` is how many there may be at a time.
+    `stopped` makes calls that wait give up, because the run is ending.
     """
 
     waiting: Waiting = Waiting()
     limiter: Limiter = field(default_factory=Limiter)
     ledger: Ledger = field(default_factory=Ledger)
-    cache: ReplyCache | None = None
+    cache: CallJournal | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
-    at_once: int = 1
-    processes: list[ClientProcess] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -94,7 +91,6 @@ class CallPolicy:
         max_cost: float | None = None,
         max_calls: int | None = None,
         waiting: Waiting | None = None,
-        at_once: int = 1,
     ) -> "CallPolicy":
         """The policy that the command line's options describe.
 
@@ -111,9 +107,8 @@ class CallPolicy:
             waiting=waiting or Waiting(),
             limiter=Limiter(rpm, tpm, sleep=pause),
             ledger=Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls),
-            cache=None if cache is None else ReplyCache(cache),
+            cache=None if cache is None else CallJournal(cache),
             stopped=stopped,
-            at_once=at_once,
         )
 
     @contextmanager
@@ -134,14 +129,8 @@ class CallPolicy:
         if self.stopped.wait(seconds):
             raise CallDropped("the run is ending: this call was not made again, and is made on resume.")
 
-    def cpu_seconds(self) -> float:
-        """Processor time that was spent for calls in other processes."""
-        return sum(one.cpu_seconds for one in self.processes)
-
     def close(self) -> None:
-        """Waiting calls give up, other processes end, and the cache is let go of."""
+        """Make waiting calls give up and close the cache."""
         self.stopped.set()
-        for one in self.processes:
-            one.close()
         if self.cache is not None:
             self.cache.close()

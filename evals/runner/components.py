@@ -182,7 +182,7 @@ def model_with_policy(config: RunConfig, model: BaseChatModel | None = None) -> 
     limited = told and not asks_elsewhere(config)
     if limited and config.model.partition(":")[0] in LOCAL:
         raise local
-    policy = CallPolicy.of(**given, at_once=config.concurrency)
+    policy = CallPolicy.of(**given)
     model = load_model(config.model, policy, **config.overrides.get(MODEL, {}))
     if limited and not hasattr(model, "policy"):  # of a plug-in
         raise local

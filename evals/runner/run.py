@@ -10,7 +10,7 @@ from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.providers.replay import Unfinished, working
+from emend.agents.providers.journal import CallJournal, run_journal, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.costing import Meter, Resident
 from emend.editors.restore_check import Untouched
@@ -39,7 +39,6 @@ from emend.memory.errors import (
     MemoryMismatch,
     MissingData,
     MissingExtra,
-    ModelError,
     RunRefused,
     TooManyFailures,
 )
@@ -48,8 +47,6 @@ FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, 
 """Not the fault of one unit: the run ends."""
 NAMED = 100
 """Edits that a line of costs names at most."""
-GOES_ON = (*FATAL, ModelError)
-"""What a unit was answered before one of these is kept: it is paid for."""
 
 
 def run(
@@ -86,7 +83,7 @@ def run(
             files.event(event | {"at": now()})
         work = _Work(parts, files, finished, progress or Quiet(), begun.units)
         if hasattr(parts.model, "policy") or asks_elsewhere(config):  # else a reply costs nothing but time
-            work.unfinished = stack.enter_context(Unfinished(out, finished))
+            work.journal = stack.enter_context(run_journal(out, finished))
         try:
             return work.through(out)
         finally:
@@ -104,7 +101,7 @@ class _Work:
         self.collateral = Collateral(parts, files)
         self.untouched = Untouched(parts.model)
         self.failures = Failures(parts.config.fail_on_error)
-        self.unfinished: Unfinished | None = None
+        self.journal: CallJournal | None = None
         self.stop = threading.Event()
         self.lock = threading.Lock()
         self.told = dict.fromkeys(("finished", "records", "unscored", "input_tokens", "output_tokens", "calls"), 0)
@@ -141,7 +138,7 @@ class _Work:
             failed=self.failures.count,
             baseline_calls=before.calls,
             seconds=round(time.perf_counter() - began[0], 3),
-            cpu_seconds=round(time.process_time() - began[1] + self.parts.policy.cpu_seconds(), 3),
+            cpu_seconds=round(time.process_time() - began[1], 3),
             peak_bytes=Resident.highest_so_far(),
             spent=self.parts.policy.ledger.by_model(),
             **told,
@@ -268,7 +265,7 @@ class _Work:
 
     def _ask(self, one: Pass, unit: Unit, answerer: Answerer) -> None:
         try:
-            with working(self.unfinished, unit.key, lambda error: isinstance(error, GOES_ON) or self.stop.is_set()):
+            with unit_scope(self.journal, unit.key):
                 asked = ask_unit(one, unit, answerer, self.baseline, self.stop)
                 self.files.unit(asked.records, asked.events)
         except FATAL:

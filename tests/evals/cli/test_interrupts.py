@@ -4,6 +4,7 @@ import signal
 import time
 from pathlib import Path
 
+from emend.agents.providers.journal import run_journal
 from emend.evals.log.records import read_records
 from tests.evals.command_line import emend, python
 from tests.provider.server import Provider
@@ -34,7 +35,8 @@ def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_pat
         assert "interrupted at once: what was under way is asked again. finished units are kept." in told
         assert f"Go on with: emend resume {out}" in told
         assert "Traceback" not in told
-        assert len(list((out / "unfinished").glob("*.jsonl"))) == 1
+        with run_journal(out) as journal:
+            assert len(journal.units()) == 1
         provider.choose = lambda number: ""
         assert emend("resume", str(out)) == 0
         asked = provider.count

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.providers.replay import FOLDER
+from emend.agents.providers.journal import FILE
 from emend.evals.cli.main import main
 from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
 from emend.memory.edit import Edit, Triplet
@@ -84,9 +84,9 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
         more = ["--set", "model.use_responses_api=true"] if protocol == "responses" else []
         where = ["--out", str(folder), "--cache", str(tmp_path / "kept"), "--max-calls", "12"]
         code, shown = emend(f"{RUN} {EDITORS}", *model, *more, *where)
-        assert code == 2 and hold_no_key(folder) > 5 and (folder / FOLDER).exists()
+        assert code == 2 and hold_no_key(folder) > 5 and (folder / FILE).exists()
         code, resumed = emend("resume", str(folder), "--max-calls", "1000")
-        assert code == 0 and not (folder / FOLDER).exists()
+        assert code == 0 and not (folder / FILE).exists()
         told = [shown, resumed, emend("doctor", *model)[1]]
         for way in ("", "1", "1 --json", "1 --md", "2 --errors", "3 --mermaid"):
             told.append(emend("trace", str(folder), *way.split())[1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.providers.replay import FOLDER
+from emend.agents.providers.journal import FILE
 from emend.evals.log.records import BASELINE, EVENTS, read_lines, read_records
 from tests.evals.fragile import CALLING, SILENT, Killer, config, work
 from tests.evals.toys import untimed
@@ -53,7 +53,7 @@ def same(one: Path, other: Path) -> None:
     assert told(one) == told(other) and steps(one) == steps(other)
     asked = [line["key"] for line in read_lines(one, BASELINE)]
     assert len(asked) == len(set(asked)) == len(list(read_lines(other, BASELINE)))
-    assert not (one / FOLDER).exists() and not (other / FOLDER).exists(), "replies of finished units are kept"
+    assert not (one / FILE).exists() and not (other / FILE).exists(), "replies of finished units are kept"
 
 
 def child(arguments: tuple[Any, ...], killer: Killer) -> Any:

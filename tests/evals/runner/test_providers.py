@@ -153,4 +153,4 @@ def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(
         summary = run(told, tmp_path / "run")
     assert (summary.failed, summary.records) == (0, 2)
     assert len({request.body["messages"][0]["content"] for request in provider.requests}) == provider.count - 1
-    assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "unfinished").exists()
+    assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "replies.sqlite").exists()

@@ -1,4 +1,5 @@
 import sqlite3
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -9,8 +10,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from emend.agents.llm import load_model
 from emend.agents.parsing.messages import usage_of
 from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.journal import FILE, CallJournal, call_key
 from emend.agents.providers.policy import repetition
-from emend.agents.providers.reply_cache import FILE, ReplyCache, reply_key
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Usage
 from tests.fakes import ScriptedChatModel
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("keys")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_kept_reply_costs_nothing_and_says_so(protocol, tmp_path):
+def test_a_cached_reply_costs_nothing_and_says_so(protocol, tmp_path):
     with Provider(lambda asked: "Ostrim", faults=["500"]) as provider:
         policy = quick_policy(cache=tmp_path)
         model = asked_model(provider, protocol, policy)
@@ -57,14 +58,14 @@ def test_everything_that_decides_a_reply_is_in_its_key(tmp_path):
     policy.close()
 
 
-def test_kept_replies_are_there_for_the_next_process(tmp_path):
-    one, two = ReplyCache(tmp_path), ReplyCache(tmp_path)
+def test_cached_replies_are_there_for_the_next_process(tmp_path):
+    first, second = CallJournal(tmp_path), CallJournal(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: (one, two)[n % 2].put(f"k{n % 40}", AIMessage(f"reply {n % 40}")), range(200)))
-    told = [str(message.text) if (message := two.get(f"k{n}")) else None for n in range(41)]
+        list(pool.map(lambda n: (first, second)[n % 2].add(f"k{n % 40}", AIMessage(f"reply {n % 40}")), range(200)))
+    told = [str(message.text) if (message := second.find(f"k{n}")) else None for n in range(41)]
     assert told == [*(f"reply {n}" for n in range(40)), None]
-    one.close()
-    two.close()
+    first.close()
+    second.close()
 
 
 def test_tool_calls_are_kept(tmp_path):
@@ -102,15 +103,15 @@ def test_neither_key_nor_prompt_is_in_the_file(tmp_path):
 def test_a_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / FILE).write_bytes(b"this is no database, it is a long text instead" * 50)
     with pytest.raises(BadSettings, match="cannot be used"):
-        ReplyCache(tmp_path)
+        CallJournal(tmp_path)
     (tmp_path / FILE).unlink()
     base = sqlite3.connect(tmp_path / FILE)
     base.execute("PRAGMA user_version=99")
     base.close()
-    with pytest.raises(BadSettings, match="form 99"):
-        ReplyCache(tmp_path)
+    with pytest.raises(BadSettings, match="version 99.*--cache"):
+        CallJournal(tmp_path)
     with pytest.raises(BadSettings, match="cannot be used"):
-        ReplyCache(tmp_path / FILE)
+        CallJournal(tmp_path / FILE)
 
 
 def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
@@ -118,9 +119,9 @@ def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
         policy = quick_policy(cache=tmp_path)
         model = asked_model(provider, policy=policy)
         assert policy.cache is not None
-        policy.cache._base.execute("PRAGMA max_page_count = 1")
-        policy.cache._base.execute("DROP TABLE replies")
-        with pytest.warns(UserWarning, match=f"the reply cache '.*{FILE}' cannot be used now"):
+        policy.cache._database.execute("PRAGMA max_page_count = 1")
+        policy.cache._database.execute("DROP TABLE replies")
+        with pytest.warns(UserWarning, match=f"the file of replies '.*{FILE}' cannot be used now"):
             assert str(model.invoke("Which town is it?").text) == "Ostrim"
         assert str(model.invoke("Which town is it?").text) == "Ostrim" and provider.count == 2
     policy.close()
@@ -133,7 +134,7 @@ def test_tool_calls_are_in_the_key_of_a_plug_ins_model():
     def key(tool, **arguments):
         calls = [{"name": tool, "args": arguments, "id": "1"}]
         said = [AIMessage("", tool_calls=calls), ToolMessage("Nothing was found.", tool_call_id="1")]
-        return reply_key("plug:x", "", model._payload(said, None, {}), 0)
+        return call_key("plug:x", "", model._payload(said, None, {}), 0)
 
     assert key("lookup", subject="A", relation="b") == key("lookup", subject="A", relation="b")
     assert key("lookup", subject="A", relation="b") != key("search_memory", query="A b")
@@ -152,3 +153,28 @@ def test_the_address_is_in_the_key_also_where_the_environment_has_it(tmp_path, m
             monkeypatch.setenv("OPENAI_BASE_URL", provider.openai)
             assert load_model("openai:any", policy, api_key="x").invoke("a").text == said
     policy.close()
+
+
+@pytest.mark.parametrize(
+    "reply", ["{", "[]", '{"type": "human", "data": {"content": "x"}}', '{"type": "ai"}', "null", "7"]
+)
+def test_a_damaged_reply_is_asked_for_again_and_named(reply, tmp_path):
+    with Provider(lambda asked: "Ostrim") as provider:
+        policy = quick_policy(cache=tmp_path)
+        model = asked_model(provider, policy=policy)
+        model.invoke("a")
+        assert policy.cache is not None
+        policy.cache._database.execute("UPDATE replies SET reply = ?", [reply])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert str(model.invoke("a").text) == "Ostrim" and provider.count == 2
+        assert all(FILE in str(warning.message) for warning in caught)
+    policy.close()
+
+
+def test_a_reply_with_half_of_a_surrogate_pair_is_stored(tmp_path):
+    journal = CallJournal(tmp_path)
+    journal.add("k", AIMessage("a\ud800b"))
+    found = journal.find("k")
+    assert found is not None and found.content == "a\ud800b"
+    journal.close()
