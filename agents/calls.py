@@ -62,7 +62,7 @@ class Journal(BaseCallbackHandler):
         told = {
             "model": str(known.get("ls_model_name", "")),
             "provider": str(known.get("ls_provider") or LOCAL_PROVIDER),
-            "asked": tuple(asked),
+            "messages": tuple(asked),
             "at": round(time.time(), 6),
         }
         tasks = tasks_of(str(known.get("langgraph_checkpoint_ns", "")))
@@ -90,7 +90,7 @@ class Journal(BaseCallbackHandler):
         if isinstance(message, AIMessage):
             usage = usage_of(message)
             said = {
-                "said": convert_to_openai_messages(message),
+                "reply": convert_to_openai_messages(message),
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached": bool(usage.cached),
@@ -103,7 +103,7 @@ class Journal(BaseCallbackHandler):
         told: dict[str, Any] = {"error": f"{type(error).__name__}: {hide_keys(str(error))}"}
         if isinstance(error, ModelReplyError):
             told |= error.usage.model_dump(include={"input_tokens", "output_tokens"})
-            told["said"] = {"role": "assistant", "content": error.reply} if error.reply else {}
+            told["reply"] = {"role": "assistant", "content": error.reply} if error.reply else {}
         self._end(run_id, **told)
 
     def _end(self, run_id: UUID, **told: Any) -> None:
@@ -169,7 +169,7 @@ def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> S
             ModelCall(
                 kind="score",
                 model=str(getattr(model, "model_name", "") or type(model).__name__),
-                asked=({"role": "user", "content": prompt},),
+                messages=({"role": "user", "content": prompt},),
                 input_tokens=scores.usage.input_tokens,
                 ms=round((time.perf_counter() - began) * 1000, 3),
                 at=round(at, 6),
@@ -189,13 +189,14 @@ def tasks_of(namespace: str) -> frozenset[str]:
 
 def shortened(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:
     """The call without texts that the trace holds anyway: it names the field of the state instead."""
-    alone = call.asked[0].get("content") if len(call.asked) == 1 and call.asked[0].get("role") == "user" else None
+    first = call.messages[0] if len(call.messages) == 1 else {}
+    alone = first.get("content") if first.get("role") == "user" else None
     changed: dict[str, Any] = {}
     if place := _field_with(alone, before):
-        changed |= {"asked": (), "asked_in": place}
-    plain = set(call.said) <= {"role", "content"}
-    if plain and (place := _field_with(call.said.get("content"), after)):
-        changed |= {"said": {}, "said_in": place}
+        changed |= {"messages": (), "messages_field": place}
+    plain = set(call.reply) <= {"role", "content"}
+    if plain and (place := _field_with(call.reply.get("content"), after)):
+        changed |= {"reply": {}, "reply_field": place}
     return call.model_copy(update=changed) if changed else call
 
 

@@ -130,7 +130,7 @@ def _own(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
             f"model '{spec}' is made already, and takes no settings (seen: {', '.join(sorted(settings))}): name the "
             "class or a function that makes it."
         )
-    with MODELS.told_of(spec):
+    with MODELS.plugin_errors(spec):
         model = found if made else found(**settings)
     if not isinstance(model, BaseChatModel):
         raise BadSettings(

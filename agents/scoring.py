@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, ModelError
 from emend.memory.probe import Usage
 
 
-class Scores(Word):
+class Scores(FrozenModel):
     """One joint natural-log probability per target, how many tokens it covers, and what it cost.
 
     `target_tokens` and `token_log_probs`, the addends of each joint one, are empty where a model does not tell them.

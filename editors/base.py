@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.policy import CallPolicy
-from emend.memory.edit import Edit, Word
+from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Retriever
 
 
-class Demonstration(Word):
+class Demonstration(FrozenModel):
     """A solved example for in-context editing: a new fact, a prompt under it, and the right continuation.
 
     `kind` is `copy` (the edit itself), `update` (a paraphrase, new answer) or `retain` (another subject, old answer).
@@ -35,7 +35,7 @@ class Answerer(Protocol):
         ...
 
 
-class EditCost(Word):
+class EditCost(FrozenModel):
     """What it cost to let edits stand: time, memory and what went through the model, asking not counted.
 
     An editor that changes weights tells `tokens`, those of all forward passes without padding (as `editors.costing`

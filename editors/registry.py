@@ -63,5 +63,5 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
             "As memit, in the null space of usual keys (Fang et al. 2025).",
         ),
     },
-    also={"ice": "in_context"},
+    aliases={"ice": "in_context"},
 )

@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Protocol, Self
 from pydantic import model_validator
 
 from emend.editors.base import NO_COST, Demonstration, EditCost
-from emend.memory.edit import Edit, Word, content_id
+from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.probe import Probe, Usage
 
 
-class Case(Word):
+class Case(FrozenModel):
     """Edits that belong together and what is asked once they stand; the id is derived from the content."""
 
     id: str = ""
@@ -28,7 +28,7 @@ class Case(Word):
         return values
 
 
-class Record(Word):
+class Record(FrozenModel):
     """One probe of one unit: who was asked what under which edit, what it said, how that scored, and what it cost.
 
     `values` holds a number per scorer output; `unscored` a reason per output that has none: a missing value is never 0.
@@ -79,7 +79,7 @@ class Record(Word):
         return cls.model_validate_json(line)
 
 
-class Metric(Word):
+class Metric(FrozenModel):
     """A named aggregate: the mean of one scorer output over the records of some kinds.
 
     `scale` is 100 for what the papers print in percent; `higher_is_better` decides which value is marked as best.

@@ -109,7 +109,7 @@ def _scores(
     asked = [text for text, bad in zip(texts, worst, strict=True) if not bad]
     if not asked or context.evaluator is None:
         return [WORST] * len(texts), Usage()
-    told = context.evaluator.judge(Probe.model_validate(state["probe"]).asked, asked)
+    told = context.evaluator.judge(Probe.model_validate(state["probe"]).retrieval_query, asked)
     found = iter(told.scores)
     return [WORST if bad else float(next(found)) for bad in worst], told.usage
 
@@ -201,7 +201,7 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
         ModelReplyError: a model that judges replied with no score.
     """
     context, k = runtime.context, runtime.context.search_k
-    asked = Probe.model_validate(state["probe"]).asked
+    asked = Probe.model_validate(state["probe"]).retrieval_query
     found = as_hits(context.search.search(asked, k), k) if context.search else []
     cut = _cut(found, context)
     passages = frozenset(hit["text"] for hit in found)

@@ -124,7 +124,7 @@ def demonstrate(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     if not state["hits"]:
         return {"demonstrations": []}
     context, probe = runtime.context, Probe.model_validate(state["probe"])
-    near = context.pool.by_similarity(probe.asked)
+    near = context.pool.by_similarity(probe.retrieval_query)
     ranked = [example for example in near if not _tells(example, probe, context.barred)]
     chosen = _in_ratio(ranked, context.demonstrations, f"{context.seed}:{probe.id}")
     tested = context.original.get(state["hits"][0]["edit_id"]) if context.original else None

@@ -1,4 +1,4 @@
-"""The words everything else speaks: a new fact as triplet, document or event, and the edit that inserts it."""
+"""Edits: a new fact as triplet, document or event, and the base class of all frozen records."""
 
 import hashlib
 import json
@@ -10,19 +10,19 @@ Form = Literal["triplet", "triplets", "document", "event", "facts"]
 
 
 def content_id(*parts: object) -> str:
-    """Sixteen hex digits that depend on the content alone, never on order of loading, time or machine."""
+    """Sixteen hex digits that depend only on the content, never on order of loading, time or machine."""
     packed = json.dumps(parts, ensure_ascii=False, sort_keys=True, default=str)
     return hashlib.sha256(packed.encode()).hexdigest()[:16]
 
 
-class Word(BaseModel):
+class FrozenModel(BaseModel):
     """Base of the frozen records: unknown fields are refused, `model_dump_json` and `model_validate_json` are exact."""
 
     # JSON knows no infinity: the log-probability of the impossible is written "-Infinity", not null.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
-class Triplet(Word):
+class Triplet(FrozenModel):
     """One fact as (subject, relation, object), with Wikidata ids where the data has them."""
 
     subject: str
@@ -38,17 +38,17 @@ class Triplet(Word):
         return f"{self.subject} {self.relation} {self.object}"
 
 
-def _whole(told: Any) -> Any:
-    """All fields of a triplet, however it was given."""
-    if isinstance(told, dict):
-        return dict.fromkeys(Triplet.model_fields) | told
-    return told.model_dump() if isinstance(told, Triplet) else told
+def _all_fields(triplet: Any) -> Any:
+    """All fields of a triplet as a dict, whether it is a dict or a `Triplet`."""
+    if isinstance(triplet, dict):
+        return dict.fromkeys(Triplet.model_fields) | triplet
+    return triplet.model_dump() if isinstance(triplet, Triplet) else triplet
 
 
-class Edit(Word):
-    """One update to insert into what a model knows.
+class Edit(FrozenModel):
+    """One update to the knowledge of a model.
 
-    `text` is what a memory stores and a prompt shows; `prompt` is the cloze with `{}` for the subject, which parametric
+    `text` is stored in a memory and shown in prompts; `prompt` is the cloze with `{}` for the subject, which parametric
     methods train on together with `target_new`. An empty `id` is filled from the content.
     """
 
@@ -69,11 +69,11 @@ class Edit(Word):
     def _fill_id(cls, values: Any) -> Any:
         if isinstance(values, dict) and not values.get("id"):
             fields = {name: field for name, field in cls.model_fields.items() if name != "id"}
-            # What says no more than the default is no part of the content, whether it was written out or not.
-            told = {k: v for k, v in values.items() if k in fields and v != fields[k].default}
-            given = told.get("triplets", ())
-            given = given if isinstance(given, (list, tuple)) else [given]  # which the field itself refuses
-            return values | {"id": content_id("edit", told | {"triplets": [_whole(one) for one in given]})}
+            # A field with its default value is not part of the content, whether it was written out or not.
+            content = {k: v for k, v in values.items() if k in fields and v != fields[k].default}
+            triplets = content.get("triplets", ())
+            triplets = triplets if isinstance(triplets, (list, tuple)) else [triplets]  # validation refuses it later
+            return values | {"id": content_id("edit", content | {"triplets": [_all_fields(t) for t in triplets]})}
         return values
 
     @property
@@ -82,7 +82,7 @@ class Edit(Word):
         return self.prompt.replace("{}", self.subject, 1)
 
     @classmethod
-    def from_triplet(cls, triplet: Triplet, prompt: str, **more: Any) -> Self:
+    def from_triplet(cls, triplet: Triplet, prompt: str, **fields: Any) -> Self:
         """An edit whose text is the prompt with subject and object filled in."""
         text = f"{prompt.replace('{}', triplet.subject, 1)} {triplet.object}."
         return cls(
@@ -92,5 +92,5 @@ class Edit(Word):
             prompt=prompt,
             target_new=triplet.object,
             triplets=(triplet,),
-            **more,
+            **fields,
         )

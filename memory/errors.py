@@ -1,4 +1,4 @@
-"""Errors, named by who must act; every message says what, the value seen, and the remedy."""
+"""Errors, named by who must act; every message says what is wrong, the value, and the remedy."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ class EmendError(Exception):
 
 
 class BadData(EmendError):
-    """Raised when a file, record or field is not as its format says; names file, record and field."""
+    """Raised when a file, record or field violates its format; names file, record and field."""
 
 
 class BadSettings(EmendError):
@@ -23,11 +23,11 @@ class MissingData(EmendError):
 
 
 class FetchFailed(EmendError):
-    """Raised when a data file cannot be fetched or kept: not there, no connection, no space, not writable."""
+    """Raised when a data file cannot be downloaded or stored: missing, no connection, no space, not writable."""
 
 
 class ExportFailed(EmendError):
-    """Raised when what was to be sent elsewhere is not taken: no connection, a wrong address, or it is refused."""
+    """Raised when an export is not accepted: no connection, a wrong address, or a refusal."""
 
 
 class MissingExtra(EmendError):
@@ -39,24 +39,24 @@ class MemoryMismatch(EmendError):
 
 
 class MemoryUnavailable(EmendError):
-    """Raised when a memory cannot be reached: its server stopped answering, or another process has its folder."""
+    """Raised when a memory cannot be reached: its server stopped answering, or another process uses its folder."""
 
 
 class RunRefused(EmendError):
-    """Raised when a run cannot start or go on: changed configuration, second process, no space, read-only."""
+    """Raised when a run cannot start or resume: changed configuration, second process, no space, read-only."""
 
 
 class ModelError(EmendError):
-    """Raised when a model cannot be loaded or asked."""
+    """Raised when a model cannot be loaded or called."""
 
 
 class ModelReplyError(ModelError):
-    """Raised when a model's reply cannot be used; carries the raw reply and what it cost.
+    """Raised when a model's reply is unusable; carries the raw reply and its cost.
 
     Args:
-        message: what was expected and what came.
-        reply: the raw reply, kept for the record.
-        usage: tokens and calls that were spent on it; one call where it is not told.
+        message: the expected and the actual reply.
+        reply: the raw reply, for the record.
+        usage: its tokens and calls; None counts as one call.
     """
 
     def __init__(self, message: str, reply: str = "", usage: "Usage | None" = None) -> None:
@@ -68,7 +68,7 @@ class ModelReplyError(ModelError):
 
     @property
     def calls(self) -> int:
-        """How many calls were made before this was raised."""
+        """Number of calls made before this was raised."""
         return self.usage.calls
 
 
@@ -77,15 +77,15 @@ class ReplyRefused(ModelReplyError):
 
 
 class ReplyCutOff(ModelReplyError):
-    """Raised when a reply that must be whole stops at the limit of new tokens."""
+    """Raised when a reply that must be complete stops at the limit of new tokens."""
 
 
 class ModelUnreachable(ModelError):
-    """Raised when a provider does not answer: no connection, no reply in time, a broken body, an error of its own."""
+    """Raised when a provider does not answer: no connection, a timeout, a broken body, a server error."""
 
 
 class RateLimited(ModelError):
-    """Raised when a provider still asks for fewer calls after all waiting that is allowed."""
+    """Raised when a provider's rate limit outlasts the allowed wait."""
 
 
 class QuotaExhausted(ModelError):
@@ -97,7 +97,7 @@ class KeyRefused(ModelError):
 
 
 class RequestRefused(ModelError):
-    """Raised when a provider rejects a request as it stands: unknown model, or a parameter that it does not take."""
+    """Raised when a provider rejects a request: unknown model, or an unsupported parameter."""
 
 
 class ContextOverflow(ModelError):
@@ -105,12 +105,12 @@ class ContextOverflow(ModelError):
 
 
 class TooManyFailures(EmendError):
-    """Raised when more units failed than `--fail-on-error` allows; what is finished is kept."""
+    """Raised when more units failed than `--fail-on-error` allows; finished units are kept."""
 
 
 class CallDropped(ModelError):
-    """Raised when a call that waits is given up because the run is ending; it is made on resume."""
+    """Raised when a waiting call is cancelled because the run is ending; it is repeated on resume."""
 
 
 class BudgetReached(EmendError):
-    """Raised when a call would go beyond `--max-cost` or `--max-calls`; what is finished is kept."""
+    """Raised when a call would exceed `--max-cost` or `--max-calls`; finished units are kept."""

@@ -1,11 +1,11 @@
-"""Where Emend keeps what can be made again."""
+"""Cache folders."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder for one kind of kept thing: under `EMEND_CACHE`, or else the user's cache folder; not created."""
+    """The folder for one kind of cached files: under `EMEND_CACHE`, or else in the user's cache folder; not created."""
     import platformdirs
 
     root = os.environ.get("EMEND_CACHE")

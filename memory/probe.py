@@ -1,24 +1,24 @@
-"""What is asked of an edited model, and what it said: the words that editors and evaluations share."""
+"""Probes, answers, steps and model calls: the records that editors and evaluations share."""
 
 from typing import Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AliasChoices, Field, model_validator
 
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 
 Style = Literal["cloze", "question", "raw"]
-"""`cloze` is to be continued, `question` to be answered; `raw` goes to the model as it is."""
+"""`cloze`: to be continued; `question`: to be answered; `raw`: sent to the model unchanged."""
 Reading = Literal["line", "thoughts", "whole"]
-"""What of a reply is the answer: its first `line`, what follows `Answer:` after `thoughts`, or the `whole` of it."""
+"""The answer in a reply: its first `line`, the text behind `Answer:` after `thoughts`, or the `whole` reply."""
 
 
-class Probe(Word):
-    """One thing asked of the edited model.
+class Probe(FrozenModel):
+    """One question or cloze for the edited model.
 
-    `gold` is the right answer followed by its aliases; `rival` the answer that it competes with in likelihood;
-    `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` the edits
-    that bear on it (empty when it is out of scope); `query` what a retriever is asked, where that is not the prompt;
-    `examples` solved examples that stand before everything else in the prompt; `reading` what of a reply is the answer.
+    `gold` is the correct answer followed by its aliases; `rival` the answer that it competes with in likelihood;
+    `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` are the
+    relevant edits (none when it is out of scope); `query` is the retrieval query, where that is not the prompt;
+    `examples` are demonstrations at the beginning of the prompt; `reading` is the part of a reply that is the answer.
     An empty `id` is filled from the content.
     """
 
@@ -37,7 +37,7 @@ class Probe(Word):
     examples: str = ""
     reading: Reading = "line"
     new_tokens: int = 0
-    """Length of a `whole` reply at most; 0 leaves it to the model."""
+    """Maximum length of a `whole` reply in tokens; 0 leaves it to the model."""
     tags: dict[str, str | int | float | bool] = {}
 
     @model_validator(mode="before")
@@ -48,17 +48,17 @@ class Probe(Word):
         return values
 
     @property
-    def asked(self) -> str:
-        """What a retriever is asked."""
+    def retrieval_query(self) -> str:
+        """The query for a retriever."""
         return self.query or self.prompt
 
 
-class Usage(Word):
-    """What an answer cost: tokens into and out of the model, and calls made.
+class Usage(FrozenModel):
+    """The cost of an answer: input and output tokens, and calls.
 
-    `cached` counts replies that were kept from earlier: they cost no token and are no call. `retries` counts how often
-    a provider was asked again because it did not answer or asked for fewer calls; these are no calls of their own.
-    `untold` counts the calls whose tokens nobody told: the tokens are those of the others.
+    `cached` counts replies from a cache: they cost no token and are no call. `retries` counts the repeated attempts
+    after errors and rate limits; they are not calls. `untold` counts the calls whose token counts the provider did not
+    report; `input_tokens` and `output_tokens` are those of the others.
     """
 
     input_tokens: int = 0
@@ -80,11 +80,11 @@ class Usage(Word):
         )
 
 
-class Retry(Word):
-    """An attempt that failed and was followed by another: its number from 1, the seconds waited, and how it failed.
+class Retry(FrozenModel):
+    """A failed attempt that was followed by another: its number from 1, the seconds waited, and the error.
 
-    `error` is a class of `memory/errors.py`; `status` that of HTTP, 0 where no answer came; `at` when it failed, in
-    seconds since 1970.
+    `error` is a class of `memory/errors.py`; `status` the HTTP status, 0 without a response; `at` the time of the
+    failure in seconds since 1970.
     """
 
     attempt: int
@@ -98,22 +98,22 @@ LOCAL_PROVIDER = "emend"
 """The provider of a call to a model in this process."""
 
 
-class ModelCall(Word):
-    """One call to a model: what was asked and said, as OpenAI writes messages, tokens, and when it was made.
+class ModelCall(FrozenModel):
+    """One call to a model: messages and reply in OpenAI's format, tokens, and time.
 
-    A `score` asks how probable targets are, and has no reply. `asked_in` names the field of the state that was asked
-    as it stood before the step, and `said_in` the field of the step's update that is the reply; the texts are then not
-    kept twice. `at` is in seconds since 1970, `ms` all attempts and waits together; `finish` is the provider's word for
-    how the reply ended.
+    A `score` call asks for log-probabilities of targets and has no reply. `messages_field` names the field of the state
+    before the step that was the prompt, and `reply_field` the field of the step's update that is the reply; the texts
+    are then not stored twice. `at` is in seconds since 1970, `ms` includes all attempts and waits; `finish` is the
+    provider's finish reason. Lines of earlier versions have `asked`, `asked_in`, `said` and `said_in` instead.
     """
 
     kind: Literal["chat", "score"] = "chat"
     model: str = ""
     provider: str = LOCAL_PROVIDER
-    asked: tuple[dict[str, Any], ...] = ()
-    asked_in: str = ""
-    said: dict[str, Any] = {}
-    said_in: str = ""
+    messages: tuple[dict[str, Any], ...] = Field(default=(), validation_alias=AliasChoices("messages", "asked"))
+    messages_field: str = Field(default="", validation_alias=AliasChoices("messages_field", "asked_in"))
+    reply: dict[str, Any] = Field(default={}, validation_alias=AliasChoices("reply", "said"))
+    reply_field: str = Field(default="", validation_alias=AliasChoices("reply_field", "said_in"))
     input_tokens: int = 0
     output_tokens: int = 0
     finish: str = ""
@@ -124,11 +124,11 @@ class ModelCall(Word):
     at: float = 0.0
 
 
-class Step(Word):
-    """One node of a graph (or the one act of an editor without graph): what it changed in the state, and how long.
+class Step(FrozenModel):
+    """One node of a graph (or the single step of an editor without graph): its state update and its duration.
 
-    `at` is when it began, in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 where
-    nobody told. `calls` are those to models.
+    `at` is the start in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 if unknown.
+    `calls` are the model calls.
     """
 
     node: str
@@ -140,20 +140,20 @@ class Step(Word):
     calls: tuple[ModelCall, ...] = ()
 
 
-class Answer(Word):
-    """What the edited model said to one probe.
+class Answer(FrozenModel):
+    """The edited model's answer to one probe.
 
-    `text` is None when the model was only asked for probabilities; `reply` is the whole reply where the text was read
-    off thoughts; `log_probs` holds one joint natural-log probability per target that was asked for, and is empty for a
-    model without probabilities; `retrieved` the ids of the edits behind the retrieved entries, best first; `cut_tokens`
-    how much of the prompt did not fit the model's window.
+    `text` is None when only probabilities were requested; `reply` is the whole reply where the text was parsed from
+    thoughts; `log_probs` holds one joint natural-log probability per requested target, and is empty for a model without
+    probabilities; `retrieved` the ids of the retrieved entries' edits, best first; `cut_tokens` the number of prompt
+    tokens that did not fit the model's window.
     """
 
     text: str | None = None
     reply: str | None = None
     log_probs: tuple[float, ...] = ()
     target_tokens: tuple[int, ...] = ()
-    """How many tokens each of `log_probs` covers; empty for a model that does not tell."""
+    """Number of tokens of each target in `log_probs`; empty if the model does not report it."""
     prompt: str = ""
     retrieved: tuple[str, ...] = ()
     cut_tokens: int = 0

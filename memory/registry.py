@@ -1,4 +1,4 @@
-"""One registry per kind of part: built-in names, entry points of other packages, and `module:attr`."""
+"""One registry per kind of component: built-in names, entry points of other packages, and `module:attr`."""
 
 import difflib
 import importlib
@@ -16,41 +16,41 @@ T = TypeVar("T")
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A hint naming the nearest known name, or all of them."""
+    """A hint with the nearest known name, or with all of them."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}."
 
 
 @dataclass(frozen=True)
 class Registry(Generic[T]):
-    """Finds parts by name; nothing is imported before it is asked for.
+    """Finds components by name and imports them when they are loaded.
 
-    `builtin` maps a name to (`module:attr`, one-line summary); the summary stands here so that listing imports nothing.
-    `also` has other names of these.
+    `builtin` maps a name to (`module:attr`, one-line summary); the summary is here so that listing imports nothing.
+    `aliases` maps further names to built-in ones.
     """
 
     kind: str
     group: str
     builtin: dict[str, tuple[str, str]] = field(default_factory=dict)
-    also: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
-        """Entry points of installed packages; a built-in name cannot be taken over."""
-        found = entry_points(group=self.group)
-        return {point.name: point for point in found if point.name not in self.builtin | self.also}
+        """Entry points of installed packages; they cannot replace a built-in name."""
+        points = entry_points(group=self.group)
+        return {point.name: point for point in points if point.name not in self.builtin | self.aliases}
 
     def names(self) -> list[str]:
         """All names that can be loaded."""
         return [*self.builtin, *self.plugins]
 
     def load(self, name: str) -> T:
-        """The part of that name, or at that `module:attr`.
+        """The component of that name, or at that `module:attr`.
 
         Raises:
             BadSettings: unknown name, or a plug-in that cannot be imported.
         """
-        if (known := self.also.get(name, name)) in self.builtin:
+        if (known := self.aliases.get(name, name)) in self.builtin:
             return self._resolve(name, self.builtin[known][0])
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
@@ -59,11 +59,11 @@ class Registry(Generic[T]):
         raise BadSettings(f"unknown {self.kind} '{name}': {nearest(name, self.names())}")
 
     @contextmanager
-    def told_of(self, name: str) -> Iterator[None]:
-        """Around the making and the use of a part: what a plug-in raises there is told as its own.
+    def plugin_errors(self, name: str) -> Iterator[None]:
+        """Context around the creation and use of a component, which names the plug-in in its errors.
 
         Raises:
-            BadSettings: for whatever else than Emend's errors a plug-in raises; a built-in part's errors pass.
+            BadSettings: for any error of a plug-in other than Emend's own; errors of built-in components pass.
         """
         try:
             yield
@@ -74,24 +74,24 @@ class Registry(Generic[T]):
                 raise
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): see docs/extend.md "
-                f"for what the name of a{'n' * (self.kind[0] in 'aeiou')} {self.kind} has to stand for."
+                f"for the interface of a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
             ) from error
 
     def _resolve(self, name: str, path: str) -> T:
         module, _, attribute = path.partition(":")
         try:
-            found: Any = importlib.import_module(module)
+            component: Any = importlib.import_module(module)
             for part in attribute.split("."):
-                found = getattr(found, part)
+                component = getattr(component, part)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be loaded from '{path}': {error}. "
                 "Install its package, or correct the module:attribute."
             ) from error
-        return found  # type: ignore[no-any-return]
+        return component  # type: ignore[no-any-return]
 
     def rows(self) -> Iterator[dict[str, str]]:
-        """Name and summary of each; a plug-in's summary is its docstring's first line, or why it is broken."""
+        """Name and summary of each component; for a plug-in its docstring's first line, or why it cannot be loaded."""
         for name, (_, summary) in self.builtin.items():
             yield {"name": name, "summary": summary}
         for name in self.plugins:

@@ -1,4 +1,4 @@
-"""Keeps API keys out of everything that is written or shown."""
+"""Redaction: keeps API keys out of everything that is written or shown."""
 
 import os
 import re
@@ -11,49 +11,49 @@ _SECRET = re.compile(
     r"api.?key|^(.*(access|auth|private)[-_])?key$|headers|query|proxy|secret|password|authorization|(^|_|-)token$",
     re.I,
 )
-"""Names of settings under which clients take keys."""
+"""Names of settings that may contain keys."""
 NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST = 8
-"""A shorter value is no key, and would be found in words."""
+"""Minimum length of a key; a shorter value would occur in ordinary words."""
 
 
-def hide_keys(text: str, *more: str) -> str:
-    """The text without the values of API keys that the environment holds, nor those that are given.
+def hide_keys(text: str, *keys: str) -> str:
+    """The text without the values of the environment's API keys and of `keys`.
 
     Args:
-        text: what is to be shown or written.
-        more: further values to hide, such as a key that was given as a setting.
+        text: to be shown or written.
+        keys: further values to hide, such as a key from a setting.
     """
     for name, value in _keys():
         text = text.replace(value, f"<{name}>")
-    for value in more:
+    for value in keys:
         if len(value) >= SHORTEST:
             text = text.replace(value, "<key>")
     return text
 
 
 def hide_in_bytes(content: bytes) -> bytes:
-    """The same for what is about to be written: a model may repeat what a careless server tells it."""
-    held = [os.fsencode(value) for _, value in _keys()]
-    return hide_keys(content.decode()).encode() if any(value in content for value in held) else content
+    """The content without API keys, which a model may repeat after a server that leaks them."""
+    values = [os.fsencode(value) for _, value in _keys()]
+    return hide_keys(content.decode()).encode() if any(value in content for value in values) else content
 
 
 def _keys() -> list[tuple[str, str]]:
-    """Name and value of each key; values of other names are not even looked at, since this is asked for every call."""
-    held = [(name, os.environ.get(name, "")) for name in list(os.environ) if name.upper().endswith(NAMES)]
-    return [(name, value) for name, value in held if len(value) >= SHORTEST]
+    """Name and value of each key; values of other variables are not read, since this runs for every call."""
+    pairs = [(name, os.environ.get(name, "")) for name in list(os.environ) if name.upper().endswith(NAMES)]
+    return [(name, value) for name, value in pairs if len(value) >= SHORTEST]
 
 
 def refuse_secrets(settings: Mapping[str, Any], above: str) -> None:
-    """Refuses settings, at any depth, that may hold a key: what is set is written down.
+    """Refuse settings, at any depth, that may contain a key, because settings are written to the run folder.
 
     Raises:
-        BadSettings: one of them may; `above` and its name are told, never its value.
+        BadSettings: one of them may; the message names it, under `above`, but never its value.
     """
     for name, value in settings.items():
         if _SECRET.search(name):
             raise BadSettings(
-                f"--set {above}.{name} may hold a key, and would be written down: put the key into the environment "
+                f"--set {above}.{name} may contain a key, which would be written to disk: put it into the environment "
                 "(OPENAI_API_KEY, ANTHROPIC_API_KEY), and a proxy into HTTPS_PROXY."
             )
         if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 
 Scale = Literal["yes or no", "1 to 5", "share"]
 
@@ -29,7 +29,7 @@ class Verdict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Asked(Word):
+class Asked(FrozenModel):
     """What a judge may see of a record: what was asked, what was said, and under which edits.
 
     `outputs` are the names of the record's scores, with those that are missing; `before` is what the unedited model
@@ -50,7 +50,7 @@ class Asked(Word):
     outputs: frozenset[str] = frozenset()
 
 
-class Item(Word):
+class Item(FrozenModel):
     """What one judgement is about: texts by name; the id is derived from the content."""
 
     kind: str
@@ -77,7 +77,7 @@ class Item(Word):
         return [text for texts in self.parts.values() for text in texts]
 
 
-class Found(Word):
+class Found(FrozenModel):
     """What a judge says of one item: numbers by output with its reason, or the problem that there are none."""
 
     values: dict[str, float] = {}

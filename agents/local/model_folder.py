@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from emend.memory.embeddings.quiet import quiet
+from emend.memory.embeddings.quiet import silence
 from emend.memory.errors import BadSettings, ModelError
 from emend.memory.registry import nearest
 
@@ -41,7 +41,7 @@ def load_folder(folder: Path, dtype: str, device: str) -> Loaded:
     """
     _check(folder)
     where = _device(device)
-    with quiet():
+    with silence():
         tokenizer = _tokenizer(folder)
         model = _model(folder, _dtype(dtype, where)).to(where).eval()
     rows = model.get_input_embeddings().num_embeddings

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -18,7 +18,7 @@ WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_to
 """Where replies tell what was written to the provider's cache: the first is 0 where one of the others is told."""
 
 
-class Price(Word):
+class Price(FrozenModel):
     """Of one model, per million tokens; reading and writing the provider's cache cost as input unless they are told."""
 
     input: Amount
@@ -38,7 +38,7 @@ class Price(Word):
         return cost / PER
 
 
-class Prices(Word):
+class Prices(FrozenModel):
     """A file of prices: `currency`, and under `models` one table per model, by its name on the command line."""
 
     currency: str = "USD"

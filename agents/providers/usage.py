@@ -4,11 +4,11 @@ import threading
 from typing import Any
 
 from emend.agents.providers.prices import Prices
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, BudgetReached
 
 
-class Spent(Word):
+class Spent(FrozenModel):
     """What was spent on one model, or on all.
 
     `requests` counts every time a provider was asked, also in vain; `replies` those that came, `retries` those asked

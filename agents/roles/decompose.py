@@ -152,7 +152,7 @@ def walked(probe: Probe) -> str:
     'Be brief.\nWho?'
     """
     if not probe.prompt.strip() or probe.reading == "thoughts":
-        return probe.asked
+        return probe.retrieval_query
     return _DRESS.sub("", probe.prompt) if probe.style == "raw" else probe.prompt
 
 

@@ -21,7 +21,7 @@ from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.tokens import whole, words
-from emend.memory.store.superseding import Claim, in_order, moment
+from emend.memory.store.superseding import Claim, in_order, parse_time
 
 SYSTEM = (
     "Some facts of the world have changed after you were trained, and a memory holds the changes. Use the tools to "
@@ -128,7 +128,7 @@ class Toolbox:
         every = [said for edit in self.edits for said in _said_by(edit)]
         said = {one.hit.entry.id: one for one in every if self.current is None or one.hit.entry.id in self.current}
         entries = [one.hit.entry for one in said.values()]
-        claims = [Claim(one.id, one.edit_id, (), moment(one.time), place) for place, one in enumerate(entries)]
+        claims = [Claim(one.id, one.edit_id, (), parse_time(one.time), place) for place, one in enumerate(entries)]
         return [said[claim.entry_id] for claim in in_order(claims)]
 
 

@@ -1,6 +1,6 @@
-"""The cross-encoder form of the scope classifier: question and text are read together by a small encoder.
+"""The cross-encoder form of the scope classifier: a small encoder reads question and text together.
 
-As in SERAC's cross-attend mode and in ELKEN (section 4.1): one logit, binary cross-entropy, questions out of scope and
+As in SERAC's cross-attend mode and in ELKEN (section 4.1): one logit, binary cross-entropy, out-of-scope questions and
 other texts as negatives.
 """
 
@@ -18,19 +18,17 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from emend.agents.local.malloc import give_back
 from emend.agents.local.model_folder import weights_digest
 from emend.agents.scope.features import write_settings
 from emend.agents.scope.logistic import Floats, sigmoid
 from emend.agents.scope.train import ScopeExample
+from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 
 TOKENS = 160
-"""Of a question and a text together, as in ELKEN; the text is what is cut."""
-ASKED_AT_ONCE = 64
-
-Told = Callable[[int, int], None]
-"""Called with the steps done and the steps in all."""
+"""Maximum length of question and text together, as in ELKEN; the text is truncated."""
+BATCH = 64
+"""Pairs per forward pass at inference."""
 
 
 class CrossEncoderScope:
@@ -38,7 +36,7 @@ class CrossEncoderScope:
 
     Args:
         folder: with the classifier and its tokenizer, as `save_pretrained` writes them.
-        threshold: from this probability on a question is in scope.
+        threshold: the least probability at which a question is in scope.
 
     Raises:
         ModelError: the folder holds no such classifier.
@@ -46,7 +44,7 @@ class CrossEncoderScope:
 
     def __init__(self, folder: Path, threshold: float = 0.5) -> None:
         self.folder, self.threshold = folder, threshold
-        self._lock = threading.Lock()  # a fast tokenizer is not to be used by two threads at once
+        self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
             self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
@@ -67,12 +65,13 @@ class CrossEncoderScope:
             if not texts:
                 return np.zeros(0, np.float32)
             with self._lock, torch.inference_mode():
-                found = [self._logits([question] * len(part), part) for part in _parts(texts, ASKED_AT_ONCE)]
-            return sigmoid(torch.cat(found).float().numpy())
+                logits = [self.logits([question] * len(part), part) for part in _batched(texts, BATCH)]
+            return sigmoid(torch.cat(logits).float().numpy())
 
         return probabilities
 
-    def _logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
+    def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
+        """One logit for each pair of question and text, shape (pairs,)."""
         packed = self.tokenizer(
             list(questions), list(texts), padding=True, truncation="only_second", max_length=TOKENS, return_tensors="pt"
         )
@@ -82,18 +81,18 @@ class CrossEncoderScope:
 
 @dataclass(frozen=True)
 class CrossTraining:
-    """How the cross-encoder is trained; ELKEN has 15 negatives a question, 3e-5 and one epoch."""
+    """Hyperparameters of the cross-encoder's training; ELKEN has 15 negatives a question, lr 3e-5 and one epoch."""
 
     epochs: int = 1
     negatives: int = 3
-    rate: float = 3e-5
+    lr: float = 3e-5
     batch: int = 16
     warm_up: float = 0.1
     seed: int = 0
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder of an encoder to start from: the packaged MiniLM for `auto` and `minilm`, else the one named.
+    """The folder of the encoder to start from: the packaged MiniLM for `auto` and `minilm`, else the named one.
 
     Raises:
         MissingExtra: the packaged MiniLM is not installed.
@@ -117,19 +116,19 @@ def train_cross_encoder(
     texts: Sequence[str],
     examples: Sequence[ScopeExample],
     near: Sequence[Sequence[int]],
-    how: CrossTraining,
-    told: Told = lambda done, whole: None,
+    training: CrossTraining,
+    on_step: OnStep = ignore_step,
 ) -> CrossEncoderScope:
-    """Trains a classifier from an encoder's folder, and writes it into a folder; its threshold is still 0.5.
+    """Trains a classifier from an encoder and writes it to a folder, with a threshold of 0.5.
 
     Args:
-        base: an encoder, for example that of the packaged MiniLM.
-        out: where the classifier is written.
-        texts: what questions may be about.
+        base: the folder of an encoder, for example of the packaged MiniLM.
+        out: the folder for the classifier.
+        texts: the texts that questions may be about.
         examples: the questions.
-        near: for each example, places of texts that it could be mistaken for, the nearest first.
-        how: the schedule.
-        told: hears of every step.
+        near: for each example, indices of similar texts, the nearest first, from which negatives are drawn.
+        training: the hyperparameters.
+        on_step: called after every step.
 
     Raises:
         BadData: there is no example.
@@ -137,21 +136,27 @@ def train_cross_encoder(
     """
     if not examples:
         raise BadData("there is no question to train the scope classifier on.")
-    torch.manual_seed(how.seed)
+    torch.manual_seed(training.seed)
     scope = CrossEncoderScope(base)
-    rng = np.random.default_rng(how.seed)
-    pairs = [pair for _ in range(how.epochs) for pair in _shuffled(rng, list(_pairs(examples, near, how, rng)))]
-    steps = math.ceil(len(pairs) / how.batch)
-    optimizer = torch.optim.AdamW(scope.model.parameters(), lr=how.rate, weight_decay=1e-5)
-    warm = max(1, int(how.warm_up * steps))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warm, (steps - step) / max(1, steps - warm))
-    )
+    rng = np.random.default_rng(training.seed)
+    pairs: list[tuple[int, int]] = []
+    for _ in range(training.epochs):
+        drawn = list(_pairs(examples, near, training, rng))
+        pairs += [drawn[int(index)] for index in rng.permutation(len(drawn))]
+    steps = math.ceil(len(pairs) / training.batch)
+    warm = max(1, int(training.warm_up * steps))
+
+    def rate(step: int) -> float:
+        return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
+
+    def loss(part: Sequence[tuple[int, int]]) -> Tensor:
+        logits = scope.logits([examples[row].question for row, _ in part], [texts[index] for _, index in part])
+        labels = torch.tensor([float(examples[row].about == index) for row, index in part])
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+
+    optimizer = torch.optim.AdamW(scope.model.parameters(), lr=training.lr, weight_decay=1e-5)
     scope.model.train()
-    for step, part in enumerate(_parts(pairs, how.batch)):
-        _step(scope, optimizer, texts, examples, part)
-        schedule.step()
-        told(step + 1, steps)
+    optimise(map(loss, _batched(pairs, training.batch)), steps, optimizer, rate, scope.model, on_step)
     scope.model.eval()
     out.mkdir(parents=True, exist_ok=True)
     scope.model.save_pretrained(out)
@@ -160,39 +165,18 @@ def train_cross_encoder(
     return CrossEncoderScope(out)
 
 
-def _step(
-    scope: CrossEncoderScope,
-    optimizer: Any,
-    texts: Sequence[str],
-    examples: Sequence[ScopeExample],
-    part: Sequence[tuple[int, int]],
-) -> None:
-    logits = scope._logits([examples[row].question for row, _ in part], [texts[place] for _, place in part])
-    labels = torch.tensor([float(examples[row].about == place) for row, place in part])
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(scope.model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
-    give_back()
-
-
 def _pairs(
-    examples: Sequence[ScopeExample], near: Sequence[Sequence[int]], how: CrossTraining, rng: Any
+    examples: Sequence[ScopeExample], near: Sequence[Sequence[int]], training: CrossTraining, rng: Any
 ) -> Iterator[tuple[int, int]]:
-    """Rows of examples with places of texts: the own one, or the one beside it, and some it could be mistaken for."""
+    """Pairs (example, text): the text it is about, or was written for, and some drawn from the nearest others."""
     for row, example in enumerate(examples):
-        own = [place for place in (example.about, example.beside) if place is not None]
-        others = [place for place in near[row] if place not in own]
+        right = [index for index in (example.about, example.beside) if index is not None]
+        others = [index for index in near[row] if index not in right]
         weights = 1 / (1 + np.arange(len(others)))
-        count = min(how.negatives, len(others))
+        count = min(training.negatives, len(others))
         drawn = rng.choice(others, size=count, replace=False, p=weights / weights.sum()) if count else []
-        yield from ((row, int(place)) for place in [*own, *drawn])
+        yield from ((row, int(index)) for index in [*right, *drawn])
 
 
-def _shuffled(rng: Any, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [pairs[int(place)] for place in rng.permutation(len(pairs))]
-
-
-def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     return (items[start : start + size] for start in range(0, len(items), size))

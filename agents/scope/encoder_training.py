@@ -1,13 +1,13 @@
-"""Teaching a sentence encoder to find the edit that bears on a question: a LoRA adapter, learned from pairs.
+"""Trains a LoRA adapter for a sentence encoder on pairs of a question and its edit.
 
-A question is to give its own edit a higher score than the other edits of its batch, among them wrong ones that come
-first so far (contrastive learning with hard negatives: Karpukhin et al. 2020, section 3.2). The score is that of the
-shipped strategy, cosine and BM25 together, so that the encoder learns what the words do not tell.
+Contrastive learning with hard negatives (Karpukhin et al. 2020, section 3.2): a question's edit must score higher than
+the other edits of its batch, among them wrong ones that rank first at present. The score is the shipped strategy's sum
+of cosine and BM25, so that the encoder learns what the words do not show.
 """
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,20 +19,18 @@ from numpy.typing import NDArray
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
-from emend.agents.local.malloc import give_back
-from emend.memory.embeddings.embed import SentenceEmbedding
-from emend.memory.embeddings.quiet import quiet
+from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
+from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
+from emend.memory.embeddings.quiet import silence
 from emend.memory.errors import BadData, MissingExtra
-from emend.memory.retrieval.base import Entry, Hit
-from emend.memory.retrieval.default import DENSE, NAME_VOICE, NAMES, STEM_VOICE, STEMS
+from emend.memory.retrieval.base import Entry
+from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
+from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import focused
-
-Told = Callable[[int, int], None]
-"""Hears of steps done, and of all."""
 
 
 class Pair(NamedTuple):
-    """A question, and the place of its edit among the texts."""
+    """A question, and the index of its edit among the texts."""
 
     question: str
     about: int
@@ -40,20 +38,20 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class EncoderTraining:
-    """The schedule.
+    """Hyperparameters of the encoder's training.
 
-    `wrong` texts are drawn for each question from the `depth` that come first without being its own; `rank` is that of
-    LoRA (Hu et al. 2022), `share` the part of the probability that goes to all texts alike.
+    `negatives` texts are drawn for each question from the `depth` wrong ones that rank first; `rank` is LoRA's (Hu et
+    al. 2022), `smoothing` the label smoothing, `warm_up` a number of steps.
     """
 
     epochs: int = 1
     batch: int = 32
-    wrong: int = 2
+    negatives: int = 2
     depth: int = 12
     rank: int = 16
-    rate: float = 6e-4
+    lr: float = 6e-4
     warm_up: int = 20
-    share: float = 0.05
+    smoothing: float = 0.05
     tokens: int = 96
     seed: int = 0
 
@@ -63,147 +61,126 @@ def train_encoder(
     out: Path,
     texts: Sequence[str],
     pairs: Sequence[Pair],
-    how: EncoderTraining,
-    told: Told = lambda done, whole: None,
+    training: EncoderTraining,
+    on_step: OnStep = ignore_step,
 ) -> None:
-    """Trains an adapter of an encoder, and writes it into a folder; the encoder itself is changed and of no more use.
+    """Trains an adapter for an encoder and writes it to a folder; the encoder in memory is changed and unusable then.
 
     Args:
         base: the encoder.
-        out: where the adapter is written, in PEFT's form.
-        texts: what the edits say, each once.
+        out: the folder for the adapter, in PEFT's format.
+        texts: the texts of the edits, without duplicates.
         pairs: the questions.
-        how: the schedule.
-        told: hears of every step.
+        training: the hyperparameters.
+        on_step: called after every step.
 
     Raises:
-        BadData: there are less than two texts with a question.
+        BadData: fewer than two texts have a question.
         MissingExtra: peft is not installed.
     """
     if len({pair.about for pair in pairs}) < 2:
-        raise BadData(f"{len(pairs)} questions about fewer than two edits: there is nothing to tell apart.")
-    random.seed(how.seed)
-    torch.manual_seed(how.seed)
-    course = _Course(base.model, texts, pairs, how)
-    steps = how.epochs * math.ceil(len(pairs) / how.batch)
+        raise BadData(f"{len(pairs)} questions about fewer than two edits: contrastive training needs at least two.")
+    random.seed(training.seed)
+    torch.manual_seed(training.seed)
+    course = _Course(base.model, texts, pairs, training)
+    steps = training.epochs * math.ceil(len(pairs) / training.batch)
     optimizer = torch.optim.AdamW(
         [
-            {"params": [weight for weight in course.body.parameters() if weight.requires_grad], "lr": how.rate},
-            {"params": [course.sharpness], "lr": 0.01, "weight_decay": 0.0},
+            {"params": [weight for weight in course.body.parameters() if weight.requires_grad], "lr": training.lr},
+            {"params": [course.log_scale], "lr": 0.01, "weight_decay": 0.0},
         ]
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / how.warm_up) * max(0.02, 1 - step / steps)
-    )
-    for step, loss in enumerate(course.losses()):
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(course.body.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        give_back()
-        told(step + 1, steps)
+
+    def rate(step: int) -> float:
+        return min(1.0, (step + 1) / training.warm_up) * max(0.02, 1 - step / steps)
+
+    optimise(course.losses(), steps, optimizer, rate, course.body, on_step)
     _write(course.body, base.name, out)
 
 
 class _Course:
-    """The encoder with an adapter, and what it learns from."""
+    """The encoder with an adapter, and its training data."""
 
-    def __init__(self, model: Any, texts: Sequence[str], pairs: Sequence[Pair], how: EncoderTraining) -> None:
-        self.model, self.texts, self.pairs, self.how = model, texts, pairs, how
-        self.asked = [focused(pair.question) for pair in pairs]
+    def __init__(self, model: Any, texts: Sequence[str], pairs: Sequence[Pair], training: EncoderTraining) -> None:
+        self.model, self.texts, self.training = model, texts, training
+        self.questions = [focused(pair.question) for pair in pairs]
         self.about = torch.tensor([pair.about for pair in pairs])
-        self.words = torch.from_numpy(_by_words(texts, self.asked))
-        self.sharpness = torch.nn.Parameter(torch.tensor(math.log(0.7)))
-        self.body = _with_adapter(model[0], how.rank)
-        model.max_seq_length = min(how.tokens, model.max_seq_length)
+        self.word_scores = torch.from_numpy(_word_scores(texts, self.questions))
+        self.log_scale = torch.nn.Parameter(torch.tensor(math.log(0.7)))
+        self.body = _with_adapter(model[0], training.rank)
+        model.max_seq_length = min(training.tokens, model.max_seq_length)
 
     def losses(self) -> Iterator[Tensor]:
-        """The loss of each batch, epoch after epoch; what comes first wrongly is looked up anew for each."""
-        for _ in range(self.how.epochs):
-            order = random.sample(range(len(self.pairs)), len(self.pairs))
-            near = self._mistaken()
+        """The loss of each batch, epoch after epoch; hard negatives are mined again for each epoch."""
+        for _ in range(self.training.epochs):
+            order = random.sample(range(len(self.questions)), len(self.questions))
+            near = self._hard_negatives()
             self.model.train()
-            for start in range(0, len(order), self.how.batch):
-                yield self._loss(order[start : start + self.how.batch], near)
+            for start in range(0, len(order), self.training.batch):
+                yield self._loss(order[start : start + self.training.batch], near)
             self.model.eval()
 
     def _loss(self, rows: list[int], near: Tensor) -> Tensor:
-        drawn = {int(near[row, random.randrange(near.shape[1])]) for row in rows for _ in range(self.how.wrong)}
-        shown = sorted(drawn | set(self.about[rows].tolist()))
-        place = {text: column for column, text in enumerate(shown)}
-        asked, said = self._vectors([self.asked[row] for row in rows]), self._vectors([self.texts[at] for at in shown])
-        scores = DENSE * asked @ said.T + self.words[rows][:, shown]
-        own = torch.tensor([place[at] for at in self.about[rows].tolist()])
-        return torch.nn.functional.cross_entropy(self.sharpness.exp() * scores, own, label_smoothing=self.how.share)
+        drawn = {
+            int(near[row, random.randrange(near.shape[1])]) for row in rows for _ in range(self.training.negatives)
+        }
+        chosen = sorted(drawn | set(self.about[rows].tolist()))
+        column = {text: index for index, text in enumerate(chosen)}
+        questions = self._vectors([self.questions[row] for row in rows])
+        texts = self._vectors([self.texts[index] for index in chosen])
+        scores = DENSE * questions @ texts.T + self.word_scores[rows][:, chosen]
+        target = torch.tensor([column[index] for index in self.about[rows].tolist()])
+        smoothing = self.training.smoothing
+        return torch.nn.functional.cross_entropy(self.log_scale.exp() * scores, target, label_smoothing=smoothing)
 
     @torch.no_grad()
-    def _mistaken(self) -> Tensor:
-        """For each question the places of the texts that come first without being its own."""
-        said, asked = self._in_batches(self.texts), self._in_batches(self.asked)
-        scores = DENSE * asked @ said.T + self.words
-        scores[torch.arange(len(self.asked)), self.about] = -math.inf
-        return scores.topk(min(self.how.depth, len(self.texts) - 1)).indices
+    def _hard_negatives(self) -> Tensor:
+        """For each question the indices of the wrong texts that rank first, shape (questions, depth)."""
+        texts, questions = self._in_batches(self.texts), self._in_batches(self.questions)
+        scores = DENSE * questions @ texts.T + self.word_scores
+        scores[torch.arange(len(self.questions)), self.about] = -math.inf
+        return scores.topk(min(self.training.depth, len(self.texts) - 1)).indices
 
     def _in_batches(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of many texts, those of like length together."""
+        """Vectors of many texts, batched by length."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        found = torch.zeros(len(texts), self.model.get_embedding_dimension())
+        vectors = torch.zeros(len(texts), self.model.get_embedding_dimension())
         for start in range(0, len(order), 64):
             places = order[start : start + 64]
-            found[places] = self._vectors([texts[place] for place in places])
-        return found
+            vectors[places] = self._vectors([texts[place] for place in places])
+        return vectors
 
     def _vectors(self, texts: list[str]) -> Tensor:
         """Shape (texts, dimensions), rows of length 1."""
-        fed = batch_to_device(self.model.preprocess(texts), self.model.device)
+        inputs = batch_to_device(self.model.preprocess(texts), self.model.device)
         with torch.autocast(self.model.device.type, dtype=torch.bfloat16):
-            told: Tensor = self.model(fed)["sentence_embedding"]
-        return torch.nn.functional.normalize(told.float(), dim=-1).cpu()
+            vectors: Tensor = self.model(inputs)["sentence_embedding"]
+        return torch.nn.functional.normalize(vectors.float(), dim=-1).cpu()
 
 
-class _Texts:
-    """A corpus for strategies that need no vectors."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
-
-    def entries(self) -> Sequence[Entry]:
-        """All of them."""
-        return self._entries
-
-    def embed(self, queries: Sequence[str]) -> NDArray[np.float32]:
-        """Nothing to compare with."""
-        return np.zeros((len(queries), 0), np.float32)
-
-    def nearest(self, query: str, k: int) -> list[Hit]:
-        """None is known."""
-        return []
-
-
-def _by_words(texts: Sequence[str], asked: Sequence[str]) -> NDArray[np.float32]:
-    """The shipped strategy's score without the cosine, shape (asked, texts)."""
-    entries = [Entry(id=str(place), edit_id=str(place), text=text) for place, text in enumerate(texts)]
-    corpus = _Texts(entries)
-    stems, names = STEM_VOICE(corpus), NAME_VOICE(corpus)
-    return np.stack([STEMS * stems.scores(one) + NAMES * names.scores(one) for one in asked]).astype(np.float32)
+def _word_scores(texts: Sequence[str], questions: Sequence[str]) -> NDArray[np.float32]:
+    """The shipped strategy's score without the cosine, shape (questions, texts)."""
+    entries = [Entry(id=str(index), edit_id=str(index), text=text) for index, text in enumerate(texts)]
+    corpus = ExactCorpus.of(entries, LexicalEmbedding())  # BM25 uses none of its vectors
+    stems, names = STEM_PART(corpus), NAME_PART(corpus)
+    return np.stack([STEMS * stems.scores(text) + NAMES * names.scores(text) for text in questions]).astype(np.float32)
 
 
 def _with_adapter(transformer: Any, rank: int) -> Any:
-    """The encoder's body with LoRA on every linear layer; only that learns."""
+    """The encoder's body with LoRA on every linear layer; only the adapter is trained."""
     if find_spec("peft") is None:
         raise MissingExtra("training an encoder needs peft, which is not installed: pip install 'emend[lora]'.")
-    with quiet():
+    with silence():
         from peft import LoraConfig, get_peft_model
 
         plan = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
-        return get_peft_model(transformer.auto_model, plan)  # which also puts it into the layers of the one given
+        return get_peft_model(transformer.auto_model, plan)  # also changes the layers of the given model
 
 
 def _write(body: Any, base: str, out: Path) -> None:
-    """In half precision, which changes no vector by more than rounding does; without PEFT's empty description."""
+    """Save the adapter in half precision, which changes vectors by rounding only, without PEFT's empty README."""
     body.half()
-    body.peft_config["default"].base_model_name_or_path = base  # not the folder that it lies in here
+    body.peft_config["default"].base_model_name_or_path = base  # not the local folder
     body.save_pretrained(str(out), save_embedding_layers=False)
     (out / "README.md").unlink(missing_ok=True)
     for file in out.iterdir():

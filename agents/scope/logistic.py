@@ -1,15 +1,12 @@
-"""A logistic regression whose weights are held to a prior, for thousands of examples and hundreds of features."""
+"""Logistic regression with a Gaussian prior around given weights, fitted by Newton's method from scipy."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 Floats = NDArray[np.float32]
-
-ROUNDS, CG_ROUNDS = 30, 60
-CLOSE = 1e-3
-"""A step, a relative error, or a gain in log-likelihood over all examples, that is small enough to stop at."""
 
 
 def sigmoid(scores: Any) -> Floats:
@@ -20,48 +17,30 @@ def sigmoid(scores: Any) -> Floats:
 def fit(
     features: Floats, labels: Floats, prior: NDArray[np.float64], ridge: float = 1.0, start: Floats | None = None
 ) -> Floats:
-    """Weights of a logistic regression by Newton's method, held to a prior.
+    """Weights of a logistic regression, held to a prior (scikit-learn's can only be held to 0).
 
     Args:
         features: shape (pairs, features).
         labels: 1 in scope, 0 out of it; shape (pairs,).
-        prior: what the weights are held to; shape (features,).
-        ridge: how strongly: half of it times the squared distance is added to the loss.
-        start: weights to begin with, instead of the prior; the end does not depend on them, the loss being convex.
+        prior: the mean of the Gaussian prior; shape (features,).
+        ridge: its strength: half of it times the squared distance is added to the loss.
+        start: initial weights instead of the prior; the loss is convex, so the result does not depend on them.
     """
-    weights = prior.copy() if start is None else start.astype(np.float64)
+    labels = labels.astype(np.float64)
 
-    def loss(at: NDArray[np.float64]) -> float:
-        odds = (features @ at.astype(np.float32)).astype(np.float64)
-        return float(np.sum(np.logaddexp(0, odds) - labels * odds) + ridge / 2 * np.sum((at - prior) ** 2))
+    def odds(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (features @ weights.astype(np.float32)).astype(np.float64)
 
-    now = loss(weights)
-    for _ in range(ROUNDS):
-        told = sigmoid(features @ weights.astype(np.float32))
-        slope = (features.T @ (told - labels)).astype(np.float64) + ridge * (weights - prior)
-        step = _solve(features, told * (1 - told), ridge, slope)
-        while (after := loss(weights - step)) > now and np.abs(step).max() > CLOSE:
-            step /= 2  # a full step may overshoot far from the end
-        if after > now - CLOSE * max(1.0, now * CLOSE):
-            break
-        weights, now = weights - step, after
-    return weights.astype(np.float32)
+    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        scores, away = odds(weights), weights - prior
+        total = np.sum(np.logaddexp(0, scores) - labels * scores) + ridge / 2 * np.sum(away**2)
+        return float(total), features.T @ (sigmoid(scores) - labels).astype(np.float32) + ridge * away
 
+    def curvature(weights: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        share = sigmoid(odds(weights))
+        along = share * (1 - share) * (features @ direction.astype(np.float32))
+        return np.asarray(features.T @ along + ridge * direction, np.float64)
 
-def _solve(features: Floats, spread: Floats, ridge: float, slope: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Newton's step, by conjugate gradients: the matrix of all products is never made."""
-    diagonal = ((features**2).T @ spread).astype(np.float64) + ridge
-    step, left = np.zeros_like(slope), slope.copy()
-    way = left / diagonal
-    size = left @ way
-    enough = CLOSE**2 * size
-    for _ in range(CG_ROUNDS):
-        if size <= enough:
-            break
-        bent = (features.T @ (spread * (features @ way.astype(np.float32)))).astype(np.float64) + ridge * way
-        length = size / (way @ bent)
-        step, left = step + length * way, left - length * bent
-        ahead = left / diagonal
-        before, size = size, left @ ahead
-        way = ahead + size / before * way
-    return step
+    begin = prior if start is None else start.astype(np.float64)
+    fitted = minimize(loss, begin, jac=True, hessp=curvature, method="Newton-CG", options={"xtol": 1e-5})
+    return np.asarray(fitted.x, np.float32)

@@ -21,13 +21,13 @@ from emend.editors.base import EditCost, Editor
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.low_rank import Factors
 from emend.editors.numerics.tensor_files import digest_of, save_whole, sha256_of
-from emend.memory.edit import Edit, Word
+from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
 
 
-class DeltaManifest(Word):
+class DeltaManifest(FrozenModel):
     """Where a delta comes from and what it fits."""
 
     format: Literal[1] = 1

@@ -21,8 +21,8 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.checkpoint.deltas import Delta, DeltaManifest, new_folder
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.tensor_files import save_whole, sha256_of
-from emend.memory.edit import Word
-from emend.memory.embeddings.quiet import quiet
+from emend.memory.edit import FrozenModel
+from emend.memory.embeddings.quiet import silence
 from emend.memory.errors import BadData, MissingData
 
 KEPT, RECORD, ORIGINALS, DRAFT = "emend-edit", "record.json", "originals.safetensors", ".emend-revert"
@@ -42,7 +42,7 @@ BESIDE = (
 """What is taken over from the base model's folder as it is."""
 
 
-class Saved(Word):
+class Saved(FrozenModel):
     """What `revert` needs to know of an edited folder."""
 
     manifest: DeltaManifest
@@ -65,7 +65,7 @@ def save_edited(lm: CausalLM, delta: Delta, manifest: DeltaManifest, folder: Pat
     with new_folder(folder):
         # This comes first: whatever ends the writing early, edited weights are never without their originals.
         save_whole({name: parameters[name].detach().cpu().clone() for name in deltas}, folder / KEPT / ORIGINALS)
-        with applied(lm.model, deltas, lm.lock), quiet():
+        with applied(lm.model, deltas, lm.lock), silence():
             changed = {name: digest(parameters[name]) for name in deltas}
             _record(lm, manifest, changed, folder / KEPT)
             lm.model.save_pretrained(folder)
@@ -137,7 +137,7 @@ def _replace_weights(lm: CausalLM, folder: Path) -> None:
     """Writes the weights beside the old ones first, and then moves file after file into its place."""
     draft = folder / DRAFT
     shutil.rmtree(draft, ignore_errors=True)
-    with quiet():
+    with silence():
         lm.model.save_pretrained(draft)
     for file in sorted(draft.glob("*.safetensors*")):
         file.replace(folder / file.name)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from emend.editors.base import Demonstration, Materials, MemoryLike
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Vectors
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Style
@@ -31,7 +31,7 @@ class WithRows(Protocol):
         ...
 
 
-class PoolLine(Word):
+class PoolLine(FrozenModel):
     """A line of the file that `ike.pool` names."""
 
     kind: Literal["copy", "update", "retain"]

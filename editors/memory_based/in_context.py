@@ -64,7 +64,7 @@ class Chooser:
         if len(standing) <= 1:
             return [edit.text for edit in standing]
         embedding, vectors = self._embedded
-        scores = vectors @ embedding.queries([probe.asked])[0]
+        scores = vectors @ embedding.queries([probe.retrieval_query])[0]
         return [standing[place].text for place in best(np.round(scores, DECIMALS), 1)]
 
     @cached_property

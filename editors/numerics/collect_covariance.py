@@ -20,7 +20,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.key_sums import add_keys, key_size, mirrored
 from emend.editors.numerics.tensor_files import digest_of, save_whole
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
 
 PART = 128
@@ -33,7 +33,7 @@ UNKNOWN = ".unknown"
 """What is added to the name of a layer's file of which no `counts.json` tells where it comes from."""
 
 
-class Counts(Word):
+class Counts(FrozenModel):
     """What a folder of statistics was made from."""
 
     model: str

@@ -25,7 +25,7 @@ from emend.editors.parametric.finetune import rows_of_all, seed_of
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.weight_editor import Solving
 from emend.memory.edit import Edit
-from emend.memory.embeddings.quiet import quiet
+from emend.memory.embeddings.quiet import silence
 from emend.memory.errors import MissingExtra
 
 ADAPTER = "emend"
@@ -140,7 +140,7 @@ def adapters(model: Any, paths: Sequence[str], settings: LoraSettings) -> Iterat
 
     On leaving it, even by an exception, the modules, what they hold and what is trainable are as before.
     """
-    with quiet():
+    with silence():
         from peft import LoraConfig
         from peft.tuners.lora import LoraModel
 

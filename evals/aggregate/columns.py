@@ -8,13 +8,13 @@ from typing import NamedTuple
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic
 from emend.evals.metrics.macro import macro
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 
 REASONS = 200
 """So many different reasons are told apart; the rest count as one."""
 
 
-class Row(Word):
+class Row(FrozenModel):
     """One metric of one editor: its mean in the metric's own units, with a 95 % interval."""
 
     editor: str

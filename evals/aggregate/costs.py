@@ -23,7 +23,7 @@ from emend.evals.log.records import BASELINE, COSTS, read_lines
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.figures import Frame, frame
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 MIB = 2**20
 PER_PROBE = (
@@ -41,7 +41,7 @@ PER_EDIT = (
 ALL_COSTS = (*PER_PROBE, *PER_EDIT)
 
 
-class Spent(Word):
+class Spent(FrozenModel):
     """All tokens and calls of a run, those of the unedited model before any edit among them; time and memory.
 
     Time is of the processes that came to their own end; a killed one leaves none.

@@ -13,10 +13,10 @@ from emend.evals.case import Metric
 from emend.evals.log.checkpoints import Checkpoints
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import ERRORS, read_lines, read_records
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 
-class Report(Word):
+class Report(FrozenModel):
     """The rows of a run, and what a reader must know beside them."""
 
     benchmark: str

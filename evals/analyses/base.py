@@ -6,7 +6,7 @@ from typing import Any
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 Tags = Mapping[str, Any]
@@ -53,7 +53,7 @@ class Run:
         return self.cases.get((record.setting, record.case), CaseInfo(0))
 
 
-class Row(Word):
+class Row(FrozenModel):
     """One number of an analysis, with n, unscored and the 95 % interval.
 
     `panel` is the table and the plot's field that it stands in, `label` its place on the axis, `series` the editor.
@@ -71,7 +71,7 @@ class Row(Word):
     """The place on a numeric axis."""
 
 
-class Line(Word):
+class Line(FrozenModel):
     """A level that is drawn in for comparison, such as what a constant answer scores."""
 
     panel: str
@@ -79,7 +79,7 @@ class Line(Word):
     value: float
 
 
-class Dot(Word):
+class Dot(FrozenModel):
     """One record in a scatter plot; `marked` records stand out."""
 
     panel: str
@@ -88,7 +88,7 @@ class Dot(Word):
     marked: bool
 
 
-class Picture(Word):
+class Picture(FrozenModel):
     """How rows are drawn: `bars`, `curve` (over `Row.x`), `scatter` of the dots, or `plane` (one row against another).
 
     `limits` of the value axis; None leaves it to the numbers. In a plane the two axes are the panels named.
@@ -105,7 +105,7 @@ class Picture(Word):
     """A curve's numeric axis is logarithmic."""
 
 
-class Analysis(Word):
+class Analysis(FrozenModel):
     """A finished analysis: rows for the table, what the plot shows, and what must be known to read them."""
 
     kind: str

@@ -9,7 +9,7 @@ from emend.evals.analyses.compare_judged import metrics_of, records_of, same_sco
 from emend.evals.case import Metric, Record
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -17,7 +17,7 @@ BY_KIND = ("record", "case", "any", "all")
 """Ways of making up a mean that can also be taken over one of the metric's kinds."""
 
 
-class Row(Word):
+class Row(FrozenModel):
     """One metric of two editors under one setting; `kind` is empty over all its kinds. Shares are not scaled.
 
     `judge` says who judged, and how far that agrees with people; it is empty for what no judge has said.
@@ -32,7 +32,7 @@ class Row(Word):
     paired: Paired
 
 
-class Coverage(Word):
+class Coverage(FrozenModel):
     """How many probes of one editor of each run were paired under a setting, and how many one side alone has."""
 
     editor_a: str
@@ -44,7 +44,7 @@ class Coverage(Word):
     only_b: int
 
 
-class Comparison(Word):
+class Comparison(FrozenModel):
     """The second run, or editor, less the first."""
 
     benchmark: str

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.files import sha256
 from emend.evals.case import Benchmark, Case
-from emend.memory.edit import Edit, Triplet, Word
+from emend.memory.edit import Edit, FrozenModel, Triplet
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
@@ -22,7 +22,7 @@ EXTRACTED = ("extract", "llm", "tool")
 TEXTS = ("document", "event")
 
 
-class ExtractedDocument(Word):
+class ExtractedDocument(FrozenModel):
     """One line of the file: the triplets of a document, how they were got, and why there are none."""
 
     document_id: str

@@ -14,7 +14,7 @@ from emend.evals.log.manifest import versions
 from emend.evals.report.escape import one_line
 from emend.evals.report.table import console_for
 from emend.evals.runner.failures import told
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 from emend.memory.secrets import hide_keys
 
@@ -35,7 +35,7 @@ EMBEDDED = "tiny"
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red", "": ""}
 
 
-class Finding(Word):
+class Finding(FrozenModel):
     """One thing that was looked at: `absent` is worth knowing, `broken` must be mended."""
 
     section: str

@@ -42,9 +42,9 @@ def _graph_of(name: str) -> "Graph":
     from emend.graphs.registry import GRAPHS, JUDGES
 
     known: tuple[Registry[Any], ...] = (JUDGES, GRAPHS, EDITORS)
-    registry = next((one for one in known if name in (*one.names(), *one.also)), GRAPHS)
+    registry = next((one for one in known if name in (*one.names(), *one.aliases)), GRAPHS)
     found = registry.load(name)
-    with registry.told_of(name):
+    with registry.plugin_errors(name):
         app = _drawable(found)
     if app is None:
         raise BadSettings(

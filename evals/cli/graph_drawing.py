@@ -7,12 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.report.table import console_for
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 START, END = "__start__", "__end__"
 
 
-class Node(Word):
+class Node(FrozenModel):
     """A node, the first sentence of what it does, the nodes that may follow, and whether it chooses among them."""
 
     node: str

@@ -115,16 +115,16 @@ def search(
     """Search what is current, by any retrieval strategy."""
     from emend.evals.log.manifest import RunConfig
     from emend.memory.retrieval.compose import load_retriever
-    from emend.memory.retrieval.plugin_errors import told_of
+    from emend.memory.retrieval.registry import retriever_errors
 
     query = _text(query)
     factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
     with opened_memory(where, embedding, create=False, search=True) as opened:
         hits = []
         if opened.count():
-            with told_of(strategy or "default"):
+            with retriever_errors(strategy or "default"):
                 found = factory(opened.view())
-            with told_of(strategy or "default", query):
+            with retriever_errors(strategy or "default", query):
                 hits = found.search(query, k)[:k]
     if as_json:
         print_rows([{"score": hit.score, **hit.entry.model_dump()} for hit in hits])
@@ -254,7 +254,7 @@ def _identity(where: str, create: bool) -> str | None:
 def _edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
     for edit in opened.edits([edit_id]):
         return edit
-    raise BadData(f"no edit '{edit_id}' in {opened.where}: take an id that `emend memory search` shows.")
+    raise BadData(f"no edit '{edit_id}' in {opened.location}: take an id that `emend memory search` shows.")
 
 
 def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
@@ -273,7 +273,7 @@ def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
     superseded = f", {after.superseded} of them superseded" if after.superseded else ""
     new, replaced = after.edits - before.edits, len({e.id for e in edits if told_before.get(e.id, e) != e})
     instead = f", {replaced} in place of what had the same id" if replaced else ""
-    typer.echo(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.where} holds {after.edits}{superseded}")
+    typer.echo(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds {after.edits}{superseded}")
 
 
 def _one(told: dict[str, Any]) -> "Edit":

@@ -93,7 +93,7 @@ class Asking:
             lent, edits = (None, ()) if memory is None else (Lent(memory), memory.edits(current=True))
             settings = self._config.overrides.get(self._editor, {})
             materials = Materials(model, lent, self._strategy, settings=settings, policy=policy)
-            with EDITORS.told_of(self._editor):
+            with EDITORS.plugin_errors(self._editor):
                 self._answerer = opening.enter_context(self._factory(materials).edit(edits))
             self._reading = reading_of(model)
             self._open = opening.pop_all()
@@ -110,7 +110,7 @@ class Asking:
         return opened_memory(self._where, self._embedding, search=True)
 
     def __exit__(self, *raised: object) -> None:
-        with EDITORS.told_of(self._editor):
+        with EDITORS.plugin_errors(self._editor):
             self._open.close()
 
     def ask(self, text: str, style: Style = "question", told: Callable[[Step], None] | None = None) -> Answer:
@@ -151,7 +151,7 @@ class Asking:
         except Exception as error:
             told = f"fails on {question[:60]!r} ({type(error).__name__}: {error}): mend it, see docs/extend.md."
             found: EmendError
-            if self._editor not in EDITORS.builtin | EDITORS.also:
+            if self._editor not in EDITORS.builtin | EDITORS.aliases:
                 found = BadData(f"editor '{self._editor}' {told}")
             elif self._model.partition(":")[0] not in MODELS.builtin:
                 found = ModelError(f"model '{self._model}' {told}")

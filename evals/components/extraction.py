@@ -16,7 +16,7 @@ from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, 
 from emend.evals.runner.progress import Progress, Quiet
 from emend.graphs.extraction import canonical
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
-from emend.memory.edit import Edit, Word
+from emend.memory.edit import Edit, FrozenModel
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadSettings, EmendError, MissingData, ModelError, RunRefused, TooManyFailures
 
@@ -28,7 +28,7 @@ BEGIN = b'{"document_id":'
 NO_GOLD = "the benchmark gives no gold triplet for the document"
 
 
-class Document(Word):
+class Document(FrozenModel):
     """One text to read, and the gold fact behind it, if the benchmark has one: its sentence and its subject."""
 
     edit: Edit
@@ -36,7 +36,7 @@ class Document(Word):
     subject: str = ""
 
 
-class Extracted(Word):
+class Extracted(FrozenModel):
     """What is in the file now, and how much of it this call did."""
 
     rows: tuple[ExtractedDocument, ...]

@@ -18,7 +18,7 @@ from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Hit, Retriever, search_probe
 from emend.memory.retrieval.compose import load_retriever
-from emend.memory.retrieval.plugin_errors import told_of
+from emend.memory.retrieval.registry import retriever_errors
 from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 
 DEFAULT = "default"
@@ -174,7 +174,7 @@ def _measure(
         found: dict[str, list[_Found]] = {name: [] for name in retrievers}
         for start in range(0, len(queries), CHUNK):
             chunk = queries[start : start + CHUNK]
-            view.embed([query.probe.asked for query in chunk])
+            view.embed([query.probe.retrieval_query for query in chunk])
             for name, retriever in retrievers.items():
                 found[name] += [_search(retriever, query, encoder) for query in chunk]
         return found, memory.count()
@@ -182,9 +182,9 @@ def _measure(
 
 def _made(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
     """The strategy, once searched: what is made at the first search is in no time."""
-    with told_of(name):
+    with retriever_errors(name):
         retriever = factory(view)
-    with told_of(name, first.asked):
+    with retriever_errors(name, first.retrieval_query):
         search_probe(retriever, first, DEPTH)
     return retriever
 

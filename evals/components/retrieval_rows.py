@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.retrieval.threshold import Sign
 
 
-class RetrievalRow(Word):
+class RetrievalRow(FrozenModel):
     """One strategy on one kind of probe; shares lie in 0..1.
 
     A query hits at k if one of the first k entries is of an edit that bears on it. For a probe out of scope nothing is
@@ -32,7 +32,7 @@ class RetrievalRow(Word):
         return None if self.in_scope else 1 - self.hit_at_1
 
 
-class ThresholdRow(Word):
+class ThresholdRow(FrozenModel):
     """What a threshold that keeps a share of the right first hits does to one kind of probe out of scope.
 
     `least` is the threshold by the strategy's `score` or its `lead`, found on `right` right first hits; `false_hits`
@@ -50,7 +50,7 @@ class ThresholdRow(Word):
     high: float | None
 
 
-class RetrievalReport(Word):
+class RetrievalReport(FrozenModel):
     """What was measured where: the rows, by kind and then strategy, and what the memory held."""
 
     benchmark: str

@@ -13,7 +13,7 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.figures import frame
 from emend.evals.report.table import console_for
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, SentenceEmbedding, load_embedding
 from emend.memory.errors import BadSettings
 from emend.memory.folders import cache_folder
@@ -23,7 +23,7 @@ from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import focused
 
 
-class EncoderRow(Word):
+class EncoderRow(FrozenModel):
     """How often the own edit comes first among so many (`default`), with a 95 % bootstrap interval over cases."""
 
     split: Literal["train", "check"]

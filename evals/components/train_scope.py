@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from rich.text import Text
 
-from emend.agents.scope.features import Scope, settle_threshold
-from emend.agents.scope.gate import read_of
-from emend.agents.scope.train import Decision, ScopeExample, choose_threshold, decisions, judged, train_scope
+from emend.agents.scope.features import Scope, save_threshold
+from emend.agents.scope.gate import encoder_inputs
+from emend.agents.scope.train import Decision, ScopeExample, choose_threshold, decide, decisions, train_scope
 from emend.evals.case import Case
 from emend.evals.log.manifest import RunConfig
 from emend.evals.metrics.estimate import estimate
@@ -18,7 +18,7 @@ from emend.evals.report.escape import one_line
 from emend.evals.report.figures import frame
 from emend.evals.report.table import console_for
 from emend.evals.runner.components import load_benchmark
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
@@ -29,7 +29,7 @@ NEAR = 15
 """So many texts that a question could be mistaken for are kept for training a cross-encoder."""
 
 
-class ScopeRun(Word):
+class ScopeRun(FrozenModel):
     """What a classifier is trained on, and how."""
 
     benchmark: str
@@ -45,7 +45,7 @@ class ScopeRun(Word):
     seed: int = 0
 
 
-class ScopeRow(Word):
+class ScopeRow(FrozenModel):
     """How the questions of one kind were decided: right when the own edit was chosen, or none where there is none.
 
     Shares are from 0 to 1, with a 95 % bootstrap interval over cases; `texts` is the number of edits to choose from.
@@ -61,7 +61,7 @@ class ScopeRow(Word):
     threshold: float
 
 
-class Told(Word):
+class Told(FrozenModel):
     """The edits of a benchmark with the group that each is of, its questions, and the case of each question."""
 
     texts: tuple[str, ...]
@@ -109,7 +109,9 @@ def train_scope_on(run: ScopeRun, out: Path) -> list[ScopeRow]:
     if run.check:
         checked = questions_of(run, run.options | run.check)
         candidates = None if run.form == "embedding" else _near(checked, embedding)
-        embedding.queries(read_of(checked.questions))  # in batches into the cache, so that none is embedded alone
+        embedding.queries(
+            encoder_inputs(checked.questions)
+        )  # in batches into the cache, so that none is embedded alone
         found = decisions(scope, checked.texts, checked.examples, candidates)
         rows += _rows("check", checked, found, scope.threshold)
     return rows
@@ -153,9 +155,9 @@ def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None
     for probe in case.probes:
         own = next((of[name] for name in probe.edit_ids if name in of), None)
         if not probe.in_scope:
-            out.append((probe.asked, None, first))
+            out.append((probe.retrieval_query, None, first))
         elif own is not None:
-            out.append((probe.asked, own, None))
+            out.append((probe.retrieval_query, own, None))
     return out
 
 
@@ -176,8 +178,8 @@ def _cross_encoder(run: ScopeRun, told: Told, embedding: Embedding, out: Path) -
     scope = train_cross_encoder(base, out, told.texts, seen.examples, near, how, _say)
     found = decisions(scope, held.texts, held.examples, _near(held, embedding))
     threshold = choose_threshold([one[:2] for one in found], held.examples)
-    judged_anew = [judged(*one[:2], threshold, example) for one, example in zip(found, held.examples, strict=True)]
-    settle_threshold(out, threshold)
+    judged_anew = [decide(*one[:2], threshold, example) for one, example in zip(found, held.examples, strict=True)]
+    save_threshold(out, threshold)
     return CrossEncoderScope(out, threshold), held, judged_anew
 
 

@@ -12,11 +12,11 @@ from emend.evals.data.digests import Ledger, digest_like
 from emend.evals.data.faults import Fault, faults_of_rows, records
 from emend.evals.data.shapes import Shape, shapes_of
 from emend.evals.data.sources import SOURCES, source_of
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, EmendError, MissingData
 
 
-class FileCheck(Word):
+class FileCheck(FrozenModel):
     """One file: how many records and faults it has, and what its checksum says."""
 
     name: str
@@ -28,7 +28,7 @@ class FileCheck(Word):
     absent: bool = False
 
 
-class Checked(Word):
+class Checked(FrozenModel):
     """What was found in a folder; `counts` says per reading what the loader dropped, repaired and tagged."""
 
     data: str

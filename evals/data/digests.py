@@ -7,14 +7,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from emend.evals.benchmarks.files import sha256
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
 
 LEDGER = "SOURCES.json"
 POINTER = b"version https://git-lfs.github.com/spec/"
 
 
-class Entry(Word):
+class Entry(FrozenModel):
     """What SOURCES.json says of one file: whence, in which version, under which licence, when, and its checksum."""
 
     origin: str
@@ -29,7 +29,7 @@ class Entry(Word):
     made_of: tuple[str, ...] = ()
 
 
-class Ledger(Word):
+class Ledger(FrozenModel):
     """The content of SOURCES.json; it lies beside the files."""
 
     data: str

@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from emend.evals.data.shapes import Shape
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
 
 LONGEST = 80
 _FIELD = re.compile(r"field '([^']+)': (.*?)(?:; value (.*))?\. (?:[A-Z].*)?$", re.S)
 
 
-class Fault(Word):
+class Fault(FrozenModel):
     """One thing that is wrong; `record` is the place in the file, from 0, or an id."""
 
     file: str

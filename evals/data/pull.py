@@ -15,14 +15,14 @@ from emend.evals.data.fetch import PATIENCE, HostGone, client, download, finish,
 from emend.evals.data.make import make
 from emend.evals.data.progress import Progress, Quiet
 from emend.evals.data.sources import DataSource, Made, Remote
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError, FetchFailed
 
 LOCK = ".pull.lock"
 Status = Literal["fetched", "made", "there", "kept", "failed"]
 
 
-class Outcome(Word):
+class Outcome(FrozenModel):
     """What became of one file: `there` is as it was fetched before, `kept` is the user's own and was not touched."""
 
     name: str

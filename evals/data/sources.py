@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -32,7 +32,7 @@ def _inside(name: str) -> str:
 Name = Annotated[str, AfterValidator(_inside)]
 
 
-class Remote(Word):
+class Remote(FrozenModel):
     """One file to fetch."""
 
     name: Name
@@ -48,7 +48,7 @@ class Remote(Word):
     """In bytes, where it is known."""
 
 
-class Made(Word):
+class Made(FrozenModel):
     """One file that nobody publishes as it is needed, made from others of the table."""
 
     name: Name
@@ -58,7 +58,7 @@ class Made(Word):
     licence: str
 
 
-class DataSource(Word):
+class DataSource(FrozenModel):
     """All files of a benchmark; `notes` say what cannot be had, or what else must be known."""
 
     name: str
@@ -77,7 +77,7 @@ class DataSource(Word):
         return tuple(dict.fromkeys(r.repository or r.url.split("/")[2] for r in self.remotes))
 
 
-class _Repository(Word):
+class _Repository(FrozenModel):
     """A repository at GitHub under one licence."""
 
     owner: str

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 
-class Figure(Word):
+class Figure(FrozenModel):
     """One cell: what the files hold and what the paper prints; None where there is no file, or nothing is printed."""
 
     row: str
@@ -27,7 +27,7 @@ class Figure(Word):
         return "-" if value is None else f"{value:,.{self.digits}f}"
 
 
-class Table(Word):
+class Table(FrozenModel):
     """A table: rows and columns in the paper's order, and what must be known to compare."""
 
     title: str

@@ -69,7 +69,7 @@ class Asking:
         items = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
         told: list[Judgement] = []
         calls = calls_of(self.panel, judge, items, set())
-        with JUDGES.told_of(name):
+        with JUDGES.plugin_errors(name):
             tally = ask_all(calls, self.models, told.extend, self.panel.retries, self.concurrency)
         if tally.failed and not tally.asked:
             raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {tally.first}")

@@ -13,7 +13,7 @@ from emend.agents.judging.base import Item, Scale
 from emend.evals.judges.panel import judge_id
 from emend.evals.log.manifest import now, replace
 from emend.evals.metrics.agreement import Agreement, agreement
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
 from emend.memory.registry import nearest
@@ -29,7 +29,7 @@ EXPECTED: dict[Scale, str] = {
 }
 
 
-class Labelled(Word):
+class Labelled(FrozenModel):
     """One item with a person's label as a number, None where it was left open; items of one case are one cluster."""
 
     kind: str
@@ -38,7 +38,7 @@ class Labelled(Word):
     label: float | None
 
 
-class Line(Word):
+class Line(FrozenModel):
     """A line of the file of labels, as it is written."""
 
     kind: str
@@ -47,7 +47,7 @@ class Line(Word):
     label: bool | int | float | str | None = None
 
 
-class JudgeKind(Word):
+class JudgeKind(FrozenModel):
     """What must be known of a kind of judge: its scale, what its items are made of (empty: anything), its prompt."""
 
     scale: Scale

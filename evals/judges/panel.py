@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from emend.agents.judging.base import Item
 from emend.agents.providers.policy import repetition
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
 from emend.memory.probe import Step, Usage
 from emend.memory.registry import nearest
@@ -32,7 +32,7 @@ MOST_FAILED = 20
 """After so many calls that failed for the provider's sake, more than those that did not, no more are made."""
 
 
-class Panel(Word):
+class Panel(FrozenModel):
     """Who judges and how: models by name, repeats, both orders where a judge has them, and how votes are combined.
 
     `batch` False asks about one item at a time where the published judge takes several; `retries` is how often an
@@ -75,7 +75,7 @@ def judge_id(judges: Sequence[str]) -> str:
     return f"{plain}-{content_id('judge', names)[:8]}"
 
 
-class Judgement(Word):
+class Judgement(FrozenModel):
     """What one judge said of one item in one repeat and order; a line of a scoring."""
 
     item: str

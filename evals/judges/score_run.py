@@ -23,7 +23,7 @@ from emend.evals.judges.store import (
 from emend.evals.log.manifest import Manifest, now, versions
 from emend.evals.runner.components import model_fingerprint
 from emend.evals.runner.locking import owned_folder
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ AWAITED = ("tendency", "agreement", "recall", "coherence")
 """Judged without being named, where a run has something for them; the others are asked for by name."""
 
 
-class ScoreSummary(Word):
+class ScoreSummary(FrozenModel):
     """What became of a scoring: items by kind, judgements from before and of now, calls that failed."""
 
     scoring: Scoring

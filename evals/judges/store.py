@@ -15,7 +15,7 @@ from emend.evals.log.manifest import replace
 from emend.evals.log.records import BASELINE, CASES, read_lines, read_records
 from emend.evals.runner.baseline import Kept
 from emend.graphs.registry import JUDGES
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.folders import cache_folder
 
@@ -30,7 +30,7 @@ LOCAL = "_local"
 _QUESTION = re.compile(r"(?:.*\n)?Question:\s*(.+?)(?:\n(?:Answer|Thoughts):\s*)?\Z", re.DOTALL)
 
 
-class Scoring(Word):
+class Scoring(FrozenModel):
     """What a scoring was made with; `scorings/ID.json`."""
 
     id: str

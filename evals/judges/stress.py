@@ -8,7 +8,7 @@ from emend.evals.judges.lookup import judge_of
 from emend.evals.judges.panel import Combined, Judgement, Panel, ask_all, calls_of, combine
 from emend.evals.judges.stress_cases import WORDS, Rule, StressCase, case_of, rules_of
 from emend.graphs.registry import JUDGES
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -21,7 +21,7 @@ STEP = 1.0
 SLACK = {"1 to 5": STEP, "share": STEP / 2, "yes or no": 0.0}
 
 
-class StressRow(Word):
+class StressRow(FrozenModel):
     """One text and what the judge made of it."""
 
     kind: str
@@ -33,7 +33,7 @@ class StressRow(Word):
     """Why there is no number."""
 
 
-class Relation(Word):
+class Relation(FrozenModel):
     """What must hold between two texts, and whether it does; unscored where one of them has no number."""
 
     kind: str
@@ -43,7 +43,7 @@ class Relation(Word):
     outcome: Outcome
 
 
-class StressReport(Word):
+class StressReport(FrozenModel):
     """All texts and all relations of the kinds that were tried."""
 
     judge: str
@@ -100,7 +100,7 @@ def _judged(
     told: list[Judgement] = []
     single = panel.model_copy(update={"batch": False})  # the texts of one batch would be read side by side
     calls = calls_of(single, judge, list(items.values()), set())
-    with JUDGES.told_of(kind):
+    with JUDGES.plugin_errors(kind):
         tally = ask_all(calls, models, told.extend, panel.retries, concurrency)
     found = {
         variant: combine(panel, judge, [one for one in told if one.item == item.id]) for variant, item in items.items()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from emend.agents.judging.base import Item
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.registry import nearest
 
@@ -32,7 +32,7 @@ EXAMPLE = (
 )
 
 
-class Rule(Word):
+class Rule(FrozenModel):
     """What must hold between the main numbers of two variants of one case."""
 
     left: str
@@ -40,14 +40,14 @@ class Rule(Word):
     right: str
 
 
-class Long(Word):
+class Long(FrozenModel):
     """A text that is said over and over."""
 
     text: str
     times: Annotated[int, Field(ge=1, le=10_000)]
 
 
-class StressCase(Word):
+class StressCase(FrozenModel):
     """A judge's item of which one part varies; the others, a text or a list of texts each, stay as they are."""
 
     kind: str

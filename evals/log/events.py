@@ -25,7 +25,7 @@ def event_of(step: Step) -> dict[str, Any]:
 
 
 def told_steps(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The steps of one probe from its lines, in their order: `asked` and `said` of each call are filled in.
+    """The steps of one probe from its lines, in their order: `messages` and `reply` of each call are filled in.
 
     A text that a call shares with the state was kept in the state alone, see `ModelCall`; the state before a step is
     what the steps before it have put there.
@@ -41,11 +41,11 @@ def told_steps(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _whole(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) -> ModelCall:
     changed: dict[str, Any] = {}
-    if call.asked_in:
-        text = before.get(call.asked_in, after.get(call.asked_in, ""))
-        changed["asked"] = ({"role": "user", "content": text},)
-    if call.said_in:
-        changed["said"] = {"role": "assistant", "content": after.get(call.said_in, "")}
+    if call.messages_field:
+        text = before.get(call.messages_field, after.get(call.messages_field, ""))
+        changed["messages"] = ({"role": "user", "content": text},)
+    if call.reply_field:
+        changed["reply"] = {"role": "assistant", "content": after.get(call.reply_field, "")}
     return call.model_copy(update=changed) if changed else call
 
 

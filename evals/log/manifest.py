@@ -15,7 +15,7 @@ from pydantic import ValidationError, model_validator
 from emend.agents.providers.usage import Spent
 from emend.evals.case import Metric
 from emend.evals.log.checkpoints import END, NONE, Checkpoints
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.registry import nearest
 from emend.memory.secrets import refuse_secrets
@@ -39,7 +39,7 @@ FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices
 """May change between a run and its resumption; that the data is the same is told by its content, not by its path."""
 
 
-class RunConfig(Word):
+class RunConfig(FrozenModel):
     """Everything that decides a run's records.
 
     `settings` empty means the benchmark's first setting, `mode` and `wording` None the benchmark's own; `overrides` are
@@ -146,7 +146,7 @@ def parse_threshold(text: str) -> tuple[Literal["count", "share"], float]:
     raise BadSettings(f"--fail-on-error is '{text}': give true, false, a proportion such as 0.1, or a count such as 5.")
 
 
-class CaseList(Word):
+class CaseList(FrozenModel):
     """How many cases a setting has in this run, and a digest of their content-derived ids.
 
     `again` is how many are asked once more at checkpoints, all of these together.
@@ -158,7 +158,7 @@ class CaseList(Word):
     again: int = 0
 
 
-class Manifest(Word):
+class Manifest(FrozenModel):
     """What a run was started with; `manifest.json` in its folder."""
 
     config: RunConfig

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 ONE_LABEL = "undefined: {who} gave one label only, {label}"
 NO_ITEM = "undefined: no item has both"
@@ -20,7 +20,7 @@ _MOST_UNDEFINED = 0.05
 Floats = NDArray[np.float64]
 
 
-class Coefficient(Word):
+class Coefficient(FrozenModel):
     """A coefficient with its 95 % interval, or why there is none.
 
     `low` and `high` are None where fewer than two cases were drawn, where nothing varies from draw to draw, and where
@@ -33,7 +33,7 @@ class Coefficient(Word):
     why: str = ""
 
 
-class Agreement(Word):
+class Agreement(FrozenModel):
     """Two raters of the same items; the first is the one that is taken to be right.
 
     `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,

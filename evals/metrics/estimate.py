@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -19,7 +19,7 @@ _CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not g
 Floats = NDArray[np.float64]
 
 
-class Estimate(Word):
+class Estimate(FrozenModel):
     """A mean over `n` scored records, the records that could not be scored, and the 95 % interval of the mean.
 
     `mean` is None when nothing was scored; `low` and `high` are None when fewer than two cases were.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, decided, placed, wilson
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 FLIPS = 9999
 EXACT = 13
@@ -22,7 +22,7 @@ _CHUNK = 4_000_000
 Floats = NDArray[np.float64]
 
 
-class Paired(Word):
+class Paired(FrozenModel):
     """The means of both systems over the pairs, second less first, with the 95 % interval and the test's p value.
 
     `difference` is None when nothing was paired; `low`, `high` and `p` are None when fewer than two cases were. `n`

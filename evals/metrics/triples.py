@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.evals.metrics.estimate import LEVEL, RESAMPLES, Estimate, estimate
-from emend.memory.edit import Triplet, Word
+from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import ModelReplyError
 
@@ -36,7 +36,7 @@ class Scored(NamedTuple):
     subject: str
 
 
-class TripleQuality(Word):
+class TripleQuality(FrozenModel):
     """Means with n, unscored and intervals; shares lie in 0..1, `per_document` is a number of triplets.
 
     `errors` are shares of the triplets that match nothing; `sorted_by` says who sorted them: `rules`, or a model.

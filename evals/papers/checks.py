@@ -7,7 +7,7 @@ from importlib.resources import files
 from itertools import product
 
 from emend.evals.papers.tables import Cell, papers, table
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 UNKNOWN, KNOWN = 797, 1374
 """Fact questions of ELKEN's test whose answer is unknown or known after the edit (its section 4.1, and the data)."""
@@ -19,7 +19,7 @@ WHOLE = 100.0
 Parts = Sequence[Cell]
 
 
-class Disagreement(Word):
+class Disagreement(FrozenModel):
     """A printed figure that its own table, or another one, contradicts.
 
     `check` is `drop` (against the two figures), `average`, `weighted` (by numbers of questions), `difference`, `sum`,

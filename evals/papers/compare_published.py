@@ -8,11 +8,11 @@ from emend.evals.aggregate.rows import Report, Row, report
 from emend.evals.log.manifest import Manifest
 from emend.evals.papers.counterparts import Place, judges_of, places, rules, same_model
 from emend.evals.papers.tables import Cell, Table, paper, table
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 
-class Line(Word):
+class Line(FrozenModel):
     """A method under one metric of a block: the run's number, the published ones, or both.
 
     `method` is empty for an editor that the table does not have, `editor` for a method that the run does not have.
@@ -41,7 +41,7 @@ class Line(Word):
     same_model: str | None = None
 
 
-class Comparison(Word):
+class Comparison(FrozenModel):
     """A run beside a table."""
 
     table: str

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from emend.evals.aggregate.rows import Row
 from emend.evals.log.manifest import Manifest
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 
-class MethodRule(Word):
+class MethodRule(FrozenModel):
     """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are.
 
     So it is with `metric`, the published one.
@@ -26,7 +26,7 @@ class MethodRule(Word):
     metric: str | None = None
 
 
-class MetricRule(Word):
+class MetricRule(FrozenModel):
     """A run's metric is a published one, on some data; see the head of `counterparts.toml`."""
 
     metric: str
@@ -43,7 +43,7 @@ class MetricRule(Word):
     """Name of the judge without which a run has no such metric."""
 
 
-class Rules(Word):
+class Rules(FrozenModel):
     """The rules of one paper, and what differs from it in every run."""
 
     methods: tuple[MethodRule, ...]

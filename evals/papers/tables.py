@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -20,7 +20,7 @@ DIFFERENCE = "Δ"
 """A difference of two perplexities, without bounds."""
 
 
-class Cell(Word):
+class Cell(FrozenModel):
     """One printed figure: what it is of, the figure letter by letter, and the drop in percent printed beside it.
 
     `setting` is what the editor was given (AKEW, DocTER, ELKEN) or how the model was asked (ReCoE); `data` the data
@@ -62,7 +62,7 @@ class Cell(Word):
         return tuple(str(getattr(self, name)) for name in dimensions)
 
 
-class Table(Word):
+class Table(FrozenModel):
     """A table: `rows` and `columns` are the dimensions that its rows and columns run over, outermost first."""
 
     paper: str
@@ -94,7 +94,7 @@ class Table(Word):
         return list(dict.fromkeys(cell.key(dimensions) for cell in self.cells))
 
 
-class Paper(Word):
+class Paper(FrozenModel):
     """A paper and its result tables; `benchmark` is the name of its benchmark in Emend."""
 
     name: str

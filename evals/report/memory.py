@@ -16,7 +16,7 @@ from emend.evals.report.figures import Frame
 from emend.evals.runner.progress import EVERY_SECONDS
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
-from emend.memory.store.history import Fact, MemoryStats
+from emend.memory.store.history import FactHistory, MemoryStats
 
 
 def show_hits(hits: Sequence[Hit], console: Console) -> None:
@@ -38,7 +38,7 @@ def edit_row(edit: Edit, entries: Mapping[Entry, bool]) -> dict[str, Any]:
     return {"edit": edit.model_dump(mode="json"), "entries": len(entries), "current": sum(entries.values())}
 
 
-def fact_rows(facts: Sequence[Fact]) -> list[dict[str, Any]]:
+def fact_rows(facts: Sequence[FactHistory]) -> list[dict[str, Any]]:
     """One row for each version of each fact, oldest first."""
     return [
         {
@@ -65,7 +65,7 @@ def show_edit(edit: Edit, entries: Mapping[Entry, bool], console: Console) -> No
     console.print(Text(safe(edit.text)))
 
 
-def show_facts(facts: Sequence[Fact], console: Console) -> None:
+def show_facts(facts: Sequence[FactHistory], console: Console) -> None:
     """Each fact with its values, oldest first."""
     for fact in facts:
         console.print(Text(f"\n{one_line(fact.subject)} - {one_line(fact.relation)}", style="bold"))

@@ -179,13 +179,13 @@ def step_cost(step: dict[str, Any]) -> str:
 def _calls_lines(step: dict[str, Any], brief: bool = False) -> Iterator[Line]:
     """What models were asked and said, as far as it stands nowhere else, and each attempt that failed."""
     for call in step["calls"]:
-        if not (call["asked_in"] or brief):
-            for message in call["asked"]:
+        if not (call["messages_field"] or brief):
+            for message in call["messages"]:
                 yield field(f"to model, {message['role']}", content_of(message))
         for again in call["retries"]:
             yield Line(Text(retry_told(again), style="yellow"), 4)
-        if call["said"] and not (call["said_in"] or brief):
-            yield field("model said", content_of(call["said"]), call["finish"])
+        if call["reply"] and not (call["reply_field"] or brief):
+            yield field("model said", content_of(call["reply"]), call["finish"])
         if call["error"] and call["error"] != step["error"]:
             yield Line(Text(one_line(call["error"]), style="red"), 4)
 

@@ -96,12 +96,12 @@ def _steps(steps: Sequence[dict[str, Any]], whole: Sequence[dict[str, Any]] = ()
 
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
-    for message in call["asked"]:
+    for message in call["messages"]:
         yield from _block(f"to model, {message['role']}", content_of(message))
     for again in call["retries"]:
         yield f"- {_plain(retry_told(again))}"
-    if call["said"]:
-        yield from _block("model said", content_of(call["said"]))
+    if call["reply"]:
+        yield from _block("model said", content_of(call["reply"]))
 
 
 def _update(update: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:

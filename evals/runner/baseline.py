@@ -10,7 +10,7 @@ from emend.editors.base import Answerer, Editor, Finding, Scorable
 from emend.evals.log.records import RunFiles
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.graphs.running import keep_steps, steps_of
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from emend.memory.secrets import hide_keys
@@ -19,7 +19,7 @@ STRIPES = 64
 """So many probes can be asked at the same time without one waiting for another that is not the same."""
 
 
-class Kept(Word):
+class Kept(FrozenModel):
     """A line of `baseline.jsonl`: the answer to one probe, or why the model's reply was no use, and what it took."""
 
     key: str

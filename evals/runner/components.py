@@ -31,7 +31,7 @@ from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus
-from emend.memory.retrieval.plugin_errors import told_of
+from emend.memory.retrieval.registry import retriever_errors
 
 MEMORY = "memory"
 OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -117,7 +117,7 @@ class Parts:
             demonstrations=self.benchmark.demonstrations(setting, self.config.seed),
             settings=self.config.overrides.get(name, {}),
         )
-        with EDITORS.told_of(name):
+        with EDITORS.plugin_errors(name):
             made = self.editors[name](materials)
         if lacking := [part for part in ("needs_weights", "fingerprint", "edit") if not hasattr(made, part)]:
             raise BadSettings(
@@ -221,7 +221,7 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
     """
     options = dict(config.options)
     triples = options.pop(OPTION, None)
-    with BENCHMARKS.told_of(config.benchmark):
+    with BENCHMARKS.plugin_errors(config.benchmark):
         benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
         lacking = [part for part in ("settings", "cases", "metrics") if not hasattr(benchmark, part)]
         if lacking:
@@ -241,7 +241,7 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
 def _try_out(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
     """A setting that a strategy does not take is found before anything is written."""
     entry = Entry(id="x", edit_id="x", text="The capital of Veldania is Ostrim.")
-    with told_of(name):
+    with retriever_errors(name):
         retriever(ExactCorpus.of([entry], LexicalEmbedding()))
 
 

@@ -13,7 +13,7 @@ from emend.agents.scoring import ScoringModel
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, RunFiles, read_lines
 from emend.evals.runner.components import Parts
 from emend.evals.runner.units import Pass
-from emend.memory.edit import Word, content_id
+from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
 
 SHIPPED = Path(__file__).parent / "held_out.toml"
@@ -29,7 +29,7 @@ class Withholding(Protocol):
         ...
 
 
-class Surprise(Word):
+class Surprise(FrozenModel):
     """Nats and tokens of each held-out text under one state of the model, or why there are none."""
 
     nats: tuple[float, ...] = ()

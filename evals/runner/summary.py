@@ -1,10 +1,10 @@
 """What became of a run."""
 
 from emend.agents.providers.usage import Spent
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 
-class Summary(Word):
+class Summary(FrozenModel):
     """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
 
     Tokens and calls include those of the unedited model, `baseline_calls` of them. `peak_bytes` is the most memory that

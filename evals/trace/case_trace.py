@@ -14,7 +14,7 @@ from emend.evals.trace.filters import Wanted
 from emend.evals.trace.graph_paths import Ways, ways_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps
 from emend.evals.trace.trajectory import trajectory
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -23,7 +23,7 @@ NAMED = 8
 """So many ids are named when none fits."""
 
 
-class TracedProbe(Word):
+class TracedProbe(FrozenModel):
     """One record, and the steps that led to it."""
 
     record: Record
@@ -34,7 +34,7 @@ class TracedProbe(Word):
     judged: tuple[JudgedItem, ...] = ()
 
 
-class Trace(Word):
+class Trace(FrozenModel):
     """One case: its edits, what was asked under each editor, and what failed."""
 
     case: str

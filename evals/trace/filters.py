@@ -6,12 +6,12 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 
-class Wanted(Word):
+class Wanted(FrozenModel):
     """What is looked for; a step must fit all that is given.
 
     `node` is a node's name; `grep` a text that the step holds anywhere, upper and lower case alike; `errors` wants
@@ -80,7 +80,7 @@ def text_of(step: dict[str, Any]) -> str:
     """All that a step holds, as text: what it changed, what models were asked and said, what was retried, its error."""
     texts = list(_texts(step["update"]))
     for call in step["calls"]:
-        texts += [*_texts(call["asked"]), *_texts(call["said"]), call["error"] or ""]
+        texts += [*_texts(call["messages"]), *_texts(call["reply"]), call["error"] or ""]
     for again in retries_of(step):  # as a trace shows them
         texts.append(
             f"attempt {again.attempt} failed: {again.error}{f' (HTTP {again.status})' if again.status else ''}"

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from emend.evals.log.manifest import Manifest
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 START, END = "__start__", "__end__"
 ENDS = {START: "start", END: "end"}
@@ -24,7 +24,7 @@ class Edge(NamedTuple):
     chosen: bool = False
 
 
-class Ways(Word):
+class Ways(FrozenModel):
     """The nodes of a graph, and its edges, as the run's manifest keeps them."""
 
     graph: str

@@ -19,12 +19,12 @@ from emend.evals.log.events import passes_of, told_steps
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.graphs.registry import JUDGES
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 
 KEY = itemgetter("kind", "judge", "repeat", "swapped")
 
 
-class JudgedItem(Word):
+class JudgedItem(FrozenModel):
     """One thing that was judged of a record: what a judge said of it in one repeat and order, and the steps to that."""
 
     judgement: Judgement

@@ -6,7 +6,7 @@ from typing import Any
 
 def messages_of(call: dict[str, Any]) -> dict[str, str]:
     """Attributes with what was asked and said, in the form of either convention."""
-    asked, said = list(call["asked"]), [call["said"]] if call["said"] else []
+    asked, said = list(call["messages"]), [call["reply"]] if call["reply"] else []
     spoken = [_parts(message) | {"finish_reason": call["finish"] or "stop"} for message in said]
     return {
         "gen_ai.input.messages": json.dumps([_parts(message) for message in asked], ensure_ascii=False),

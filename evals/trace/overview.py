@@ -15,7 +15,7 @@ from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
 from emend.evals.trace import case_trace as tracing
 from emend.evals.trace.filters import Wanted, text_of
 from emend.evals.trace.graph_paths import drawn, failed_at, ways_of
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
@@ -23,7 +23,7 @@ AROUND = 40
 """So many characters are shown on each side of a text that was looked for."""
 
 
-class NodeRow(Word):
+class NodeRow(FrozenModel):
     """What one node took under one editor, over the steps of all probes.
 
     Times in milliseconds, the median and the 95th percentile; tokens and calls are those of models.
@@ -41,7 +41,7 @@ class NodeRow(Word):
     errors: int
 
 
-class CaseRow(Word):
+class CaseRow(FrozenModel):
     """One case under one editor: how much was asked, and what went wrong; `found` is where a text stands."""
 
     case: str
@@ -58,7 +58,7 @@ class CaseRow(Word):
     found: str = ""
 
 
-class Overview(Word):
+class Overview(FrozenModel):
     """The nodes in the order in which they were first reached, and the cases in the order of the run."""
 
     nodes: tuple[NodeRow, ...]

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from emend.memory.edit import Triplet, Word
+from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.probe import Usage
 
 
-class Found(Word):
+class Found(FrozenModel):
     """What one reading gave: the triplets in the order of the text, and what the reading cost."""
 
     triplets: tuple[Triplet, ...]

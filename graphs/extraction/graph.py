@@ -18,7 +18,7 @@ from emend.graphs.extraction import canonical
 from emend.graphs.extraction.base import Extractor
 from emend.graphs.extraction.load import load_extractor
 from emend.graphs.running import run_graph
-from emend.memory.edit import Edit, Triplet, Word, content_id
+from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadSettings, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
@@ -207,7 +207,7 @@ def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, Ex
     return graph.compile(name="extract").with_config(recursion_limit=RECURSION_LIMIT)
 
 
-class Extraction(Word):
+class Extraction(FrozenModel):
     """What came of one document.
 
     `reason` says why there is no triplet, and is empty where there is one; `failed` whether that is a reply that could

@@ -33,7 +33,7 @@ def load_extractor(method: str = "rules", model: Any = None, form: str = "json")
         BadSettings: unknown method, or `llm` without a model.
         MissingExtra: what the method needs is not installed.
     """
-    with EXTRACTORS.told_of(method):
+    with EXTRACTORS.plugin_errors(method):
         extractor: Extractor = EXTRACTORS.load(method)(model, form)
         if not callable(getattr(extractor, "extract", None)):
             raise TypeError("what it made has no extract")

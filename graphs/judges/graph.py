@@ -18,7 +18,7 @@ from emend.agents.judging.fence import neutralise
 from emend.agents.judging.replies import check_own
 from emend.agents.structured import ask_structured
 from emend.graphs.running import Graph, run_graph
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Step, Usage
 
@@ -79,7 +79,7 @@ class Said(NamedTuple):
     over: bool = False
 
 
-class Judged(Word):
+class Judged(FrozenModel):
     """A judge's finding on one item: numbers with the reason, or the problem; the reply is kept either way.
 
     The cost of a call that judged several items stands at the first of them, and so do the graph's steps.

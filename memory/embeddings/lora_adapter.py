@@ -1,7 +1,4 @@
-"""LoRA adapters for sentence encoders: what was learned beside an encoder that somebody else gives out.
-
-The files are PEFT's (`adapter_config.json`, `adapter_model.safetensors`), so that its tools read them too.
-"""
+"""LoRA adapters for sentence encoders, in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`)."""
 
 import json
 import math
@@ -16,7 +13,7 @@ _BEFORE, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
 
 def adapter_folder(name: str) -> Path:
-    """The folder of that name, which has an adapter in it.
+    """The folder of an adapter, after a check that its files exist.
 
     Raises:
         BadSettings: there is no such adapter.
@@ -24,32 +21,32 @@ def adapter_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         raise BadSettings(
-            f"no adapter in '{name}': name a folder with {SETTINGS} and {WEIGHTS}; `emend train encoder` makes one."
+            f"no adapter in '{name}': name a folder with {SETTINGS} and {WEIGHTS}; `emend train encoder` writes one."
         )
     return folder
 
 
 def merge_adapter(body: Any, folder: Path) -> None:
-    """Adds an adapter to the weights of the encoder that it was made for: W + s B A (Hu et al. 2022, section 4.1).
+    """Adds an adapter to the weights of its encoder: W + s B A (Hu et al. 2022, section 4.1).
 
     Args:
         body: a transformers model.
-        folder: the adapter's.
+        folder: the folder of the adapter.
 
     Raises:
         BadSettings: the adapter is of another kind than plain LoRA, or of another encoder.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file  # which brings torch along
+    from safetensors.torch import load_file  # imports torch
 
     try:
-        told = json.loads((folder / SETTINGS).read_text("utf-8"))
+        config = json.loads((folder / SETTINGS).read_text("utf-8"))
         tensors = load_file(str(folder / WEIGHTS))
-        strange = [name for name, plain in _PLAIN.items() if told.get(name) not in (plain, None)]
-        scale = told["lora_alpha"] / (math.sqrt(told["r"]) if told.get("use_rslora") else told["r"])
+        strange = [name for name, plain in _PLAIN.items() if config.get(name) not in (plain, None)]
+        scale = config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise BadSettings(
-            f"adapter '{folder}' cannot be read ({type(error).__name__}: {error}): make it anew."
+            f"adapter '{folder}' cannot be read ({type(error).__name__}: {error}): train it again."
         ) from error
     if strange:
         raise BadSettings(f"adapter '{folder}' uses {', '.join(strange)}: only plain LoRA adapters can be merged.")
@@ -62,6 +59,6 @@ def merge_adapter(body: Any, folder: Path) -> None:
             weight.data += scale * (tensors[name.removesuffix(_DOWN) + _UP].float() @ down.float()).to(weight.dtype)
         except (AttributeError, KeyError, RuntimeError) as error:
             raise BadSettings(
-                f"adapter '{folder}' does not fit its encoder at '{place}': name the encoder that it was made for "
-                f"({told.get('base_model_name_or_path') or 'unknown'})."
+                f"adapter '{folder}' does not fit its encoder at '{place}': name the encoder that it was trained for "
+                f"({config.get('base_model_name_or_path') or 'unknown'})."
             ) from error

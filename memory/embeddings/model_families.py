@@ -1,11 +1,11 @@
-"""How the models of the papers must be asked: prefixes, pooling and likeness, by the model's name."""
+"""Prefixes, pooling and similarity that the papers' embedding models need, by the model's name."""
 
 import re
 from typing import Any, NamedTuple
 
 
-class Family(NamedTuple):
-    """What stands before queries and passages; whether vectors keep their length and are compared by dot product."""
+class ModelFamily(NamedTuple):
+    """Prefixes of queries and passages; `dot` means vectors that are not normalised, compared by dot product."""
 
     query: str = ""
     passage: str = ""
@@ -15,26 +15,26 @@ class Family(NamedTuple):
 # Both mean-pool over the tokens that are no padding. Contriever: Izacard et al. 2022, section 3, and its model card;
 # mContriever the same in 29 languages. E5: Wang et al. 2022, section 4.3, and its model card.
 _FAMILIES = (
-    (re.compile(r"(?:^|[-_])m?contriever(?:[-_]|$)", re.I), Family(dot=True)),
-    (re.compile(r"(?:^|[-_])e5(?:[-_]|$)", re.I), Family(query="query: ", passage="passage: ")),
+    (re.compile(r"(?:^|[-_])m?contriever(?:[-_]|$)", re.I), ModelFamily(dot=True)),
+    (re.compile(r"(?:^|[-_])e5(?:[-_]|$)", re.I), ModelFamily(query="query: ", passage="passage: ")),
 )
 DOT = "dot"
-"""Last part of the identity of an embedding whose vectors keep their length."""
+"""Last part of the identity of an embedding whose vectors are not normalised."""
 
 
-def family_of(name: str) -> Family:
-    """The family that the last part of a model's name or folder tells; MiniLM and all others need nothing.
+def family_of(name: str) -> ModelFamily:
+    """The family recognised by the last part of a model's name or folder; MiniLM and all others need no settings.
 
     `facebook/contriever-msmarco`, `facebook/mcontriever` and `models/multilingual-e5-large` are known.
     """
     last = name.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
-    return next((family for pattern, family in _FAMILIES if pattern.search(last)), Family())
+    return next((family for pattern, family in _FAMILIES if pattern.search(last)), ModelFamily())
 
 
-def shaped(model: Any, family: Family) -> Any:
-    """A sentence-transformers model, pooled and asked as its family is; its own prompts, if it has some, are kept.
+def shaped(model: Any, family: ModelFamily) -> Any:
+    """A sentence-transformers model with its family's pooling and prefixes; prompts that it has are kept.
 
-    Of a model that keeps its vectors' length, what was saved after the pooling (a normalisation) is left out.
+    For a model whose vectors are not normalised, modules behind the pooling (a normalisation) are left out.
     """
     if family.dot:
         from sentence_transformers import SentenceTransformer

@@ -1,4 +1,4 @@
-"""Loading libraries and models without noise."""
+"""Silences libraries while they load models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from warnings import catch_warnings, simplefilter
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bar and no warnings while a model or its libraries are loaded or saved; afterwards as before."""
+def silence() -> Iterator[None]:
+    """Context without progress bars and warnings while a model or its libraries are loaded or saved."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    kernels = getLogger("bitsandbytes")  # peft imports it, and on a CPU it says that a kernel for 4 bits is missing
-    heard = kernels.level
+    kernels = getLogger("bitsandbytes")  # peft imports it, and on a CPU it warns of a missing kernel for 4 bits
+    kernel_level = kernels.level
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     kernels.setLevel("CRITICAL")
@@ -22,7 +22,7 @@ def quiet() -> Iterator[None]:
             simplefilter("ignore", FutureWarning)
             yield
     finally:
-        kernels.setLevel(heard)
+        kernels.setLevel(kernel_level)
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""An embedding of the user's own, named as `module:attribute`, whose vectors are looked over before they are used."""
+"""A user's embedding, named as `module:attribute`, whose vectors are validated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,44 +11,44 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry
 
 EMBEDDINGS: Registry[Any] = Registry(kind="embedding", group="emend.embeddings")
-TRIED = ("The capital of Veldania is Ostrim.", "Who lives in Ostrim?")
+SAMPLE = ("The capital of Veldania is Ostrim.", "Who lives in Ostrim?")
 CLOSE = 1e-2
-"""So far from 1 may the length of a row be; float16 is within it."""
+"""Tolerance of the length of a row around 1; float16 is within it."""
 
 
-class OwnEmbedding:
-    """What a class or function without arguments makes; its `identity` is kept behind the name it was given by.
+class UserEmbedding:
+    """The embedding that a class or function without arguments returns; its `identity` is prefixed with the name.
 
     Raises:
-        BadSettings: it cannot be loaded or made, or gives something else than an embedding does; also from
-            `documents` and `queries`.
+        BadSettings: it cannot be loaded or created, or its vectors are not an embedding's; also from `documents` and
+            `queries`.
     """
 
     def __init__(self, spec: str) -> None:
         self._spec = spec
-        with EMBEDDINGS.told_of(spec):
-            self._made = EMBEDDINGS.load(spec)()
-        lacking = [name for name in ("identity", "documents", "queries") if not getattr(self._made, name, "")]
+        with EMBEDDINGS.plugin_errors(spec):
+            self._embedding = EMBEDDINGS.load(spec)()
+        lacking = [name for name in ("identity", "documents", "queries") if not getattr(self._embedding, name, "")]
         if lacking:
-            raise self._wrong(f"what it made, {self._made!r:.60}, has no {', no '.join(lacking)}")
-        self.identity = f"{spec}/{self._made.identity}"
+            raise self._wrong(f"the object that it returned, {self._embedding!r:.60}, has no {', no '.join(lacking)}")
+        self.identity = f"{spec}/{self._embedding.identity}"
         self._dimensions = 0
-        self._dimensions = int(self.documents(TRIED).shape[1])
-        self.queries(TRIED)
+        self._dimensions = int(self.documents(SAMPLE).shape[1])
+        self.queries(SAMPLE)
 
     def documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Shape (len(texts), dimensions), float32, rows of length 1 unless the identity ends in `/dot`."""
         return self._vectors("documents", texts)
 
     def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `documents`."""
+        """Vectors of queries, of the same shape."""
         return self._vectors("queries", texts)
 
     def _vectors(self, role: str, texts: Sequence[str]) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self._dimensions), dtype=np.float32)
-        with EMBEDDINGS.told_of(self._spec):
-            vectors = np.asarray(getattr(self._made, role)(list(texts)), dtype=np.float32)
+        with EMBEDDINGS.plugin_errors(self._spec):
+            vectors = np.asarray(getattr(self._embedding, role)(list(texts)), dtype=np.float32)
         across = self._dimensions or max(1, vectors.shape[-1] if vectors.ndim else 1)
         if vectors.shape != (len(texts), across):
             raise self._wrong(
@@ -57,7 +57,7 @@ class OwnEmbedding:
         lengths = np.linalg.norm(vectors, axis=1)
         if not np.isfinite(lengths).all():
             raise self._wrong(f"{role} of {texts[int(np.isfinite(lengths).argmin())][:60]!r} are not finite")
-        off = (abs(lengths - 1) > CLOSE) & (lengths > 0)  # 0: a text of which it knows nothing
+        off = (abs(lengths - 1) > CLOSE) & (lengths > 0)  # 0: a text without known words
         if off.any() and not self.identity.endswith(f"/{DOT}"):
             raise self._wrong(
                 f"{role} of {texts[int(off.argmax())][:60]!r} have the length {lengths[off.argmax()]:.3g} and not 1; "

@@ -1,4 +1,4 @@
-"""Vectors kept on disk by model and content, so that a text is embedded once."""
+"""A cache of vectors on disk, by model and content, so that a text is embedded once."""
 
 import hashlib
 import logging
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emend.memory.edit import content_id
 
-CHUNK = 256  # kept after so many, so that an interrupted run has not embedded in vain
+CHUNK = 256  # texts embedded between two writes, so that an interrupted run keeps most of its vectors
 
 _Vectors = NDArray[np.float32]
 
@@ -20,15 +20,15 @@ _Vectors = NDArray[np.float32]
 class VectorCache:
     """One SQLite file per model in `folder`; threads and processes may share it.
 
-    A cache that cannot be read or written (full disk, read-only folder) is passed by with a warning: it must not
-    end a run.
+    A cache that cannot be read or written (full disk, read-only folder) is skipped with a warning: it must not end a
+    run.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
         self._file = Path(folder).expanduser() / f"vectors-{content_id('vectors', identity)}.sqlite"
 
-    def through(self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], _Vectors]) -> _Vectors:
-        """Shape (len(texts), dimensions): kept vectors, and those of `embed` for the texts that are new.
+    def get_or_embed(self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], _Vectors]) -> _Vectors:
+        """Shape (len(texts), dimensions): cached vectors, and those of `embed` for new texts.
 
         Args:
             role: `document` or `query`; a model may embed one text differently in each.
@@ -36,27 +36,27 @@ class VectorCache:
             embed: called with new, distinct texts.
         """
         keys = {text: hashlib.sha256(f"{role}\0{text}".encode()).digest() for text in texts}
-        found = self._read(keys)
-        missing = [text for text in keys if text not in found]
+        cached = self._read(keys)
+        missing = [text for text in keys if text not in cached]
         for start in range(0, len(missing), CHUNK):
             part = missing[start : start + CHUNK]
             new = dict(zip(part, embed(part), strict=True))
             self._write({keys[text]: vector for text, vector in new.items()})
-            found |= new
-        return np.stack([found[text] for text in texts])
+            cached |= new
+        return np.stack([cached[text] for text in texts])
 
     def _read(self, keys: dict[str, bytes]) -> dict[str, _Vectors]:
-        found: dict[str, _Vectors] = {}
-        with _warned(self._file), self._table() as table:
+        vectors: dict[str, _Vectors] = {}
+        with _errors_as_warnings(self._file), self._table() as table:
             for text, key in keys.items():
                 row = table.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                 if row:
-                    found[text] = np.frombuffer(row[0], dtype="<f4").astype(np.float32)
-        return found
+                    vectors[text] = np.frombuffer(row[0], dtype="<f4").astype(np.float32)
+        return vectors
 
     def _write(self, vectors: dict[bytes, _Vectors]) -> None:
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        with _warned(self._file), self._table() as table:
+        with _errors_as_warnings(self._file), self._table() as table:
             table.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
     @contextmanager
@@ -68,8 +68,8 @@ class VectorCache:
 
 
 @contextmanager
-def _warned(file: Path) -> Iterator[None]:
+def _errors_as_warnings(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        logging.getLogger(__name__).warning("vector cache %s is passed by: %s", file, error)
+        logging.getLogger(__name__).warning("vector cache %s is skipped: %s", file, error)

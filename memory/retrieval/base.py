@@ -1,4 +1,4 @@
-"""The seam that users plug: a retrieval strategy over what the memory holds."""
+"""The retriever interface: a retrieval strategy over the entries of a memory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from emend.memory.edit import Word
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError
 from emend.memory.probe import Probe
 
 
-class Entry(Word):
+class Entry(FrozenModel):
     """One text in the memory: a document, an event or one triplet of an edit, and the edit that it came from."""
 
     id: str
@@ -23,15 +23,15 @@ class Entry(Word):
     time: str | None = None
 
 
-class Hit(Word):
-    """An entry that was found, with the strategy's own score (higher is better; scales differ between strategies)."""
+class Hit(FrozenModel):
+    """A retrieved entry with the strategy's score (higher is better; scales differ between strategies)."""
 
     entry: Entry
     score: FiniteFloat
 
 
 class Corpus(Protocol):
-    """What a strategy may see of the memory: the entries in scope, and a vector search over them."""
+    """The part of a memory that a strategy can use: the entries in scope, and a vector search over them."""
 
     def entries(self) -> Sequence[Entry]:
         """All entries in scope, in a stable order."""
@@ -48,7 +48,7 @@ class Corpus(Protocol):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """One strategy, bound to a corpus; what is registered is its factory, `(corpus: Corpus) -> Retriever`."""
+    """One strategy, bound to a corpus; its factory `(corpus: Corpus) -> Retriever` is registered."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; empty when nothing is in scope."""
@@ -57,7 +57,7 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class ProbeRetriever(Protocol):
-    """A strategy that must see the whole probe, not only its words."""
+    """A strategy that needs the whole probe, not only a query."""
 
     def search_probe(self, probe: Probe, k: int) -> list[Hit]:
         """At most k hits for the probe, best first."""
@@ -65,19 +65,19 @@ class ProbeRetriever(Protocol):
 
 
 def search_probe(retriever: Retriever, probe: Probe, k: int) -> list[Hit]:
-    """What a strategy finds for a probe: by the probe itself where it can, else by what the probe asks.
+    """A strategy's hits for a probe: by the probe itself if it can, else by the probe's query.
 
     Raises:
-        BadData: as for `search`.
+        BadData: see `search`.
     """
     if not isinstance(retriever, ProbeRetriever):
-        return search(retriever, probe.asked, k)
-    with _named(retriever, probe.asked):
+        return search(retriever, probe.retrieval_query, k)
+    with _named(retriever, probe.retrieval_query):
         return _hits(retriever.search_probe(probe, k))
 
 
 def search(retriever: Retriever, query: str, k: int) -> list[Hit]:
-    """What a strategy finds for a query.
+    """A strategy's hits for a query.
 
     Raises:
         BadData: the strategy fails on it, or returns no list of hits; names the strategy.
@@ -86,10 +86,10 @@ def search(retriever: Retriever, query: str, k: int) -> list[Hit]:
         return _hits(retriever.search(query, k))
 
 
-def _hits(found: object) -> list[Hit]:
-    if not (isinstance(found, Sequence) and all(isinstance(hit, Hit) for hit in found)):
-        raise TypeError(f"it returned {found!r:.80}, and not a list of hits")
-    return list(found)
+def _hits(result: object) -> list[Hit]:
+    if not (isinstance(result, Sequence) and all(isinstance(hit, Hit) for hit in result)):
+        raise TypeError(f"it returned {result!r:.80}, and not a list of hits")
+    return list(result)
 
 
 @contextmanager

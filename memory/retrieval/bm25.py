@@ -1,4 +1,4 @@
-"""Shared words, weighted by how rare they are: BM25 (Robertson et al., 1994) in Lucene's variant, by bm25s."""
+"""BM25 (Robertson et al., 1994) in Lucene's variant, by bm25s."""
 
 import threading
 from collections.abc import Collection
@@ -16,19 +16,20 @@ __all__ = ["BM25", "words"]
 
 
 class BM25:
-    """Entries by BM25; only those that share a word with the query are found, so a score is above 0.
+    """Entries by BM25; only those that share a word with the query are hits, so a score is above 0.
 
-    The index is built once, here; searching it changes nothing, so that threads may share it.
+    The index is built once, here; searching does not change it, so threads may share it.
 
     Args:
-        corpus: what may be found.
-        stop_words: words that neither entries nor queries are credited for.
-        k1: how soon a repeated word stops adding to the score.
-        b: how much long entries are held back, 0 (not at all) to 1.
-        tokens: what counts as a word: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
+        corpus: the entries to search.
+        stop_words: words ignored in entries and queries.
+        k1: saturation of the term frequency.
+        b: length normalisation, 0 (none) to 1.
+        tokens: the tokeniser: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
 
     Raises:
-        BadSettings: unknown tokens, or an impossible b or k1. And what the tokens need is missing.
+        BadSettings: unknown tokens, or an impossible b or k1.
+        MissingExtra: a package that the tokens need is not installed.
     """
 
     def __init__(
@@ -40,11 +41,11 @@ class BM25:
         tokens: str = "words",
     ) -> None:
         if not (0 <= b <= 1 and k1 >= 0):
-            raise BadSettings(f"bm25 takes b from 0 to 1 and k1 from 0 on, seen b={b:g}, k1={k1:g}.")
+            raise BadSettings(f"bm25 takes b from 0 to 1 and k1 from 0 on, got b={b:g}, k1={k1:g}.")
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
         self._tokens = tokens_by_name(tokens)
-        self._lock = threading.Lock()  # fast tokenizers and stemmers serve one thread at a time
+        self._lock = threading.Lock()  # fast tokenizers and stemmers are not thread-safe
         texts = [self._words(entry.text) for entry in self._entries]
         self._index: bm25s.BM25 | None = None
         if any(texts):  # bm25s cannot index nothing
@@ -54,15 +55,14 @@ class BM25:
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; equal ones in the order of the corpus, none without a shared word."""
         scores = self.scores(query)
-        found = [i for i in best(scores, k) if scores[i] > 0]
-        return [Hit(entry=self._entries[i], score=float(scores[i])) for i in found]
+        return [Hit(entry=self._entries[i], score=float(scores[i])) for i in best(scores, k) if scores[i] > 0]
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """The score of every entry in the order of the corpus, 0 without a shared word; shape (len(entries),)."""
-        asked = self._words(query)
-        if self._index is None or not asked:
+        terms = self._words(query)
+        if self._index is None or not terms:
             return np.zeros(len(self._entries), np.float32)
-        return np.asarray(self._index.get_scores(asked), np.float32)
+        return np.asarray(self._index.get_scores(terms), np.float32)
 
     def _words(self, text: str) -> list[str]:
         with self._lock:

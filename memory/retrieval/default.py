@@ -1,4 +1,4 @@
-"""The shipped strategy: meaning, stems and names of the part of a query that asks, added up."""
+"""The default strategy: a weighted sum of cosine and BM25 over stems and names, for the focused query."""
 
 from functools import partial
 
@@ -11,20 +11,20 @@ from emend.memory.retrieval.hybrid import Hybrid
 DENSE, STEMS, NAMES = 15.0, 0.7, 1.0
 """Weights of the cosine and of two BM25 scores, chosen on DocTER's and AKEW's odd ids and ELKEN's training events."""
 LEXICAL = 5.0
-"""Weight of the cosine of the lexical embedding, which says again what the stems say."""
-STEM_VOICE = partial(BM25, tokens="stems", k1=1.2, b=0.6)
-NAME_VOICE = partial(BM25, tokens="names", k1=1.0, b=0.0)
+"""Weight of the cosine of the lexical embedding, which largely repeats the stems."""
+STEM_PART = partial(BM25, tokens="stems", k1=1.2, b=0.6)
+NAME_PART = partial(BM25, tokens="names", k1=1.0, b=0.0)
 
 
 class Default:
-    """As the chain `focus>hybrid`, with a third voice and a fixed sum in place of deviations from the mean.
+    """The chain `focus>hybrid` with a third part, and with a fixed weighted sum instead of standardised scores.
 
-    The score of an entry is 15 x cosine + 0.7 x BM25 over stems (k1 1.2, b 0.6) + BM25 over names (k1 1, b 0: how often
-    an entry says a name counts a little, how long it is does not). Because nothing is relative to the other entries
-    of a query, the scores of two queries over one memory can be compared, and a threshold has a meaning.
+    The score of an entry is 15 x cosine + 0.7 x BM25 over stems (k1 1.2, b 0.6) + BM25 over names (k1 1, b 0: the
+    frequency of a name counts a little, the length of the entry does not). No part is relative to the other entries, so
+    the scores of two queries over one memory can be compared and thresholded.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         dense: weight of the cosine; None is 15, and 5 with the lexical embedding.
         stems: weight of BM25 over stems.
         names: weight of BM25 over names, exact and whole.
@@ -33,7 +33,7 @@ class Default:
     def __init__(self, corpus: Corpus, dense: float | None = None, stems: float = STEMS, names: float = NAMES) -> None:
         if dense is None:
             dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical-") else DENSE
-        parts = (Dense, STEM_VOICE, NAME_VOICE)
+        parts = (Dense, STEM_PART, NAME_PART)
         summed = partial(Hybrid, fusion="sum", parts=parts, weights=(dense, stems, names))
         self._chain = Focus(corpus, inner=summed)
 

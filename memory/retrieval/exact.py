@@ -12,11 +12,11 @@ from emend.memory.embeddings.embed import Embedding, Vectors
 from emend.memory.retrieval.base import Entry, Hit
 
 DECIMALS = 6
-"""Scores are rounded to this many places: rounding noise of one machine or batch must not decide between equals."""
+"""Scores are rounded to this many places: rounding noise of one machine or batch must not break ties."""
 
 
 def best(scores: NDArray[np.floating[Any]], k: int) -> list[int]:
-    """Places of the k highest scores, best first; equal scores keep their order."""
+    """Indices of the k highest scores, best first; equal scores keep their order."""
     if k <= 0:
         return []
     if k < len(scores):
@@ -28,11 +28,11 @@ def best(scores: NDArray[np.floating[Any]], k: int) -> list[int]:
 
 
 class QueryVectors:
-    """The vectors of the queries asked last, by text; may be shared by views and threads.
+    """A cache of query vectors by text; may be shared by views and threads.
 
     Args:
-        embedding: what embeds a query that is not at hand.
-        size: how many vectors are kept; the one unused for longest goes first.
+        embedding: embeds queries that are not cached.
+        size: maximum number of vectors; the least recently used one is dropped first.
     """
 
     def __init__(self, embedding: Embedding, size: int = 4096) -> None:
@@ -42,14 +42,14 @@ class QueryVectors:
         self._lock = threading.Lock()
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """Shape (len(texts), dimensions); what is missing is embedded in one batch."""
-        found = {text: vector for text in texts if (vector := self._get(text)) is not None}
-        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        """Shape (len(texts), dimensions); missing texts are embedded in one batch."""
+        vectors = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         if missing:
             for text, vector in zip(missing, self.embedding.queries(missing), strict=True):
-                found[text] = vector.copy()  # a row would keep its whole batch alive
-                self._put(text, found[text])
-        return np.stack([found[text] for text in texts]) if texts else np.zeros((0, 0), np.float32)
+                vectors[text] = vector.copy()  # a row would keep its whole batch alive
+                self._put(text, vectors[text])
+        return np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), np.float32)
 
     def _get(self, text: str) -> Vectors | None:
         with self._lock:
@@ -65,12 +65,12 @@ class QueryVectors:
 
 
 class ExactCorpus:
-    """A corpus whose entries and vectors are at hand; immutable, so that any number of threads may search it.
+    """A corpus with entries and vectors in memory; immutable, so that any number of threads may search it.
 
     Args:
-        entries: what may be found.
+        entries: the entries to search.
         vectors: shape (len(entries), dimensions), rows of length 1.
-        queries: embeds queries, or finds them embedded.
+        queries: query vectors.
     """
 
     def __init__(self, entries: Sequence[Entry], vectors: Vectors, queries: QueryVectors) -> None:
@@ -80,13 +80,13 @@ class ExactCorpus:
 
     @classmethod
     def of(cls, entries: Sequence[Entry], embedding: Embedding) -> "ExactCorpus":
-        """The entries, embedded now: a corpus without a store, for trying strategies out."""
+        """A corpus without a store: the entries are embedded now."""
         vectors = embedding.documents([entry.text for entry in entries])
         return cls(entries, vectors, QueryVectors(embedding))
 
     @property
     def identity(self) -> str:
-        """Of the embedding that the vectors are of."""
+        """The identity of the embedding."""
         return self._queries.embedding.identity
 
     def entries(self) -> Sequence[Entry]:
@@ -94,7 +94,7 @@ class ExactCorpus:
         return self._entries
 
     def embed(self, queries: Sequence[str]) -> Vectors:
-        """Query vectors, shape (len(queries), dimensions); asking for many at once readies them for `nearest`."""
+        """Query vectors, shape (len(queries), dimensions); embedding many at once caches them for `nearest`."""
         return self._queries(queries)
 
     def nearest(self, query: str, k: int) -> list[Hit]:
@@ -105,7 +105,7 @@ class ExactCorpus:
         return [Hit(entry=self._entries[i], score=float(scores[i])) for i in best(scores, k)]
 
     def cosines(self, query: str) -> NDArray[np.float64]:
-        """The score of every entry, shape (len(entries),): what `nearest` ranks by, for strategies that need all."""
+        """The score of every entry, shape (len(entries),): the values that `nearest` ranks by."""
         if not self._entries:
             return np.zeros(0)
         cosines = self._cosines(self._queries([query])[0])

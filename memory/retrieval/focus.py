@@ -1,4 +1,4 @@
-"""The part of a query that asks: what stands in front of the last sentence is put aside."""
+"""Focuses a query on its question: sentences before the last one are dropped."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from emend.memory.retrieval.hybrid import Hybrid
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s++|[。！？]++[”’」』]*+\s*+|\n\s*+")
 _BREAKS = re.compile(r"[\s(\[\"'“‘«]")
 _LONGEST = 32
-"""Characters of the last word that are looked at; what stands before names and numbers is short."""
+"""Characters of the last word that are checked; abbreviations before names and numbers are short."""
 _CUE = re.compile(r"\W*(?:(?:short |final |your )?answer|a|response|reply|答案?|回答)\s*[:：]?\W*", re.I)
 _INSTRUCTION = re.compile(
     r"\W*(?:please\s+)?(?:answer|reply|respond|be (?:brief|concise|short)"
@@ -31,13 +31,13 @@ _POINTS_BACK = re.compile(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and fragments of a text; abbreviations, initials and `No. 5` end none."""
-    found, start = [], 0
+    """The sentences and fragments of a text; abbreviations, initials and `No. 5` do not end one."""
+    parts, start = [], 0
     for end in _END.finditer(text):
         if _ends(text[start : end.start()], end.group(), text[end.end() : end.end() + 1]):
-            found.append(text[start : end.end()].strip())
+            parts.append(text[start : end.end()].strip())
             start = end.end()
-    return [sentence for sentence in [*found, text[start:].strip()] if sentence]
+    return [sentence for sentence in [*parts, text[start:].strip()] if sentence]
 
 
 def _ends(before: str, mark: str, after: str) -> bool:
@@ -50,7 +50,7 @@ def _ends(before: str, mark: str, after: str) -> bool:
 
 
 def focused(query: str) -> str:
-    """The last sentence or fragment, with those before it as long as it opens with a pronoun; one alone stays as is."""
+    """The last sentence or fragment, with those before it as long as it opens with a pronoun."""
     parts = sentences(query)
     if len(parts) < 2:
         return query
@@ -62,7 +62,7 @@ def focused(query: str) -> str:
 
 
 def _without_cues(parts: list[str]) -> list[str]:
-    """Without a cue for the answer (`Answer:`) at the end, or an instruction behind a question."""
+    """The parts without a cue (`Answer:`) at the end, or an instruction behind a question."""
     end = len(parts)
     while end > 1 and _CUE.fullmatch(parts[end - 1]):
         end -= 1
@@ -73,10 +73,10 @@ def _without_cues(parts: list[str]) -> list[str]:
 
 
 class Focus:
-    """Another strategy, asked with the part of the query that asks.
+    """Another strategy, applied to the focused query.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         inner: the factory of the strategy that searches.
     """
 
@@ -84,5 +84,5 @@ class Focus:
         self._inner = inner(corpus)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """What the inner strategy finds for the last sentence of the query."""
+        """The inner strategy's hits for the last sentence of the query."""
         return self._inner.search(focused(query), k)

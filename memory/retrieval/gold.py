@@ -1,4 +1,4 @@
-"""The strategy that is told the right answer: an upper bound for all others."""
+"""The oracle strategy, an upper bound for all others."""
 
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Probe
@@ -6,12 +6,12 @@ from emend.memory.retrieval.base import Corpus, Hit
 
 
 class Gold:
-    """The entries of the edits that bear on a probe, in the order of the corpus; nothing for one out of scope.
+    """The entries of a probe's relevant edits, in the order of the corpus; none for a probe out of scope.
 
-    It needs the probe, not only its words: it stands alone, and in no chain.
+    It needs the probe, not only a query, and cannot be part of a chain.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -19,11 +19,11 @@ class Gold:
 
     def search_probe(self, probe: Probe, k: int) -> list[Hit]:
         """At most k entries of the probe's edits, each with score 1."""
-        right = [entry for entry in self._entries if entry.edit_id in probe.edit_ids]
-        return [Hit(entry=entry, score=1.0) for entry in right[: max(k, 0)]]
+        relevant = [entry for entry in self._entries if entry.edit_id in probe.edit_ids]
+        return [Hit(entry=entry, score=1.0) for entry in relevant[: max(k, 0)]]
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Refused where there is something to find: words do not tell which edit is right.
+        """Refused unless the corpus is empty: a query alone does not say which edit is relevant.
 
         Raises:
             BadSettings: the memory is not empty.
@@ -31,6 +31,6 @@ class Gold:
         if not self._entries:
             return []
         raise BadSettings(
-            "the retriever 'gold' must be told the probe, and was asked in words: use it alone, not in a chain, and "
-            "with an editor that asks for the probe itself (rag, ike)."
+            "the retriever 'gold' needs the probe, and got a query in words: use it alone, not in a chain, and "
+            "with an editor that retrieves for the probe itself (rag, ike)."
         )

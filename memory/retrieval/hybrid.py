@@ -1,4 +1,4 @@
-"""Several strategies that vote: weighted sums of their scores, or of reciprocal ranks (Cormack et al., 2009)."""
+"""Fusion of several strategies: weighted sums of their scores, or of reciprocal ranks (Cormack et al., 2009)."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -15,23 +15,23 @@ from emend.memory.retrieval.exact import DECIMALS, ExactCorpus, best
 Floats = NDArray[np.float64]
 
 RANK_CONSTANT = 60
-"""How little a first place counts for more than a second; the constant of the paper."""
+"""The constant k of reciprocal rank fusion, as in the paper."""
 
 DEPTH = 5000
-"""How many hits a part is asked for; in a larger memory those further down share the last one's score."""
+"""Number of hits requested from each part; in a larger memory all further entries get the last hit's score."""
 
 
 class Hybrid:
-    """Entries by the joint verdict of several strategies.
+    """Entries by the fused scores of several strategies.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         fusion: `scores` adds, per query, each part's scores as standard deviations from its mean over the entries;
             `ranks` adds 1 / (60 + rank), equal scores having equal ranks, over the parts that found the entry; `sum`
             adds the scores as they are, so that the totals of two queries can be compared.
         parts: the factories of the strategies.
-        weights: what each part's vote is multiplied by, one per part; all 1 if none are given.
-        depth: hits that each part is asked for.
+        weights: factors on the parts' scores, one per part; all 1 if none are given.
+        depth: number of hits requested from each part.
 
     Raises:
         BadSettings: an unknown fusion, no parts, no depth, or not as many weights as parts.
@@ -45,71 +45,71 @@ class Hybrid:
         weights: Sequence[float] = (),
         depth: int = DEPTH,
     ) -> None:
-        if fusion not in _VOTES:
+        if fusion not in _FUSIONS:
             raise BadSettings(f"hybrid knows no fusion '{fusion}': choose 'scores', 'ranks' or 'sum'.")
         if not parts:
             raise BadSettings("hybrid was given no parts: name at least one strategy, for example Dense.")
         if weights and len(weights) != len(parts):
             raise BadSettings(f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one per part.")
         if depth < 1:
-            raise BadSettings(f"hybrid asks each part for at least one hit, seen depth={depth}.")
+            raise BadSettings(f"hybrid requests at least one hit from each part, got depth={depth}.")
         self._corpus = corpus
         self._weights = tuple(weights) or (1.0,) * len(parts)
         self._entries = corpus.entries()
         self._places = {entry.id: place for place, entry in enumerate(self._entries)}
         self._parts = [part(corpus) for part in parts]
-        self._votes = _VOTES[fusion]
+        self._fuse = _FUSIONS[fusion]
         self._depth = depth
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; equal ones in the order of the corpus, none that no part found."""
         if not self._entries or k <= 0:
             return []
-        total, found = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
+        total, is_hit = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
         for part, weight in zip(self._parts, self._weights, strict=True):
-            scores, seen = self._scores(part, query, k)
-            total += weight * self._votes(scores, seen)
-            found |= seen
-        total = np.where(found, np.round(total, DECIMALS), -np.inf)
-        return [Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if found[i]]
+            scores, hits = self._scores(part, query, k)
+            total += weight * self._fuse(scores, hits)
+            is_hit |= hits
+        total = np.where(is_hit, np.round(total, DECIMALS), -np.inf)
+        return [Hit(entry=self._entries[i], score=float(total[i])) for i in best(total, k) if is_hit[i]]
 
     def _scores(self, part: Retriever, query: str, k: int) -> tuple[Floats, NDArray[np.bool_]]:
         """Each entry's score by one part, and whether the part found it; shapes (len(entries),)."""
-        # Two shortcuts spare the making of a hit for every entry; not for subclasses, which may search otherwise.
+        # Two shortcuts avoid creating a hit for every entry; not for subclasses, which may override `search`.
         if type(part) is BM25:
             scores = part.scores(query).astype(np.float64)
             return scores, scores > 0
         if type(part) is Dense and isinstance(self._corpus, ExactCorpus):
             return self._corpus.cosines(query), np.ones(len(self._entries), bool)
-        scores, seen = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
-        found = part.search(query, max(self._depth, k))
-        hits = [hit for hit in found if hit.entry.id in self._places]  # a view that lives may know more by now
+        scores, is_hit = np.zeros(len(self._entries)), np.zeros(len(self._entries), bool)
+        results = part.search(query, max(self._depth, k))
+        hits = [hit for hit in results if hit.entry.id in self._places]  # a live view may have newer entries
         places = np.array([self._places[hit.entry.id] for hit in hits], np.intp)
-        if hits and len(found) >= self._depth:  # not found for want of room, and so no better than the last one
+        if hits and len(results) >= self._depth:  # entries beyond the depth score at most as much as the last hit
             scores[:] = hits[-1].score
         scores[places] = [hit.score for hit in hits]
-        seen[places] = True
-        return scores, seen
+        is_hit[places] = True
+        return scores, is_hit
 
 
-def _deviations(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
-    """Standard deviations from the mean over all entries; all 0 when a part tells none apart."""
+def _deviations(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
+    """Standard deviations from the mean over all entries; all 0 if all scores are equal."""
     spread = scores.std()
     return np.zeros(len(scores)) if spread < 10.0**-DECIMALS else (scores - scores.mean()) / spread
 
 
-def _reciprocal_ranks(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
-    """1 / (60 + rank), ranks from 1 and equal for equal scores; 0 for what was not found."""
-    better = np.searchsorted(np.sort(-scores[seen]), -scores, side="left")
-    return np.where(seen, 1.0 / (RANK_CONSTANT + 1 + better), 0.0)
+def _reciprocal_ranks(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
+    """1 / (60 + rank), ranks from 1 and equal for equal scores; 0 for entries that are no hits."""
+    better = np.searchsorted(np.sort(-scores[is_hit]), -scores, side="left")
+    return np.where(is_hit, 1.0 / (RANK_CONSTANT + 1 + better), 0.0)
 
 
-def _plain(scores: Floats, seen: NDArray[np.bool_]) -> Floats:
-    """The scores as they are."""
+def _plain(scores: Floats, is_hit: NDArray[np.bool_]) -> Floats:
+    """The unchanged scores."""
     return scores
 
 
-_VOTES: dict[str, Callable[[Floats, NDArray[np.bool_]], Floats]] = {
+_FUSIONS: dict[str, Callable[[Floats, NDArray[np.bool_]], Floats]] = {
     "scores": _deviations,
     "ranks": _reciprocal_ranks,
     "sum": _plain,

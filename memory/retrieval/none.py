@@ -1,13 +1,13 @@
-"""The strategy that finds nothing: what an editor that retrieves does without its memory."""
+"""The empty strategy: shows what a retrieving editor does without its memory."""
 
 from emend.memory.retrieval.base import Corpus, Hit
 
 
-class Nothing:
-    """Every query is out of scope."""
+class NoRetrieval:
+    """A strategy without hits: every query is out of scope."""
 
     def __init__(self, corpus: Corpus) -> None:
-        del corpus  # nothing of it is ever found
+        del corpus  # none of its entries is ever a hit
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Always empty."""

@@ -1,7 +1,9 @@
 """The retrieval strategies by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import Registry
 from emend.memory.retrieval.base import Corpus, Retriever
 
@@ -11,7 +13,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
     {
         "default": (
             "emend.memory.retrieval.default:Default",
-            "Meaning, stems and names of the part of the query that asks, added up.",
+            "Weighted sum of meaning (cosine), stems and names (BM25), for the question in the query.",
         ),
         "dense": (
             "emend.memory.retrieval.dense:Dense",
@@ -27,23 +29,42 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
         ),
         "focus": (
             "emend.memory.retrieval.focus:Focus",
-            "The last sentence of the query alone, by hybrid or by what follows: focus>bm25.",
+            "Only the last sentence of the query, by hybrid or the next strategy: focus>bm25.",
         ),
         "rerank": (
             "emend.memory.retrieval.rerank:Rerank",
-            "Reads the first hits again with a cross-encoder: default>rerank(model=FOLDER).",
+            "Reranks the first hits with a cross-encoder: default>rerank(model=FOLDER).",
         ),
         "threshold": (
             "emend.memory.retrieval.threshold:Threshold",
-            "Finds nothing where the first hit is not sure enough: default>threshold(least=16).",
+            "No hits if the first is below a threshold: default>threshold(least=16).",
         ),
         "gold": (
             "emend.memory.retrieval.gold:Gold",
-            "The edits that bear on the probe: an upper bound.",
+            "The probe's relevant edits: an upper bound.",
         ),
         "none": (
-            "emend.memory.retrieval.none:Nothing",
-            "Finds nothing.",
+            "emend.memory.retrieval.none:NoRetrieval",
+            "Never any hit.",
         ),
     },
 )
+
+
+@contextmanager
+def retriever_errors(strategy: str, query: str = "") -> Iterator[None]:
+    """Context around the creation of a strategy, and around a search with it, which names the strategy in its errors.
+
+    Raises:
+        BadSettings: for any error other than Emend's own.
+    """
+    try:
+        yield
+    except EmendError:
+        raise
+    except Exception as error:
+        problem = f"fails on {query[:60]!r}" if query else "cannot be made"
+        raise BadSettings(
+            f"strategy '{strategy}' {problem} ({type(error).__name__}: {error}): see docs/retrieval.md for the "
+            "interface of a strategy."
+        ) from error

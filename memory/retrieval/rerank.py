@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from emend.memory.embeddings.quiet import quiet
+from emend.memory.embeddings.quiet import silence
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
@@ -74,7 +74,7 @@ def _cross_encoder(model: str) -> Any:
             f"rerank with '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]'."
         ) from error
     try:
-        with quiet():
+        with silence():
             found = CrossEncoder(
                 model,
                 trust_remote_code=False,

@@ -1,4 +1,4 @@
-"""A strategy that may say nothing: below a threshold, the query counts as out of scope."""
+"""A strategy with a threshold, below which the query counts as out of scope."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
@@ -10,20 +10,20 @@ from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
 
 Sign = Literal["score", "lead"]
-"""What is compared with the threshold: the best hit's score, or its lead over the best hit of another edit."""
+"""The value compared with the threshold: the best hit's score, or its lead over the best hit of another edit."""
 
 DEPTH = 10
 
 
 class Threshold:
-    """What another strategy finds, if it is sure enough of the first hit; nothing otherwise.
+    """Another strategy's hits if the first reaches a threshold; none otherwise.
 
-    Scales differ between strategies, memories and embeddings: `calibrate` finds the threshold on examples.
+    Scales differ between strategies, memories and embeddings: `calibrate` chooses the threshold on examples.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         inner: the factory of the strategy that searches.
-        least: the threshold; what lies on it is returned.
+        least: the threshold; hits exactly at it are returned.
         by: `score` of the first hit, or its `lead` over the first hit of any other edit among ten.
 
     Raises:
@@ -38,7 +38,7 @@ class Threshold:
         by: Sign = "score",
     ) -> None:
         if by not in get_args(Sign):
-            raise BadSettings(f"threshold knows no sign '{by}': choose 'score' or 'lead'.")
+            raise BadSettings(f"threshold has no value '{by}': choose 'score' or 'lead'.")
         self._inner = inner(corpus)
         self._least = least
         self._by: Sign = by
@@ -52,13 +52,13 @@ class Threshold:
 
 
 def confidence(hits: Sequence[Hit], by: Sign) -> float:
-    """How sure a strategy is of the first of its hits; the lead of a hit without rival is its score.
+    """The value of a strategy's hits that a threshold is compared with; the lead of a hit without rival is its score.
 
     Raises:
         BadSettings: there are no hits.
     """
     if not hits:
-        raise BadSettings("no hits: there is nothing to be sure of.")
+        raise BadSettings("confidence needs at least one hit.")
     first = hits[0]
     if by == "score":
         return first.score
@@ -67,10 +67,10 @@ def confidence(hits: Sequence[Hit], by: Sign) -> float:
 
 
 def calibrate(confidences: Sequence[float], keep: float = 0.95) -> float:
-    """The highest threshold that keeps at least this share of these right hits.
+    """The highest threshold that keeps at least this share of the correct hits.
 
     Args:
-        confidences: of queries whose first hit was right.
+        confidences: those of queries whose first hit is correct.
         keep: the share, above 0 and at most 1.
 
     Raises:
@@ -79,5 +79,5 @@ def calibrate(confidences: Sequence[float], keep: float = 0.95) -> float:
     if not 0 < keep <= 1:
         raise BadSettings(f"keep={keep}: give a share above 0 and at most 1, for example 0.95.")
     if not confidences:
-        raise BadSettings("there are no right hits to calibrate on: ask more queries, or choose another strategy.")
+        raise BadSettings("there are no correct hits to calibrate on: use more queries, or choose another strategy.")
     return float(np.sort(confidences)[int(np.floor((1 - keep) * len(confidences) + 1e-9))])

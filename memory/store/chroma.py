@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
-from emend.memory.store.collection import Shelf, space_of
+from emend.memory.store.collection import MemoryCollection, space_of
 from emend.memory.store.index_files import IndexFiles
 from emend.memory.store.memory import StoredMemory
 from emend.memory.store.superseding import Superseding
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 COLLECTIONS = ("documents", "triplets")
 INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
-"""Of the HNSW index: twice Chroma's own width and neighbours, for recall (measured in tests/benchmarks)."""
+"""HNSW settings: twice Chroma's default width and neighbours, for recall (measured in tests/benchmarks)."""
 LOCK = "emend.lock"
 HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
 _files: WeakKeyDictionary[FileLock, IndexFiles] = WeakKeyDictionary()
-"""Of each folder that this process holds: its memories share them, as they do the lock."""
+"""The index files of each folder that this process has locked; its memories share them, and the lock."""
 
 
 class ChromaMemory(StoredMemory):
-    """Stores what edits say, embedded, and lends views of it; safe to use from several threads of one process.
+    """Stores edits with their embeddings and returns views to search; safe to use from several threads of one process.
 
     Args:
-        path: a folder; `http://HOST:PORT` of a `chroma run` server; None keeps everything in this process and alone
-            to this object. A folder takes one process at a time: for more, start a server.
-        embedding: turns texts into vectors. Its identity is stored, and another one is refused later. None opens what
-            is stored without a model: to be read and withdrawn from, not added to or searched.
-        superseding: which of several edits of a (subject, relation) is current; a new memory keeps it (default
-            `arrival`), and one that is there must have been made with it. None takes what is there.
-        create: False refuses a place where there is no memory yet.
+        path: a folder; `http://HOST:PORT` of a `chroma run` server; None keeps everything in this process, private
+            to this object. A folder can be open in one process at a time: for more, start a server.
+        embedding: turns texts into vectors. Its identity is stored, and another one is refused later. None opens a
+            stored memory without a model: to read and withdraw edits, not to add or search.
+        superseding: which of several edits of a (subject, relation) is current; a new memory stores it (default
+            `arrival`), and an existing one must have been created with it. None accepts the stored rule.
+        create: False refuses a location without a memory.
 
     Raises:
-        MemoryMismatch: what is stored there was embedded by another model, or supersedes otherwise.
-        MissingData: there is no memory, and none is to be made.
+        MemoryMismatch: the stored memory was embedded by another model, or has another superseding rule.
+        MissingData: there is no memory, and `create` is False.
         BadSettings: the folder cannot be used, or the server does not answer.
-        MemoryUnavailable: another process has the folder; from any call later: the server stopped answering.
+        MemoryUnavailable: another process uses the folder; from any later call: the server stopped answering.
     """
 
     def __init__(
@@ -57,43 +57,53 @@ class ChromaMemory(StoredMemory):
         superseding: Superseding | None = None,
         create: bool = True,
     ) -> None:
-        where = "in-process memory" if path is None else str(path)
-        made_of = (embedding.identity, superseding or "arrival") if create and embedding else None
-        self._lock_file = _locked(path, made_of is not None)
+        location = "in-process memory" if path is None else str(path)
+        create_with = (embedding.identity, superseding or "arrival") if create and embedding else None
+        self._lock_file = _locked(path, create_with is not None)
         self._client: Client | None = None
-        # In-process clients share their collections: a name of its own keeps this memory apart.
+        # In-process clients share their collections: a unique name keeps this memory apart.
         self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
-        files = _files.setdefault(self._lock_file, IndexFiles(Path(where).resolve())) if self._lock_file else None
-        answering = partial(_answering, where, files)
+        files = _files.setdefault(self._lock_file, IndexFiles(Path(location).resolve())) if self._lock_file else None
+        database_errors = partial(_database_errors, location, files)
         try:
             self._client = _client(path)
-            with answering():
-                stores = {name: _collection(self._client, name + self._suffix, where, made_of) for name in COLLECTIONS}
-                told = dict(stores[COLLECTIONS[0]].metadata or {})
+            with database_errors():
+                stores = {
+                    name: _open_collection(self._client, name + self._suffix, location, create_with)
+                    for name in COLLECTIONS
+                }
+                fields = dict(stores[COLLECTIONS[0]].metadata or {})
                 for store in stores.values():
-                    _refuse_other(store, where, embedding, superseding)
-            shelves = {name: Shelf(store, self._limit) for name, store in stores.items()}
+                    _refuse_other(store, location, embedding, superseding)
+            collections = {name: MemoryCollection(store, self._batch_limit) for name, store in stores.items()}
         except BaseException:
-            self._let_go()
+            self._release()
             raise
-        shared = _is_url(where)
-        super().__init__(where, shelves, embedding, told["embedding"], told["superseding"], answering, shared)
+        super().__init__(
+            location,
+            collections,
+            embedding,
+            fields["embedding"],
+            fields["superseding"],
+            database_errors,
+            shared=_is_url(location),
+        )
 
     def close(self) -> None:
-        """Let go of folder or connection; an in-process memory is gone. Exact views go on working."""
+        """Release the folder or connection; an in-process memory is deleted. Exact views go on working."""
         if self._suffix and self._client is not None:
-            for shelf in self._shelves.values():
-                self._client.delete_collection(shelf.collection.name)
-        self._let_go()
+            for stored in self._collections.values():
+                self._client.delete_collection(stored.collection.name)
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._client is not None:
             _close(self._client)
         if self._lock_file is not None:
             self._lock_file.release()
         self._client = self._lock_file = None
 
-    def _limit(self) -> int:
+    def _batch_limit(self) -> int:
         return self._client.get_max_batch_size() if self._client is not None else 1
 
     def __enter__(self) -> "ChromaMemory":
@@ -103,42 +113,42 @@ class ChromaMemory(StoredMemory):
         self.close()
 
 
-def _collection(client: "Client", name: str, where: str, made_of: tuple[str, str] | None) -> Any:
-    """The collection of that name; made, if `made_of` says of which embedding and rule."""
+def _open_collection(client: "Client", name: str, location: str, create_with: tuple[str, str] | None) -> Any:
+    """The collection of that name; created if `create_with` gives an embedding's identity and a superseding rule."""
     from chromadb.errors import NotFoundError
 
     try:
         return client.get_collection(name, embedding_function=None)
     except NotFoundError as error:
-        if made_of is None:
-            raise _nothing_there(where) from error
+        if create_with is None:
+            raise _no_memory(location) from error
     return client.get_or_create_collection(
         name,
         embedding_function=None,
-        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(made_of[0])})},
-        metadata={"embedding": made_of[0], "superseding": made_of[1]},
+        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(create_with[0])})},
+        metadata={"embedding": create_with[0], "superseding": create_with[1]},
     )
 
 
-def _refuse_other(store: Any, where: str, embedding: Embedding | None, rule: Superseding | None) -> None:
-    """Refuse a collection that was embedded, or that supersedes, in another way."""
-    told = dict(store.metadata or {})
-    stored, here = told.get("embedding"), embedding.identity if embedding else None
+def _refuse_other(store: Any, location: str, embedding: Embedding | None, rule: Superseding | None) -> None:
+    """Refuse a collection with another embedding or another superseding rule."""
+    fields = dict(store.metadata or {})
+    stored, here = fields.get("embedding"), embedding.identity if embedding else None
     if stored is None or here not in (None, stored):
         raise MemoryMismatch(
-            f"collection '{store.name}' in {where} was embedded by '{stored or 'an unnamed model'}', this is "
+            f"collection '{store.name}' in {location} was embedded by '{stored or 'an unnamed model'}', this is "
             f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
         )
-    kept = told.get("superseding")
-    if kept is None or rule not in (None, kept):
+    stored_rule = fields.get("superseding")
+    if stored_rule is None or rule not in (None, stored_rule):
         raise MemoryMismatch(
-            f"collection '{store.name}' in {where} supersedes by '{kept or 'no rule'}', not by '{rule}': "
+            f"collection '{store.name}' in {location} supersedes by '{stored_rule or 'no rule'}', not by '{rule}': "
             "leave the rule out, or choose another folder."
         )
 
 
 def _spec_of(identity: str | None) -> str:
-    """How an embedding of that identity is named on the command line."""
+    """The command-line option that selects the embedding with this identity."""
     name = (identity or "").partition("/")[0]
     known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
     if ":" in name:
@@ -149,8 +159,8 @@ def _spec_of(identity: str | None) -> str:
     return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
 
 
-def _nothing_there(where: str) -> MissingData:
-    return MissingData(f"there is no memory in {where}: make one with `emend memory add`, or name another place.")
+def _no_memory(location: str) -> MissingData:
+    return MissingData(f"no memory in {location}: create one with `emend memory add`, or name another location.")
 
 
 def _is_url(path: Path | str | None) -> bool:
@@ -158,16 +168,16 @@ def _is_url(path: Path | str | None) -> bool:
 
 
 def _locked(path: Path | str | None, create: bool) -> FileLock | None:
-    """The lock of a folder; objects of one process share it, and a killed process leaves none behind."""
+    """The lock of a folder; objects of one process share it, and a killed process releases it."""
     if path is None or _is_url(path):
         return None
-    if not str(path):  # the database would be made in the root of the file system
+    if not str(path):  # Chroma would create the database in the root of the file system
         raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
     folder = Path(path)
     if HOST_PORT.fullmatch(str(path)) and not folder.exists():
-        raise BadSettings(f"the memory '{path}' reads like a server's address: write http://{path}.")
+        raise BadSettings(f"the memory '{path}' looks like a server's address: write http://{path}.")
     if not create and not (folder / "chroma.sqlite3").exists():
-        raise _nothing_there(str(path))
+        raise _no_memory(str(path))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
@@ -187,8 +197,8 @@ def _unusable(path: Path | str, error: Exception) -> BadSettings:
 
 
 @contextmanager
-def _answering(where: str, files: IndexFiles | None) -> Iterator[None]:
-    """Around each use of the database: says what can be done when it fails."""
+def _database_errors(location: str, files: IndexFiles | None) -> Iterator[None]:
+    """Context around each use of the database: turns its errors into ones that name a remedy."""
     import httpx
     from chromadb.errors import ChromaError, InternalError
 
@@ -196,17 +206,17 @@ def _answering(where: str, files: IndexFiles | None) -> Iterator[None]:
         with files.used() if files else nullcontext():
             yield
     except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
-        again = "start it again (`chroma run`)" if _is_url(where) else "see that its disk is not full"
+        again = "start it again (`chroma run`)" if _is_url(location) else "check that its disk is not full"
         raise MemoryUnavailable(
-            f"the memory {where} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
-            "and repeat the command; what is stored is kept and is not doubled."
+            f"the memory {location} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
+            "and repeat the command; stored edits are kept and not stored twice."
         ) from error
     except ChromaError as error:
-        raise BadSettings(f"the memory {where} refuses this ({type(error).__name__}): {error}") from error
+        raise BadSettings(f"the memory {location} refused this ({type(error).__name__}): {error}") from error
     except Exception as error:
-        if type(error) is not Exception:  # Chroma's word for a reply of a server, or of a proxy, that it cannot read
+        if type(error) is not Exception:  # Chroma raises a bare Exception for a reply that it cannot parse
             raise
-        raise MemoryUnavailable(f"the memory {where} refuses this: {error}. What is stored is kept.") from error
+        raise MemoryUnavailable(f"the memory {location} refused this: {error}. Stored edits are kept.") from error
 
 
 def _client(path: Path | str | None) -> "Client":
@@ -221,7 +231,7 @@ def _client(path: Path | str | None) -> "Client":
     if _is_url(path):
         return _server(str(path), settings)
     try:
-        # Chroma takes two spellings of one folder for two databases.
+        # Chroma treats two spellings of one folder as two databases.
         return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
     except (ChromaError, OSError, ValueError) as error:
         raise _unusable(path, error) from error

@@ -1,4 +1,4 @@
-"""One collection of the memory: read and written in pieces that the database takes."""
+"""One Chroma collection of the memory, read and written in batches that the database accepts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -10,111 +10,112 @@ from emend.memory.embeddings.embed import Vectors
 from emend.memory.embeddings.model_families import DOT
 from emend.memory.retrieval.base import Hit
 from emend.memory.retrieval.exact import DECIMALS
-from emend.memory.store.rows import Stored, metadata, row_from, standing
+from emend.memory.store.rows import MemoryRow, flags, metadata, row_from
 
-PAGE = 2_000  # entries read at once: Chroma hands vectors out in double precision
+PAGE = 2_000  # entries read at once: Chroma returns vectors in double precision
 BYTES = 16_000_000  # of texts, metadata and vectors: a server takes 40 MB
 IDS = 500  # edit ids in one filter: SQLite bounds the variables of a statement
 FACTS = 100  # facts in one filter
-SCAN = 20  # one look-up of a fact takes as long as reading so many rows
+SCAN = 20  # looking one fact up takes as long as reading this many rows
 
 
-class Shelf:
+class MemoryCollection:
     """Rows of one Chroma collection.
 
     Args:
-        collection: what `get_collection` gives.
-        limit: says how many rows the client takes at once.
+        collection: the return value of Chroma's `get_collection`.
+        batch_limit: returns the number of rows that the client accepts at once.
     """
 
-    def __init__(self, collection: Any, limit: Callable[[], int]) -> None:
+    def __init__(self, collection: Any, batch_limit: Callable[[], int]) -> None:
         self.collection = collection
-        self._limit = limit
+        self._batch_limit = batch_limit
 
     def count(self) -> int:
         """Number of rows."""
         return int(self.collection.count())
 
-    def rows(self, edit_ids: Sequence[str] | None = None) -> Iterator[Stored]:
+    def rows(self, edit_ids: Sequence[str] | None = None) -> Iterator[MemoryRow]:
         """The rows of these edits, or all; in no particular order."""
         for page in self._pages(edit_ids, ["documents", "metadatas"]):
             yield from map(row_from, page["ids"], page["documents"], page["metadatas"])
 
-    def embedded(self, edit_ids: Sequence[str] | None = None) -> Iterator[tuple[Stored, Vectors]]:
-        """The same with their vectors."""
+    def rows_with_vectors(self, edit_ids: Sequence[str] | None = None) -> Iterator[tuple[MemoryRow, Vectors]]:
+        """Each row of these edits, or of all, with its vector of shape (dimensions,)."""
         for page in self._pages(edit_ids, ["documents", "metadatas", "embeddings"]):
             rows = map(row_from, page["ids"], page["documents"], page["metadatas"])
             yield from zip(rows, np.asarray(page["embeddings"], dtype=np.float32), strict=True)
 
-    def about(self, facts: Iterable[str]) -> Iterator[Stored]:
-        """The rows that speak of any of these facts, each once."""
-        wanted, count = sorted(set(facts)), self.count()
-        if not wanted or not count:
+    def rows_about(self, facts: Iterable[str]) -> Iterator[MemoryRow]:
+        """The rows about any of these facts, each once."""
+        ids, count = sorted(set(facts)), self.count()
+        if not ids or not count:
             return
-        if SCAN * len(wanted) > count:
-            yield from (row for row in self.rows() if not set(wanted).isdisjoint(row.facts))
+        if SCAN * len(ids) > count:
+            yield from (row for row in self.rows() if not set(ids).isdisjoint(row.facts))
             return
-        seen: set[str] = set()
-        for start in range(0, len(wanted), FACTS):
-            each: list[Any] = [{"facts": {"$contains": fact}} for fact in wanted[start : start + FACTS]]
+        returned: set[str] = set()
+        for start in range(0, len(ids), FACTS):
+            filters: list[Any] = [{"facts": {"$contains": fact}} for fact in ids[start : start + FACTS]]
             page = self.collection.get(
-                where={"$or": each} if len(each) > 1 else each[0], include=["documents", "metadatas"]
+                where={"$or": filters} if len(filters) > 1 else filters[0], include=["documents", "metadatas"]
             )
             for row in map(row_from, page["ids"], page["documents"], page["metadatas"]):
-                if row.entry.id not in seen:
-                    seen.add(row.entry.id)
+                if row.entry.id not in returned:
+                    returned.add(row.entry.id)
                     yield row
 
     def nearest(self, vector: Vectors, k: int) -> list[Hit]:
         """The k current entries nearest to a vector of shape (1, dimensions), best first, by Chroma's index.
 
-        Superseded ones are passed over here: a filter inside the query costs Chroma many times the search.
+        Superseded entries are filtered out here: a filter inside the query makes Chroma's search many times slower.
         """
-        wanted = k
+        limit = k
         while True:
-            found = self.collection.query(query_embeddings=vector, n_results=wanted)
-            if not found["ids"]:
+            page = self.collection.query(query_embeddings=vector, n_results=limit)
+            if not page["ids"]:
                 return []
-            columns = [found[part][0] for part in ("ids", "documents", "metadatas", "distances")]
-            rows = [(row_from(id_, text, told), far) for id_, text, told, far in zip(*columns, strict=True)]
+            columns = [page[part][0] for part in ("ids", "documents", "metadatas", "distances")]
+            rows = [(row_from(id_, text, fields), far) for id_, text, fields, far in zip(*columns, strict=True)]
             hits = [Hit(entry=row.entry, score=self._score(far)) for row, far in rows if row.current]
-            if len(hits) >= k or len(rows) < wanted:
+            if len(hits) >= k or len(rows) < limit:
                 return hits[:k]
-            wanted *= 4
+            limit *= 4
 
     def _score(self, distance: float) -> float:
-        """The likeness behind a distance: Chroma gives 1 minus the cosine, or minus the dot product."""
+        """The similarity behind a distance: Chroma returns 1 minus the cosine, or minus the dot product."""
         score = 1.0 - distance
         if space_of(str((self.collection.metadata or {}).get("embedding"))) == "cosine":
             score = max(-1.0, min(1.0, score))
         return round(score, DECIMALS)
 
-    def put(self, rows: Sequence[Stored], vectors: Vectors) -> None:
-        """Write rows with their vectors, shape (len(rows), dimensions); those of the same ids are replaced."""
-        told = [metadata(row) for row in rows]
-        sizes = [len(row.entry.text.encode()) + len(str(one)) for row, one in zip(rows, told, strict=True)]
-        for part in self._parts(np.array(sizes, dtype=np.int64) + 2 * vectors[:1].nbytes):
+    def upsert(self, rows: Sequence[MemoryRow], vectors: Vectors) -> None:
+        """Write rows with their vectors, shape (len(rows), dimensions); rows with the same ids are replaced."""
+        fields = [metadata(row) for row in rows]
+        sizes = [len(row.entry.text.encode()) + len(str(each)) for row, each in zip(rows, fields, strict=True)]
+        for part in self._batches(np.array(sizes, dtype=np.int64) + 2 * vectors[:1].nbytes):
             self.collection.upsert(
                 ids=[row.entry.id for row in rows[part]],
                 embeddings=vectors[part],
                 documents=[row.entry.text for row in rows[part]],
-                metadatas=told[part],
+                metadatas=fields[part],
             )
 
-    def mark(self, rows: Sequence[Stored]) -> None:
-        """Write order and standing of rows that are there."""
-        for part in self._parts(np.zeros(len(rows), dtype=np.int64)):
-            told = [standing(row) for row in rows[part]]
-            self.collection.update(ids=[row.entry.id for row in rows[part]], metadatas=told)
+    def update_flags(self, rows: Sequence[MemoryRow]) -> None:
+        """Write order and current flag of stored rows."""
+        for part in self._batches(np.zeros(len(rows), dtype=np.int64)):
+            self.collection.update(
+                ids=[row.entry.id for row in rows[part]], metadatas=[flags(row) for row in rows[part]]
+            )
 
-    def drop(self, ids: Sequence[str]) -> None:
-        """Delete rows."""
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete the rows with these ids."""
         for start in range(0, len(ids), IDS):
             self.collection.delete(ids=list(ids[start : start + IDS]))
 
-    def _parts(self, sizes: NDArray[np.int64]) -> Iterator[slice]:
-        """Rows that are sent at once: as many as the client takes, and at most `BYTES`, as far as one row allows."""
-        most, start = min(PAGE, self._limit()), 0
+    def _batches(self, sizes: NDArray[np.int64]) -> Iterator[slice]:
+        """Rows to send at once: as many as the client takes and at most `BYTES`, but at least one."""
+        most, start = min(PAGE, self._batch_limit()), 0
         while start < len(sizes):
             fit = int(np.searchsorted(np.cumsum(sizes[start : start + most]), BYTES, side="right"))
             yield slice(start, start + max(1, fit))
@@ -131,5 +132,5 @@ class Shelf:
 
 
 def space_of(identity: str) -> str:
-    """In what an embedding's vectors are compared, in Chroma's words; `ip` is the dot product."""
+    """Chroma's name for the similarity of an embedding's vectors; `ip` is the dot product."""
     return "ip" if identity.endswith(f"/{DOT}") else "cosine"

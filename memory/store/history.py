@@ -1,21 +1,21 @@
-"""What the memory has known: the edits of a fact in order, and counts of what is stored."""
+"""The versions of a fact over time, and counts of the stored edits."""
 
 from collections.abc import Iterable, Sequence
 
-from emend.memory.edit import Edit, Word
-from emend.memory.store.rows import Stored
-from emend.memory.store.superseding import Claim, Superseding, current_edits, fact_id, in_order, moment
+from emend.memory.edit import Edit, FrozenModel
+from emend.memory.store.rows import MemoryRow
+from emend.memory.store.superseding import Claim, Superseding, current_edits, fact_id, in_order, parse_time
 
 
-class Version(Word):
-    """One edit of a fact, what it makes of it, and whether its word is the one that counts."""
+class Version(FrozenModel):
+    """One edit of a fact, the objects it gives, and whether it is current."""
 
     edit: Edit
     objects: tuple[str, ...]
     current: bool
 
 
-class Fact(Word):
+class FactHistory(FrozenModel):
     """A subject and relation as its latest edit spells them, with all its versions, oldest first."""
 
     subject: str
@@ -23,11 +23,11 @@ class Fact(Word):
     versions: tuple[Version, ...]
 
 
-class MemoryStats(Word):
-    """What is in a memory, counted.
+class MemoryStats(FrozenModel):
+    """Counts of a memory.
 
-    `superseded` counts edits without a current entry; `current` entries that are returned; `kinds` entries by kind;
-    `facts` the (subject, relation) pairs that edits speak of, and `changed_facts` those with more than one edit.
+    `superseded` counts edits without a current entry; `current` entries that a search can return; `kinds` entries
+    by kind; `facts` the (subject, relation) pairs of all edits, and `changed_facts` those with more than one edit.
     """
 
     embedding: str
@@ -43,43 +43,45 @@ class MemoryStats(Word):
     last: str | None = None
 
 
-def fact_of(subject: str, relation: str, edits: Iterable[tuple[Edit, int]], rule: Superseding) -> Fact:
+def history_of(subject: str, relation: str, edits: Iterable[tuple[Edit, int]], rule: Superseding) -> FactHistory:
     """The versions of one fact, oldest first.
 
     Args:
-        subject: as it is spelled anyhow.
-        relation: likewise.
-        edits: those that speak of it, with the order in which they arrived.
-        rule: says which one is current.
+        subject: in any spelling.
+        relation: in any spelling.
+        edits: the edits of the fact, each with its order of arrival.
+        rule: decides which one is current.
     """
     fact = fact_id(subject, relation)
-    told = {edit.id: edit for edit, _ in edits}
-    claims = [Claim(edit.id, edit.id, (fact,), moment(edit.time), order) for edit, order in edits]
+    by_id = {edit.id: edit for edit, _ in edits}
+    claims = [Claim(edit.id, edit.id, (fact,), parse_time(edit.time), order) for edit, order in edits]
     latest = current_edits(claims, rule)
-    versions = [_version(told[claim.edit_id], claim, fact, latest.get(fact), rule) for claim in in_order(claims)]
+    versions = [_version(by_id[claim.edit_id], claim, fact, latest.get(fact), rule) for claim in in_order(claims)]
     for triplet in reversed([t for version in versions for t in version.edit.triplets]):
         if fact_id(triplet.subject, triplet.relation) == fact:
             subject, relation = triplet.subject, triplet.relation
             break
-    return Fact(subject=subject, relation=relation, versions=tuple(versions))
+    return FactHistory(subject=subject, relation=relation, versions=tuple(versions))
 
 
 def _version(edit: Edit, claim: Claim, fact: str, latest: str | None, rule: Superseding) -> Version:
-    said = [t.object for t in edit.triplets if fact_id(t.subject, t.relation) == fact]
+    objects = [t.object for t in edit.triplets if fact_id(t.subject, t.relation) == fact]
     undecided = rule == "never" or (rule == "time" and claim.time is None)
-    return Version(edit=edit, objects=tuple(dict.fromkeys(said)), current=undecided or edit.id == latest)
+    return Version(edit=edit, objects=tuple(dict.fromkeys(objects)), current=undecided or edit.id == latest)
 
 
-def stats_of(rows: Sequence[Stored], embedding: str, rule: Superseding) -> MemoryStats:
+def stats_of(rows: Sequence[MemoryRow], embedding: str, rule: Superseding) -> MemoryStats:
     """The counts over all rows of a memory."""
-    said: dict[str, set[str]] = {}
+    edits_of: dict[str, set[str]] = {}
     kinds: dict[str, int] = {}
     for row in rows:
         kinds[row.entry.kind] = kinds.get(row.entry.kind, 0) + 1
         for fact in row.facts:
-            said.setdefault(fact, set()).add(row.entry.edit_id)
+            edits_of.setdefault(fact, set()).add(row.entry.edit_id)
     edits = {row.entry.edit_id for row in rows}
-    times = sorted({row.entry.time for row in rows if moment(row.entry.time)}, key=lambda time: str(moment(time)))
+    times = sorted(
+        {row.entry.time for row in rows if parse_time(row.entry.time)}, key=lambda time: str(parse_time(time))
+    )
     return MemoryStats(
         embedding=embedding,
         superseding=rule,
@@ -88,8 +90,8 @@ def stats_of(rows: Sequence[Stored], embedding: str, rule: Superseding) -> Memor
         entries=len(rows),
         current=sum(row.current for row in rows),
         kinds=dict(sorted(kinds.items())),
-        facts=len(said),
-        changed_facts=sum(len(who) > 1 for who in said.values()),
+        facts=len(edits_of),
+        changed_facts=sum(len(ids) > 1 for ids in edits_of.values()),
         first=times[0] if times else None,
         last=times[-1] if times else None,
     )

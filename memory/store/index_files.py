@@ -1,4 +1,4 @@
-"""Clears what Chroma writes of this process's memory into a new index: its file is written before anything is in it."""
+"""Zeroes the unused part of Chroma's index files, which would otherwise contain leftovers of this process's memory."""
 
 import struct
 import threading
@@ -7,32 +7,32 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LAYOUT = 1
-"""Of the header that is known here; an index with another one is left alone."""
+"""The known version of the header; an index with another one is left unchanged."""
 HEADER = struct.Struct("<i4Q")
-"""Version of the layout, offset of the links, room for entries, entries, bytes for each."""
+"""Layout version, offset of the links, capacity, number of entries, bytes per entry."""
 LENGTH_BYTES = 4
 
 
 class IndexFiles:
-    """The files of a folder's indexes; cleared whenever nobody uses the folder's database any more.
+    """The index files of a database folder, zeroed past their entries whenever the last user leaves the database.
 
-    A new index (chromadb 1.5) is saved with room for a hundred entries that was never filled: whatever had stood there
-    in memory, keys and texts of others, would lie in the folder and go wherever it is copied. An index may be made by
-    reading too, and is safe to touch only while nothing is read or written.
+    A new index (chromadb 1.5) is saved with room for a hundred entries that was never initialised: earlier contents of
+    this memory, API keys and texts included, would be written to the folder and copied with it. Reading may create an
+    index too, and a file is safe to change only while nobody reads or writes.
 
     Args:
-        folder: of the database; no other process uses it.
+        folder: the database's; no other process uses it.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._users = 0
-        self._seen: dict[Path, int] = {}
+        self._cleared: dict[Path, int] = {}
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Around each use of the database.
+        """Context around each use of the database.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -50,17 +50,17 @@ class IndexFiles:
     def _clear(self) -> None:
         for header in self._folder.glob("*/header.bin"):
             changed = header.stat().st_mtime_ns
-            if self._seen.get(header) != changed:
+            if self._cleared.get(header) != changed:
                 clear_unused(header)
-                self._seen[header] = changed
+                self._cleared[header] = changed
 
 
 def clear_unused(header: Path) -> None:
-    """Write zeros behind the last entry of the index that this header belongs to."""
-    told = header.read_bytes()
-    if len(told) < HEADER.size:
+    """Write zeros behind the last entry of the index that this header describes."""
+    content = header.read_bytes()
+    if len(content) < HEADER.size:
         return
-    version, _, _, entries, entry_bytes = HEADER.unpack_from(told)
+    version, _, _, entries, entry_bytes = HEADER.unpack_from(content)
     if version == LAYOUT:
         _clear_from(header.with_name("data_level0.bin"), entries * entry_bytes)
         _clear_from(header.with_name("length.bin"), entries * LENGTH_BYTES)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
 from emend.memory.store.rows import entries_of
-from emend.memory.store.superseding import moment
+from emend.memory.store.superseding import parse_time
 
 FORMS = '{"subject", "relation", "object"}, {"document"}, {"event", "time"}, or an edit with "form" and "text"'
 TRIPLET = ("subject", "relation", "object")
@@ -100,7 +100,7 @@ def edit_from(told: dict[str, Any]) -> Edit:
         raise BadData(f"{_fields(told)}: this is no edit. Known are {FORMS}.")
     if not entries_of(edit):
         raise BadData("the text is blank: there is nothing to remember.")
-    if edit.time is not None and moment(edit.time) is None:
+    if edit.time is not None and parse_time(edit.time) is None:
         raise BadData(f"time '{edit.time}' is not ISO 8601: write for example 2026, 2026-05 or 2026-05-31.")
     return edit
 

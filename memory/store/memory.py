@@ -1,4 +1,4 @@
-"""What a memory does with its shelves: adds and withdraws edits, lends views, tells their history."""
+"""The memory over open collections: adds and withdraws edits, returns views to search, and reports history."""
 
 import threading
 import time
@@ -13,73 +13,77 @@ from emend.memory.embeddings.embed import Embedding, Vectors
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
-from emend.memory.store.changes import Change, settle, unsettled
-from emend.memory.store.collection import PAGE, Shelf
-from emend.memory.store.history import Fact, MemoryStats, fact_of, stats_of
-from emend.memory.store.rows import Stored, collection_of
+from emend.memory.store.changes import Changes, find_conflicts, plan_changes
+from emend.memory.store.collection import PAGE, MemoryCollection
+from emend.memory.store.history import FactHistory, MemoryStats, history_of, stats_of
+from emend.memory.store.rows import MemoryRow, collection_of
 from emend.memory.store.superseding import Superseding, fact_id, superseded
 
 EXACT_LIMIT = 20_000
 """Up to this many entries a view of everything is searched exactly, above it by the index (approximate)."""
 
-Told = Callable[[int], None]
+OnProgress = Callable[[int], None]
+
+
+def _ignore(entries: int) -> None:
+    """Report no progress."""
 
 
 class StoredMemory:
-    """A memory over shelves that are open; safe to use from several threads of one process.
+    """A memory over open collections; safe to use from several threads of one process.
 
     Args:
-        where: what messages call it.
-        shelves: by the name of their collection.
-        embedding: turns texts into vectors; None if nothing is to be added or searched.
-        identity: of the embedding that the shelves were filled with.
-        superseding: which of several edits of a fact is current.
-        answering: surrounds each use of a shelf, and turns the database's errors into ours.
-        shared: other processes may write to the shelves too.
+        location: the memory's name in messages.
+        collections: by name.
+        embedding: turns texts into vectors; None if nothing is added or searched.
+        identity: the identity of the embedding that the collections were filled with.
+        superseding: the rule by which one of several edits of a fact is current.
+        database_errors: context around each use of a collection, which turns the database's errors into ours.
+        shared: other processes may write to the collections too.
     """
 
     def __init__(
         self,
-        where: str,
-        shelves: Mapping[str, Shelf],
+        location: str,
+        collections: Mapping[str, MemoryCollection],
         embedding: Embedding | None,
         identity: str,
         superseding: Superseding,
-        answering: Callable[[], AbstractContextManager[None]],
+        database_errors: Callable[[], AbstractContextManager[None]],
         shared: bool = False,
     ) -> None:
-        self.where = where
+        self.location = location
         self.identity = identity
         self.superseding = superseding
-        self._shelves = dict(shelves)
+        self._collections = dict(collections)
         self._embedding = embedding
         self._queries = QueryVectors(embedding) if embedding else None
-        self._answering = answering
+        self._database_errors = database_errors
         self._shared = shared
         self._lock = threading.Lock()
         self._clock = 0
 
-    def add(self, edits: Sequence[Edit], told: Told = lambda entries: None) -> None:
-        """Store the edits in their order; one stored before under the same id is replaced, unchanged it costs nothing.
+    def add(self, edits: Sequence[Edit], on_progress: OnProgress = _ignore) -> None:
+        """Store edits in their order; a stored edit with the same id is replaced, which costs nothing if unchanged.
 
-        An edit said again counts as arriving now where other edits speak of the same fact. What is interrupted may be
-        added again: nothing is doubled.
+        An edit that is added again counts as arriving now if a later edit is about the same fact. An interrupted call
+        can be repeated: nothing is stored twice.
 
         Args:
             edits: new facts; of two with the same id the last counts.
-            told: called with the number of entries embedded and written, after each batch.
+            on_progress: called with the number of entries embedded and written, after each batch.
         """
-        known: dict[str, Edit] = {}
+        latest: dict[str, Edit] = {}
         for edit in edits:
-            known.pop(edit.id, None)
-            known[edit.id] = edit
+            latest.pop(edit.id, None)
+            latest[edit.id] = edit
         with self._lock:
             self._clock = max(self._clock, time.time_ns())
-            self._write(list(known.values()), list(known), told)
-            self._clock += len(known)
+            self._write(list(latest.values()), list(latest), on_progress)
+            self._clock += len(latest)
 
     def withdraw(self, edit_ids: Sequence[str]) -> None:
-        """Delete edits, as if they had never been said: what they had superseded is current again.
+        """Delete edits as if they had never been added: edits that they had superseded are current again.
 
         Raises:
             BadData: there is no edit of that id; nothing is deleted then.
@@ -87,45 +91,47 @@ class StoredMemory:
         with self._lock:
             stored = {row.entry.edit_id for row in self._rows(edit_ids)}
             if missing := [edit_id for edit_id in edit_ids if edit_id not in stored]:
-                raise BadData(f"no edit '{missing[0]}' in {self.where}: take an id that `emend memory search` shows.")
-            self._write([], list(dict.fromkeys(edit_ids)), lambda entries: None)
+                raise BadData(
+                    f"no edit '{missing[0]}' in {self.location}: take an id that `emend memory search` shows."
+                )
+            self._write([], list(dict.fromkeys(edit_ids)), _ignore)
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
-        """The current entries of these edits alone, or of all; what is added later is not in it.
+        """The current entries of these edits alone, or of all; edits added later are not in it.
 
-        Among chosen edits the rule of superseding sees nothing but them, and takes their place in `edit_ids` for the
-        order in which they arrived. A view of chosen edits is always searched exactly; one of everything up to
-        `EXACT_LIMIT` entries. Above that its search by meaning lives and finds what is added later; strategies that
-        index its entries know those of when they began.
+        The superseding rule is applied to the chosen edits alone, and takes their position in `edit_ids` for the order
+        of arrival. A view of chosen edits is always searched exactly; a view of everything up to `EXACT_LIMIT` entries.
+        Above that its vector search is live and finds edits that are added later; strategies that index its entries
+        know those of the time when they were made.
         """
         if self._queries is None:
-            raise BadSettings(f"{self.where} was opened without an embedding: open it with one to search it.")
+            raise BadSettings(f"{self.location} was opened without an embedding: open it with one to search it.")
         if edit_ids is None and self.count() > EXACT_LIMIT:
             return _IndexedCorpus(self, self._queries)
         places = None if edit_ids is None else {edit_id: place for place, edit_id in enumerate(edit_ids)}
-        with self._answering():
+        with self._database_errors():
             chosen = None if places is None else list(places)
-            found = [pair for shelf in self._shelves.values() for pair in shelf.embedded(chosen)]
+            pairs = [pair for stored in self._collections.values() for pair in stored.rows_with_vectors(chosen)]
         if places is not None:
-            claims = [row.claim._replace(order=places[row.entry.edit_id]) for row, _ in found]
+            claims = [row.claim._replace(order=places[row.entry.edit_id]) for row, _ in pairs]
             old = superseded(claims, self.superseding)
-            found = [(row._replace(current=row.entry.id not in old), vector) for row, vector in found]
-        found = sorted((pair for pair in found if pair[0].current), key=lambda pair: pair[0].entry.id)
-        vectors = np.stack([vector for _, vector in found]) if found else np.zeros((0, 0), np.float32)
-        return ExactCorpus([row.entry for row, _ in found], vectors, self._queries)
+            pairs = [(row._replace(current=row.entry.id not in old), vector) for row, vector in pairs]
+        pairs = sorted((pair for pair in pairs if pair[0].current), key=lambda pair: pair[0].entry.id)
+        vectors = np.stack([vector for _, vector in pairs]) if pairs else np.zeros((0, 0), np.float32)
+        return ExactCorpus([row.entry for row, _ in pairs], vectors, self._queries)
 
     def edits(self, edit_ids: Sequence[str] | None = None, current: bool = False) -> list[Edit]:
         """These edits, or all, in the order in which they arrived; superseded ones too, unless `current`."""
         rows = sorted(self._rows(edit_ids), key=lambda row: (row.order, row.entry.id))
-        standing = {row.entry.edit_id for row in rows if row.current or not current}
-        return [row.edit for row in rows if row.told and row.entry.edit_id in standing]
+        chosen = {row.entry.edit_id for row in rows if row.current or not current}
+        return [row.edit for row in rows if row.edit_json and row.entry.edit_id in chosen]
 
-    def history(self, subject: str, relation: str) -> Fact:
+    def history(self, subject: str, relation: str) -> FactHistory:
         """All edits of one fact, oldest first; no versions if there are none."""
-        rows = list(self._about([fact_id(subject, relation)]))
+        rows = list(self._rows_about([fact_id(subject, relation)]))
         orders = {row.entry.edit_id: row.order for row in rows}
         edits = [(edit, orders[edit.id]) for edit in (self.edits(list(orders)) if orders else ())]
-        return fact_of(subject, relation, edits, self.superseding)
+        return history_of(subject, relation, edits, self.superseding)
 
     def entries(self, edit_ids: Sequence[str]) -> dict[Entry, bool]:
         """The entries of these edits, and whether each is current."""
@@ -133,59 +139,59 @@ class StoredMemory:
         return {row.entry: row.current for row in rows}
 
     def stats(self) -> MemoryStats:
-        """Counts of what is stored."""
+        """Counts of the stored edits, entries and facts."""
         return stats_of(self._rows(None), self.identity, self.superseding)
 
     def count(self) -> int:
-        """Number of entries stored, superseded ones too."""
-        with self._answering():
-            return sum(shelf.count() for shelf in self._shelves.values())
+        """Number of stored entries, superseded ones included."""
+        with self._database_errors():
+            return sum(stored.count() for stored in self._collections.values())
 
-    def _write(self, edits: Sequence[Edit], edit_ids: Sequence[str], told: Told) -> None:
-        """Put `edits` in place of all that is stored of `edit_ids`."""
-        stored = self._rows(edit_ids)  # what was interrupted may have left an entry in both collections
-        before = {row.entry.id: row for row in stored}
-        change = settle(edits, before, self._about, self.superseding, self._clock)
-        for current in (True, False):  # interrupted, the memory lacks history, and never what history leads to
-            for name, shelf in self._shelves.items():
-                put = [row for row in change.put if row.current == current and collection_of(row.entry) == name]
-                for start in range(0, len(put), PAGE):
-                    self._put(shelf, put[start : start + PAGE], told)
-        self._mark(change.mark)
-        for name, shelf in self._shelves.items():
-            with self._answering():
-                shelf.drop(_to_drop(change, stored, name))
+    def _write(self, edits: Sequence[Edit], edit_ids: Sequence[str], on_progress: OnProgress) -> None:
+        """Put `edits` in place of all rows of `edit_ids`."""
+        rows = self._rows(edit_ids)  # an interrupted call may have left an entry in both collections
+        before = {row.entry.id: row for row in rows}
+        changes = plan_changes(edits, before, self._rows_about, self.superseding, self._clock)
+        for current in (True, False):  # if interrupted, the memory lacks superseded edits and never current ones
+            for name, stored in self._collections.items():
+                new = [r for r in changes.upsert if r.current == current and collection_of(r.entry) == name]
+                for start in range(0, len(new), PAGE):
+                    self._upsert(stored, new[start : start + PAGE], on_progress)
+        self._update_flags(changes.update)
+        for name, stored in self._collections.items():
+            with self._database_errors():
+                stored.delete(_to_delete(changes, rows, name))
         if self._shared:
-            self._mark(unsettled(change, stored, self._about, self.superseding))
+            self._update_flags(find_conflicts(changes, rows, self._rows_about, self.superseding))
 
-    def _mark(self, rows: Sequence[Stored]) -> None:
-        for name, shelf in self._shelves.items():
-            with self._answering():
-                shelf.mark([row for row in rows if collection_of(row.entry) == name])
+    def _update_flags(self, rows: Sequence[MemoryRow]) -> None:
+        for name, stored in self._collections.items():
+            with self._database_errors():
+                stored.update_flags([row for row in rows if collection_of(row.entry) == name])
 
-    def _put(self, shelf: Shelf, rows: Sequence[Stored], told: Told) -> None:
+    def _upsert(self, stored: MemoryCollection, rows: Sequence[MemoryRow], on_progress: OnProgress) -> None:
         if self._embedding is None:
-            raise BadSettings(f"{self.where} was opened without an embedding: open it with one to add to it.")
+            raise BadSettings(f"{self.location} was opened without an embedding: open it with one to add to it.")
         vectors = self._embedding.documents([row.entry.text for row in rows])
-        with self._answering():
-            shelf.put(rows, vectors)
-        told(len(rows))
+        with self._database_errors():
+            stored.upsert(rows, vectors)
+        on_progress(len(rows))
 
-    def _rows(self, edit_ids: Sequence[str] | None) -> list[Stored]:
-        with self._answering():
-            return [row for shelf in self._shelves.values() for row in shelf.rows(edit_ids)]
+    def _rows(self, edit_ids: Sequence[str] | None) -> list[MemoryRow]:
+        with self._database_errors():
+            return [row for stored in self._collections.values() for row in stored.rows(edit_ids)]
 
     def _nearest(self, vector: Vectors, k: int) -> list[Hit]:
-        with self._answering():
-            return [hit for shelf in self._shelves.values() for hit in shelf.nearest(vector, k)]
+        with self._database_errors():
+            return [hit for stored in self._collections.values() for hit in stored.nearest(vector, k)]
 
-    def _about(self, facts: Iterable[str]) -> Iterator[Stored]:
-        with self._answering():
-            yield from [row for shelf in self._shelves.values() for row in shelf.about(facts)]
+    def _rows_about(self, facts: Iterable[str]) -> Iterator[MemoryRow]:
+        with self._database_errors():
+            yield from [row for stored in self._collections.values() for row in stored.rows_about(facts)]
 
 
 class _IndexedCorpus:
-    """All current entries, searched by the shelves' own index; for memories too big for exact search."""
+    """All current entries, searched by the collections' own index; for memories too big for exact search."""
 
     def __init__(self, memory: StoredMemory, queries: QueryVectors) -> None:
         self._memory = memory
@@ -193,8 +199,8 @@ class _IndexedCorpus:
 
     @cached_property
     def _all(self) -> tuple[Entry, ...]:
-        found = (row.entry for row in self._memory._rows(None) if row.current)
-        return tuple(sorted(found, key=lambda entry: entry.id))
+        entries = (row.entry for row in self._memory._rows(None) if row.current)
+        return tuple(sorted(entries, key=lambda entry: entry.id))
 
     @property
     def identity(self) -> str:
@@ -213,8 +219,8 @@ class _IndexedCorpus:
         return sorted(hits, key=lambda hit: (-hit.score, hit.entry.id))[:k]
 
 
-def _to_drop(change: Change, stored: Sequence[Stored], name: str) -> list[str]:
-    """Ids to be deleted from a collection: of what is gone, and of what now lies in the other one."""
-    homes = {row.entry.id: collection_of(row.entry) for row in (*stored, *change.put)}
-    ids = (row.entry.id for row in stored if collection_of(row.entry) == name)
-    return [id_ for id_ in ids if id_ in change.drop or homes[id_] != name]
+def _to_delete(changes: Changes, rows: Sequence[MemoryRow], name: str) -> list[str]:
+    """Ids to delete from a collection: deleted rows, and rows that are now stored in the other one."""
+    homes = {row.entry.id: collection_of(row.entry) for row in (*rows, *changes.upsert)}
+    ids = (row.entry.id for row in rows if collection_of(row.entry) == name)
+    return [id_ for id_ in ids if id_ in changes.delete or homes[id_] != name]

@@ -1,4 +1,4 @@
-"""What stands in the memory's collections: rows that hold an entry, what it speaks of, and the edit it came from."""
+"""Rows of the memory's collections: an entry, the facts it is about, and the edit that it came from."""
 
 import json
 from collections.abc import Mapping
@@ -6,82 +6,81 @@ from typing import Any, NamedTuple
 
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry
-from emend.memory.store.superseding import Claim, facts_of, moment
+from emend.memory.store.superseding import Claim, facts_of, parse_time
 
-NO_FACTS = ["-"]  # Chroma keeps no empty list, and an upsert would leave the old value of a key that is left out
+NO_FACTS = ["-"]  # Chroma stores no empty list, and an upsert would leave the old value of a key that is left out
 
 
-class Stored(NamedTuple):
-    """One row: an entry, the facts that it speaks of, when its edit arrived, and whether it is current.
+class MemoryRow(NamedTuple):
+    """One entry with the ids of its facts, the arrival order of its edit, and whether it is current.
 
-    `told` is the edit as JSON without its id, and without its text where that is the entry's own; it stands in the
-    first row of an edit and is "" in the others.
+    `edit_json` is the edit as JSON without its id, and without its text where that is the entry's own; it is stored
+    with the first row of an edit and is "" in the others.
     """
 
     entry: Entry
     facts: tuple[str, ...]
     order: int
     current: bool
-    told: str
+    edit_json: str
 
     @property
     def claim(self) -> Claim:
-        """What the rule of superseding sees of it."""
-        return Claim(self.entry.id, self.entry.edit_id, self.facts, moment(self.entry.time), self.order)
+        """The part that the superseding rule needs."""
+        return Claim(self.entry.id, self.entry.edit_id, self.facts, parse_time(self.entry.time), self.order)
 
     @property
     def edit(self) -> Edit:
         """The edit of a first row."""
-        told = {"id": self.entry.edit_id, "text": self.entry.text} | json.loads(self.told)
-        return Edit.model_validate(told)
+        return Edit.model_validate({"id": self.entry.edit_id, "text": self.entry.text} | json.loads(self.edit_json))
 
-    def same_content(self, other: "Stored | None") -> bool:
-        """True if nothing but order and standing may differ."""
+    def same_content(self, other: "MemoryRow | None") -> bool:
+        """True if at most the order and the current flag differ."""
         return other is not None and self._replace(order=other.order, current=other.current) == other
 
 
 def entries_of(edit: Edit) -> list[Entry]:
-    """What the memory holds of an edit: its text, or each of its triplets when its form is `triplets`.
+    """The entries that the memory stores for an edit: its text, or each of its triplets when its form is `triplets`.
 
-    A blank text gives no entry: an edit from which nothing could be extracted cannot be found.
+    A blank text gives no entry: an edit from which nothing could be extracted cannot be retrieved.
     """
-    return [row.entry for row in rows_of(edit, 0)]
+    return [row.entry for row in rows_of(edit)]
 
 
-def rows_of(edit: Edit, order: int) -> list[Stored]:
-    """The entries of an edit as rows, current until they are found to be superseded."""
+def rows_of(edit: Edit) -> list[MemoryRow]:
+    """The entries of an edit as rows, current and with order 0 until `plan_changes` decides both."""
     many = edit.form == "triplets" and bool(edit.triplets)
     texts = [triplet.text for triplet in edit.triplets] if many else [edit.text]
     kind = "triplet" if edit.form == "triplets" else edit.form
-    told = edit.model_dump_json(exclude_defaults=True, exclude={"id"} if many else {"id", "text"})
-    rows: list[Stored] = []
-    for place, text in enumerate(texts):
+    edit_json = edit.model_dump_json(exclude_defaults=True, exclude={"id"} if many else {"id", "text"})
+    rows: list[MemoryRow] = []
+    for index, text in enumerate(texts):
         if text.strip():
-            entry = Entry(id=f"{edit.id}.{place:03d}", edit_id=edit.id, text=text, kind=kind, time=edit.time)
-            facts = facts_of(edit, place if many else None)
-            rows.append(Stored(entry, facts, order, current=True, told="" if rows else told))
+            entry = Entry(id=f"{edit.id}.{index:03d}", edit_id=edit.id, text=text, kind=kind, time=edit.time)
+            facts = facts_of(edit, index if many else None)
+            rows.append(MemoryRow(entry, facts, order=0, current=True, edit_json="" if rows else edit_json))
     return rows
 
 
 def collection_of(entry: Entry) -> str:
-    """The name of the collection that holds it."""
+    """The name of the collection that holds an entry."""
     return "triplets" if entry.kind == "triplet" else "documents"
 
 
-def metadata(row: Stored) -> Mapping[str, Any]:
-    """What Chroma keeps beside text and vector; every key always, because an upsert merges."""
+def metadata(row: MemoryRow) -> Mapping[str, Any]:
+    """Chroma metadata of a row; every key always, because an upsert merges."""
     entry = row.entry
-    told = {"edit_id": entry.edit_id, "kind": entry.kind, "time": entry.time or "", "edit": row.told}
-    return {**told, "facts": list(row.facts) or NO_FACTS, **standing(row)}
+    fixed = {"edit_id": entry.edit_id, "kind": entry.kind, "time": entry.time or "", "edit": row.edit_json}
+    return {**fixed, "facts": list(row.facts) or NO_FACTS, **flags(row)}
 
 
-def standing(row: Stored) -> Mapping[str, Any]:
-    """The part of the metadata that changes when other edits come and go."""
+def flags(row: MemoryRow) -> Mapping[str, Any]:
+    """The part of the metadata that changes when other edits are added or withdrawn."""
     return {"order": row.order, "current": row.current}
 
 
-def row_from(id_: str, text: str, told: Mapping[str, Any]) -> Stored:
+def row_from(id_: str, text: str, fields: Mapping[str, Any]) -> MemoryRow:
     """The row that `metadata` wrote."""
-    entry = Entry(id=id_, edit_id=told["edit_id"], text=text, kind=told["kind"], time=told["time"] or None)
-    facts = () if told["facts"] == NO_FACTS else tuple(told["facts"])
-    return Stored(entry, facts, int(told["order"]), bool(told["current"]), told["edit"])
+    entry = Entry(id=id_, edit_id=fields["edit_id"], text=text, kind=fields["kind"], time=fields["time"] or None)
+    facts = () if fields["facts"] == NO_FACTS else tuple(fields["facts"])
+    return MemoryRow(entry, facts, int(fields["order"]), bool(fields["current"]), fields["edit"])

@@ -1,4 +1,4 @@
-"""Which edit of a fact is the current one: a rule over (subject, relation), not over how alike two texts are."""
+"""The superseding rule: which edit of a fact is current, decided by (subject, relation) and not by text similarity."""
 
 import re
 import unicodedata
@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 from emend.memory.edit import Edit, content_id
 
 Superseding = Literal["arrival", "time", "never"]
-"""`arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: only among edits that
-have a time. `never`: all edits of a fact stand side by side."""
+"""`arrival`: the later edit of a fact is current, by time and then by order of arrival. `time`: the same, but only
+among edits that have a time. `never`: all edits of a fact stay current."""
 
 _QUOTES = str.maketrans("’‘‚‛‹›“”„‟«»_", "'" * 6 + '"' * 6 + " ")
 
 
 class Claim(NamedTuple):
-    """An entry says something about these facts, on behalf of an edit that came at `order` and holds from `time`."""
+    """An entry's statement about some facts, for an edit that arrived at `order` and is valid from `time`."""
 
     entry_id: str
     edit_id: str
@@ -26,35 +26,35 @@ class Claim(NamedTuple):
 
 
 def fact_id(subject: str, relation: str) -> str:
-    """Sixteen hex digits for what a fact is about; case, Unicode form, quotes, underscores and spacing do not count."""
-    return content_id("fact", _plain(subject), _plain(relation))
+    """Sixteen hex digits that identify a fact; case, Unicode form, quotes, underscores and spacing do not count."""
+    return content_id("fact", _normalised(subject), _normalised(relation))
 
 
-def facts_of(edit: Edit, place: int | None = None) -> tuple[str, ...]:
-    """The facts that an edit speaks of, or its triplet at `place`; none for a text without triplets."""
-    triplets = edit.triplets if place is None else edit.triplets[place : place + 1]
-    said = (fact_id(t.subject, t.relation) for t in triplets if t.subject.strip() and t.relation.strip())
-    return tuple(dict.fromkeys(said))
+def facts_of(edit: Edit, index: int | None = None) -> tuple[str, ...]:
+    """The ids of an edit's facts, or of its triplet at `index`; none for a text without triplets."""
+    triplets = edit.triplets if index is None else edit.triplets[index : index + 1]
+    ids = (fact_id(t.subject, t.relation) for t in triplets if t.subject.strip() and t.relation.strip())
+    return tuple(dict.fromkeys(ids))
 
 
-def moment(time: str | None) -> datetime | None:
-    """When an ISO 8601 time (year, month, day or instant; UTC unless it says otherwise) begins; None for other text."""
-    told = (time or "").strip()
-    if re.fullmatch(r"\d{4}", told):
-        told += "-01-01"
-    elif re.fullmatch(r"\d{4}-\d{2}", told):
-        told += "-01"
+def parse_time(time: str | None) -> datetime | None:
+    """The start of an ISO 8601 year, month, day or instant (UTC unless it says otherwise); None for other text."""
+    text = (time or "").strip()
+    if re.fullmatch(r"\d{4}", text):
+        text += "-01-01"
+    elif re.fullmatch(r"\d{4}-\d{2}", text):
+        text += "-01"
     try:
-        read = datetime.fromisoformat(told)
-        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+        parsed = datetime.fromisoformat(text)
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
 def in_order(claims: Iterable[Claim]) -> list[Claim]:
-    """Oldest first: by time, then by arrival.
+    """The claims, oldest first: by time, then by arrival.
 
-    A claim without a time counts as of the latest time that was known when it arrived, so that what is said last is
+    A claim without a time counts as of the latest time known when it arrived, so that the last claim to arrive is
     current unless it says that it is older.
     """
     known: datetime | None = None
@@ -63,11 +63,11 @@ def in_order(claims: Iterable[Claim]) -> list[Claim]:
         if claim.time is not None:
             known = claim.time if known is None else max(known, claim.time)
         dated.append((claim.time or known or datetime.min.replace(tzinfo=UTC), claim.order, claim))
-    return [claim for *_, claim in sorted(dated, key=lambda one: one[:2])]
+    return [claim for *_, claim in sorted(dated, key=lambda row: row[:2])]
 
 
 def current_edits(claims: Iterable[Claim], rule: Superseding) -> Mapping[str, str]:
-    """For each fact that the rule decides, the edit whose word counts."""
+    """The id of the current edit of each fact that the rule decides."""
     groups: dict[str, list[Claim]] = {}
     for claim in claims:
         if rule == "arrival" or (rule == "time" and claim.time is not None):
@@ -79,20 +79,18 @@ def current_edits(claims: Iterable[Claim], rule: Superseding) -> Mapping[str, st
 def superseded(claims: Sequence[Claim], rule: Superseding) -> set[str]:
     """Ids of the entries all of whose facts have a later edit.
 
-    A text of which one fact still holds stays: nothing else in the memory may say it. An edit never supersedes itself,
-    so that one with several objects for one relation keeps them all.
+    A text with one fact that is still current stays: no other entry may state that fact. An edit never supersedes
+    itself, so an edit with several objects for one relation keeps them all.
     """
     latest = current_edits(claims, rule)
     return {
         claim.entry_id
         for claim in claims
-        if claim.facts and (rule == "arrival" or claim.time is not None) and _all_later(claim, latest)
+        if claim.facts
+        and (rule == "arrival" or claim.time is not None)
+        and all(latest.get(fact, claim.edit_id) != claim.edit_id for fact in claim.facts)
     }
 
 
-def _all_later(claim: Claim, latest: Mapping[str, str]) -> bool:
-    return all(latest.get(fact, claim.edit_id) != claim.edit_id for fact in claim.facts)
-
-
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).translate(_QUOTES).casefold().split())

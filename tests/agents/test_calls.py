@@ -45,7 +45,7 @@ def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
     assert all(one.wait > 0 and call.at <= one.at for one in call.retries)
     assert call.ms / 1000 >= sum(one.wait for one in call.retries)
     assert (call.provider, call.model, call.finish, call.error) == ("openai", "any-model", "stop", None)
-    assert call.asked == ({"role": "user", "content": "Where?"},) and call.said["content"] == "Ostrim"
+    assert call.messages == ({"role": "user", "content": "Where?"},) and call.reply["content"] == "Ostrim"
     assert (call.input_tokens, call.output_tokens) == (1, 1)
 
 
@@ -60,7 +60,7 @@ def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
         given_up, refused = journal.take()
     assert len(given_up.retries) == QUICK.tries - 1 and str(given_up.error).startswith("RateLimited: ")
     assert refused.retries == () and str(refused.error).startswith("KeyRefused: ")
-    assert given_up.said == refused.said == {}
+    assert given_up.reply == refused.reply == {}
 
 
 def test_other_tracers_hear_of_retries_in_langchains_own_form():
@@ -126,16 +126,16 @@ def test_a_text_of_the_state_is_not_kept_twice():
         RagContext(ScriptedChatModel(reply=lambda prompt: "Ostrim"), retriever()),
     )  # fmt: skip
     (call,) = steps[-1].calls
-    assert (call.asked, call.asked_in, call.said, call.said_in) == ((), "prompt", {}, "reply")
+    assert (call.messages, call.messages_field, call.reply, call.reply_field) == ((), "prompt", {}, "reply")
 
 
 def test_a_text_that_stands_nowhere_else_is_kept():
-    call = ModelCall(asked=({"role": "user", "content": "a"},), said={"role": "assistant", "content": "b"})
+    call = ModelCall(messages=({"role": "user", "content": "a"},), reply={"role": "assistant", "content": "b"})
     assert shortened(call, {"prompt": "other"}, {"reply": "other"}) == call
-    tools = call.model_copy(update={"said": {"role": "assistant", "content": "b", "tool_calls": []}})
-    assert shortened(tools, {}, {"reply": "b"}).said == tools.said
-    two = call.model_copy(update={"asked": call.asked * 2})
-    assert shortened(two, {"prompt": "a"}, {}).asked == two.asked
+    tools = call.model_copy(update={"reply": {"role": "assistant", "content": "b", "tool_calls": []}})
+    assert shortened(tools, {}, {"reply": "b"}).reply == tools.reply
+    two = call.model_copy(update={"messages": call.messages * 2})
+    assert shortened(two, {"prompt": "a"}, {}).messages == two.messages
 
 
 def test_a_step_that_fails_has_its_call_too():
@@ -147,7 +147,7 @@ def test_a_step_that_fails_has_its_call_too():
             build(), {"probe": PROBE.model_dump(mode="json")}, RagContext(ScriptedChatModel(reply=broken), retriever())
         )
     (call,) = steps_of(caught.value)[-1].calls
-    assert call.error == "ConnectionError: no answer" and call.asked_in == "prompt"
+    assert call.error == "ConnectionError: no answer" and call.messages_field == "prompt"
 
 
 def test_scoring_is_a_call_of_a_model_in_this_process():
@@ -156,7 +156,7 @@ def test_scoring_is_a_call_of_a_model_in_this_process():
         assert score_targets(model, "one two", ["a"]).log_probs == (-1.0,)
         (call,) = journal.take()
     assert (call.kind, call.provider, call.input_tokens) == ("score", LOCAL_PROVIDER, 2)
-    assert call.asked[0]["content"] == "one two" and call.said == {}
+    assert call.messages[0]["content"] == "one two" and call.reply == {}
 
 
 def test_threads_that_record_do_not_hear_each_other():
@@ -168,7 +168,7 @@ def test_threads_that_record_do_not_hear_each_other():
             for number in range(20):
                 gate.wait()
                 model.invoke(f"{name} {number}")
-            found[name] = [call.asked[0]["content"] for call in journal.take()]
+            found[name] = [call.messages[0]["content"] for call in journal.take()]
 
     threads = [threading.Thread(target=work, args=(f"t{n}",)) for n in range(4)]
     for one in threads:
@@ -183,7 +183,7 @@ def test_nobody_records_outside():
     with recording() as journal:
         model.invoke("inside")
     model.invoke("outside")
-    assert [call.asked[0]["content"] for call in journal.take()] == ["inside"]
+    assert [call.messages[0]["content"] for call in journal.take()] == ["inside"]
 
 
 def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch):
@@ -197,3 +197,15 @@ def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch
             ScriptedChatModel(reply=broken).invoke("x")
         (call,) = journal.take()
     assert call.error == "ConnectionError: <OTHER_API_KEY> is wrong"
+
+
+def test_calls_of_earlier_versions_are_read():
+    line = {
+        "asked": [{"role": "user", "content": "a"}],
+        "said_in": "reply",
+        "asked_in": "prompt",
+        "said": {"role": "x"},
+    }
+    call = ModelCall.model_validate(line)
+    assert (call.messages_field, call.reply_field, call.reply) == ("prompt", "reply", {"role": "x"})
+    assert call.messages == ({"role": "user", "content": "a"},) and "asked" not in call.model_dump()

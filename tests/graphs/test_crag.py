@@ -160,7 +160,7 @@ def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
 def test_passages_that_were_judged_whole_are_not_judged_again():
     evaluator = Known()
     final, _ = run(GOOD, FAIR, evaluator=evaluator)
-    assert evaluator.asked == [(PROBE.asked, [GOOD, FAIR])] and final["usage"]["calls"] == 3
+    assert evaluator.asked == [(PROBE.retrieval_query, [GOOD, FAIR])] and final["usage"]["calls"] == 3
     evaluator = Known()
     run(GOOD, FAIR, evaluator=evaluator, strips="excerption")
     assert len(evaluator.asked) == 2

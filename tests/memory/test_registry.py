@@ -90,7 +90,7 @@ def test_listing_built_in_parts_imports_none_of_them():
 
 def test_a_part_may_have_another_name_that_is_not_listed_apart():
     registry: Registry[Any] = Registry(
-        kind="part", group="emend.nothing", builtin={"loads": ("json:loads", "Reads JSON.")}, also={"read": "loads"}
+        kind="part", group="emend.nothing", builtin={"loads": ("json:loads", "Reads JSON.")}, aliases={"read": "loads"}
     )
     assert registry.load("read") is registry.load("loads") and registry.names() == ["loads"]
     assert EDITORS.load("ice") is EDITORS.load("in_context")

@@ -9,7 +9,7 @@ import pytest
 # In a process of its own: what a heap of hundreds of other tests looks like decides how much of it is resident.
 PIECES = """
 from pathlib import Path
-from emend.agents.local.malloc import give_back
+from emend.agents.scope.training_loop import trim_malloc
 
 def held():
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
@@ -19,7 +19,7 @@ kept = blocks[::50]  # what lies between them is freed, and cannot be given back
 full = held()
 del blocks
 freed = held()
-give_back()
+trim_malloc()
 assert len(kept) == 60
 print(full - freed, full - held())
 """

@@ -29,7 +29,7 @@ def encoder(tmp_path_factory):
 
 def trained(encoder, out, **how):
     told = []
-    schedule = EncoderTraining(**({"epochs": 120, "batch": 8, "rate": 5e-3} | how))
+    schedule = EncoderTraining(**({"epochs": 120, "batch": 8, "lr": 5e-3} | how))
     train_encoder(SentenceEmbedding(encoder), out, TEXTS, PAIRS, schedule, lambda *step: told.append(step))
     return told
 

@@ -11,7 +11,7 @@ from emend.agents.scope.features import (
     Lexicon,
     load_scope,
     names_in,
-    settle_threshold,
+    save_threshold,
     without_names,
 )
 from emend.agents.scope.logistic import fit
@@ -160,7 +160,7 @@ def test_a_classifier_is_kept_and_loaded_exactly(tmp_path):
     assert loaded.identity == trained.identity and loaded.threshold == trained.threshold
     assert loaded.over(RIVERS)("Land3?").tolist() == trained.over(RIVERS)("Land3?").tolist()
     assert sorted(path.name for path in (tmp_path / "scope").iterdir()) == ["scope.json", "scope.safetensors"]
-    settle_threshold(tmp_path / "scope", 0.25)
+    save_threshold(tmp_path / "scope", 0.25)
     assert load_scope(tmp_path / "scope").threshold == 0.25
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emend.agents.scope.features import WEIGHTS, load_scope
-from emend.agents.scope.gate import NEAR_FEATURES, GatedScope, Measured
+from emend.agents.scope.gate import NEAR_FEATURES, GatedScope, ScoredTexts
 from emend.agents.scope.train import ScopeExample, decisions, train_scope
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData
@@ -38,7 +38,7 @@ EXAMPLES = [
 
 
 def test_the_nearest_text_is_the_one_that_the_sum_of_cosine_stems_and_names_puts_first():
-    found = Measured(Dense(), RIVERS).nearest("Which river flows through Land7?")
+    found = ScoredTexts(Dense(), RIVERS).nearest("Which river flows through Land7?")
     assert found.place == 7 and found.scores.argmax() == 7 and found.scores.shape == (40,)
     told = dict(zip(NEAR_FEATURES, found.features, strict=False))
     assert found.features.shape == (len(NEAR_FEATURES) + 3,)
@@ -47,7 +47,7 @@ def test_the_nearest_text_is_the_one_that_the_sum_of_cosine_stems_and_names_puts
     assert told["share"] == pytest.approx(-np.log(np.exp(found.scores - found.scores.max()).sum()), abs=1e-5)
     assert told["name_share"] == 1 and told["no_names"] == 0
     assert np.linalg.norm(found.features[len(NEAR_FEATURES) :]) == pytest.approx(3**0.5, abs=1e-5)
-    among = Measured(Dense(), RIVERS).nearest("Which river flows through Land7?", [3, 5])
+    among = ScoredTexts(Dense(), RIVERS).nearest("Which river flows through Land7?", [3, 5])
     assert among.place in (3, 5) and among.scores.shape == (2,)
 
 
@@ -65,7 +65,7 @@ def test_the_nearest_text_has_the_gates_probability_and_the_others_less():
     scope = train_scope(RIVERS, EXAMPLES, Dense()).scope
     question = "Which river flows through Land7?"
     probabilities = scope.over(RIVERS)(question)
-    features = Measured(Dense(), RIVERS).nearest(question).features
+    features = ScoredTexts(Dense(), RIVERS).nearest(question).features
     assert probabilities.shape == (40,) and probabilities.argmax() == 7
     assert probabilities[7] == pytest.approx(1 / (1 + np.exp(-features @ scope.weights)), abs=1e-5)
     assert (np.delete(probabilities, 7) < probabilities[7]).all() and (probabilities >= 0).all()

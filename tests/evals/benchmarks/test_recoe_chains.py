@@ -37,7 +37,7 @@ def test_a_chain_is_asked_for_after_the_schemes_own_examples_in_the_published_fo
             question, thoughts, answer = block.split("\n")
             assert question.startswith("Question: ") and thoughts.startswith("Thoughts: ")
             assert answer.startswith("Answer: ") and len(answer) > len("Answer: ")
-        assert asked == f"Question: {probe.asked}\nThoughts:"
+        assert asked == f"Question: {probe.retrieval_query}\nThoughts:"
         assert probe.reading == "thoughts"
 
 
@@ -58,7 +58,7 @@ def test_every_scheme_has_examples_whose_answers_look_like_its_golds():
 @real
 def test_no_example_is_a_tested_question():
     options = COT | {"schemes": "comparative,counting,sorting,aggregation,subtraction"}
-    tested = {case.probes[0].asked for case in ReCoE(REAL, options).cases("atomic", limit=500)}
+    tested = {case.probes[0].retrieval_query for case in ReCoE(REAL, options).cases("atomic", limit=500)}
     shown = {line[10:] for scheme in ROWS for line in shots(scheme).splitlines() if line.startswith("Question: ")}
     assert len(shown) == 12
     assert not shown & tested

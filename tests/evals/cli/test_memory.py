@@ -137,8 +137,8 @@ def test_a_json_array_is_added_like_lines(emend):
 @pytest.mark.parametrize(
     "words, problem",
     [
-        (("search", "x"), "there is no memory in emend-memory"),
-        (("stats", "--memory", "none"), "there is no memory in none"),
+        (("search", "x"), "no memory in emend-memory"),
+        (("stats", "--memory", "none"), "no memory in none"),
         (("show",), "name an edit by its ID, or a fact"),
         (("show", "--subject", "x"), "name an edit by its ID, or a fact"),
         (("add",), "name files of JSON lines, or one fact"),

@@ -24,7 +24,7 @@ from emend.evals.report.retrieval import show_retrieval
 from emend.evals.report.stress import show_stress
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
-from emend.memory.store.history import Fact, Version
+from emend.memory.store.history import FactHistory, Version
 from tests.evals.made import record, write_run
 
 WIDTHS = pytest.mark.parametrize("width", [40, 60, 80, 150])
@@ -169,7 +169,7 @@ def test_the_versions_of_a_fact_keep_their_values_and_edits(width: int) -> None:
     told = (("Mira Tolvane", "2024-03"), ("Tobin Hale", "2025-06-01"))
     edits = [Edit(form="document", text=text, time=time) for text, time in told]
     versions = tuple(Version(edit=edit, objects=(edit.text,), current=not place) for place, edit in enumerate(edits))
-    fact = Fact(subject="Veldania", relation="prime minister", versions=versions)
+    fact = FactHistory(subject="Veldania", relation="prime minister", versions=versions)
     console, file = console_of(width)
     show_facts([fact], console)
     assert_whole(

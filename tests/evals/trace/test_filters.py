@@ -146,8 +146,8 @@ def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
     (probe,) = [one for one in trace(rough, "4").probes if one.record.kind == "neighborhood"]
     (call,) = probe.steps[-1]["calls"]
-    assert call["said"]["content"] == "I will not say that." and call["input_tokens"] > 0
-    assert call["asked"][0]["content"] == probe.steps[1]["update"]["prompt"]
+    assert call["reply"]["content"] == "I will not say that." and call["input_tokens"] > 0
+    assert call["messages"][0]["content"] == probe.steps[1]["update"]["prompt"]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -161,8 +161,8 @@ def test_what_the_model_was_asked_is_whole_again_though_kept_once(smooth):
     (probe,) = [one for one in trace(smooth, "1", editor="rag").probes if one.record.kind == "efficacy"]
     for step in probe.steps[2], probe.steps[5]:
         (call,) = step["calls"]
-        assert list(call["asked"]) == [{"role": "user", "content": probe.steps[1]["update"]["prompt"]}]
-    assert probe.steps[2]["calls"][0]["said"] == {"role": "assistant", "content": "New-0"}
+        assert list(call["messages"]) == [{"role": "user", "content": probe.steps[1]["update"]["prompt"]}]
+    assert probe.steps[2]["calls"][0]["reply"] == {"role": "assistant", "content": "New-0"}
     assert [call["kind"] for step in probe.steps for call in step["calls"]] == ["chat", "score"]
 
 

@@ -59,8 +59,8 @@ def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(runs, tmp_pa
         nodes = [step["node"] for step in one.steps]
         assert nodes == (["split", "turn", "label", "settle"] if one.judgement.kind == "recall" else ["ask", "settle"])
         calls = [call for step in one.steps for call in step["calls"]]
-        assert calls and all(call["asked"][0]["content"] and call["input_tokens"] for call in calls)
-        assert calls[-1]["said"]["content"] == one.judgement.reply
+        assert calls and all(call["messages"][0]["content"] and call["input_tokens"] for call in calls)
+        assert calls[-1]["reply"]["content"] == one.judgement.reply
         assert all(step["ms"] > 0 for step in one.steps)
         assert one.judgement.values and one.steps[-1]["update"]["found"][0]["values"] == one.judgement.values
 
@@ -88,7 +88,7 @@ def test_an_unreadable_reply_is_shown_with_both_tries(runs, tmp_path):
     folder = scored(runs, "recoe", tmp_path, ScriptedChatModel(reply=lambda prompt: "I would rather not say."))
     (one, *_) = [one for one in all_judged(folder) if one.judgement.kind == "coherence"]
     assert [step["node"] for step in one.steps] == ["ask", "ask", "settle"] and one.judgement.problem
-    again = one.steps[1]["calls"][0]["asked"]
+    again = one.steps[1]["calls"][0]["messages"]
     assert [message["role"] for message in again] == ["user", "assistant", "user"]
     assert again[1]["content"] == "I would rather not say."
 

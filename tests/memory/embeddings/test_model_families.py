@@ -3,7 +3,7 @@ import pytest
 
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.embeddings.model_families import Family, family_of
+from emend.memory.embeddings.model_families import ModelFamily, family_of
 from emend.memory.errors import MemoryMismatch
 from emend.memory.store.chroma import ChromaMemory
 from tests.memory.tiny import tiny_bert
@@ -14,13 +14,13 @@ TEXTS = ["the capital", "the river of a city is in the capital of a city", "a"]
 @pytest.mark.parametrize(
     ("name", "family"),
     [
-        ("facebook/contriever-msmarco", Family(dot=True)),
-        ("/models/mcontriever/", Family(dot=True)),
-        ("intfloat/multilingual-e5-large", Family(query="query: ", passage="passage: ")),
-        ("intfloat/e5-base-v2", Family(query="query: ", passage="passage: ")),
-        ("sentence-transformers/all-MiniLM-L6-v2", Family()),
-        ("/contriever/other-model", Family()),
-        ("someone/make5-small", Family()),
+        ("facebook/contriever-msmarco", ModelFamily(dot=True)),
+        ("/models/mcontriever/", ModelFamily(dot=True)),
+        ("intfloat/multilingual-e5-large", ModelFamily(query="query: ", passage="passage: ")),
+        ("intfloat/e5-base-v2", ModelFamily(query="query: ", passage="passage: ")),
+        ("sentence-transformers/all-MiniLM-L6-v2", ModelFamily()),
+        ("/contriever/other-model", ModelFamily()),
+        ("someone/make5-small", ModelFamily()),
     ],
 )
 def test_the_name_of_a_model_or_its_folder_tells_its_family(name, family):

@@ -5,7 +5,7 @@ from logging import getLogger
 
 import pytest
 
-from emend.memory.embeddings.quiet import quiet
+from emend.memory.embeddings.quiet import silence
 
 
 def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
@@ -14,7 +14,7 @@ def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
     kernels, before = getLogger("bitsandbytes"), (logging.get_verbosity(), logging.is_progress_bar_enabled())
     kernels.setLevel("ERROR")
     try:
-        with pytest.raises(KeyError), quiet():
+        with pytest.raises(KeyError), silence():
             getLogger("bitsandbytes.backends").error("no kernel")
             warnings.warn("will be gone", FutureWarning, stacklevel=1)
             assert not logging.is_progress_bar_enabled()

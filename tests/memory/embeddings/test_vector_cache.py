@@ -23,9 +23,9 @@ TEXTS = ["b", "a", "b", "", "城"]
 
 def test_a_second_run_embeds_nothing_and_gets_the_same_vectors(tmp_path):
     model = Model()
-    first = VectorCache(tmp_path, "m").through("document", TEXTS, model)
+    first = VectorCache(tmp_path, "m").get_or_embed("document", TEXTS, model)
     assert model.asked == ["b", "a", "", "城"]
-    again = VectorCache(tmp_path, "m").through("document", TEXTS, _never)
+    again = VectorCache(tmp_path, "m").get_or_embed("document", TEXTS, _never)
     assert np.array_equal(first, again) and again.dtype == np.float32
     assert np.array_equal(first, Model()(TEXTS))
 
@@ -36,16 +36,16 @@ def _never(texts):
 
 def test_only_what_is_new_is_embedded(tmp_path):
     cache, model = VectorCache(tmp_path, "m"), Model()
-    cache.through("document", ["a", "b"], model)
-    assert np.array_equal(cache.through("document", ["c", "a"], model), Model()(["c", "a"]))
+    cache.get_or_embed("document", ["a", "b"], model)
+    assert np.array_equal(cache.get_or_embed("document", ["c", "a"], model), Model()(["c", "a"]))
     assert model.asked == ["a", "b", "c"]
 
 
 def test_models_and_roles_are_kept_apart(tmp_path):
     model = Model()
-    VectorCache(tmp_path, "m").through("document", ["a"], model)
-    VectorCache(tmp_path, "m").through("query", ["a"], model)
-    VectorCache(tmp_path, "other").through("document", ["a"], model)
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], model)
+    VectorCache(tmp_path, "m").get_or_embed("query", ["a"], model)
+    VectorCache(tmp_path, "other").get_or_embed("document", ["a"], model)
     assert model.asked == ["a", "a", "a"]
 
 
@@ -58,33 +58,33 @@ def test_an_interrupted_run_keeps_what_it_embedded(tmp_path):
         return model(part)
 
     try:
-        VectorCache(tmp_path, "m").through("document", texts, interrupted)
+        VectorCache(tmp_path, "m").get_or_embed("document", texts, interrupted)
     except KeyboardInterrupt:
         pass
-    VectorCache(tmp_path, "m").through("document", texts, model)
+    VectorCache(tmp_path, "m").get_or_embed("document", texts, model)
     assert len(model.asked) == len(texts)
 
 
 def test_a_file_that_is_no_cache_is_passed_by_with_a_warning(tmp_path, caplog):
     cache = VectorCache(tmp_path / "file", "m")
     (tmp_path / "file").write_text("not a folder")
-    assert np.array_equal(cache.through("document", ["a"], Model()), Model()(["a"]))
-    assert "is passed by" in caplog.text
+    assert np.array_equal(cache.get_or_embed("document", ["a"], Model()), Model()(["a"]))
+    assert "is skipped" in caplog.text
 
 
 def test_a_broken_file_is_passed_by_with_a_warning(tmp_path, caplog):
-    VectorCache(tmp_path, "m").through("document", ["a"], Model())
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
     (file,) = tmp_path.glob("*.sqlite")
     file.write_bytes(b"torn" * 4096)
-    assert np.array_equal(VectorCache(tmp_path, "m").through("document", ["a"], Model()), Model()(["a"]))
-    assert "is passed by" in caplog.text
+    assert np.array_equal(VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model()), Model()(["a"]))
+    assert "is skipped" in caplog.text
 
 
 def test_threads_may_share_a_cache(tmp_path):
     cache = VectorCache(tmp_path, "m")
     parts = [[f"text {i + j}" for j in range(20)] for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda part: cache.through("document", part, Model()), parts))
+        found = list(pool.map(lambda part: cache.get_or_embed("document", part, Model()), parts))
     assert all(np.array_equal(rows, Model()(part)) for rows, part in zip(found, parts, strict=True))
     (file,) = tmp_path.glob("*.sqlite")
     with closing(sqlite3.connect(file)) as table:

@@ -53,7 +53,7 @@ def test_entries_come_back_as_they_were_stored(memory):
 
 def test_documents_and_triplets_lie_in_two_collections(memory):
     memory.add([document("x"), Edit(form="triplets", text="y", triplets=TRIPLETS)])
-    assert {name: shelf.count() for name, shelf in memory._shelves.items()} == {"documents": 1, "triplets": 3}
+    assert {name: shelf.count() for name, shelf in memory._collections.items()} == {"documents": 1, "triplets": 3}
 
 
 def test_adding_twice_doubles_nothing(memory):
@@ -152,7 +152,7 @@ def test_the_order_of_adding_does_not_show(where):
 def test_batches_beyond_the_limit_of_the_client_are_split(memory, monkeypatch):
     monkeypatch.setattr(memory._client, "get_max_batch_size", lambda: 7)
     sizes: list[int] = []
-    for one in memory._shelves.values():
+    for one in memory._collections.values():
         monkeypatch.setattr(one.collection, "upsert", _noting(one.collection.upsert, sizes), raising=False)
     memory.add([document(f"town {i}") for i in range(30)])
     assert sizes == [7, 7, 7, 7, 2]
@@ -225,8 +225,8 @@ def test_a_replacement_that_was_interrupted_leaves_nothing_doubled(memory, monke
     memory.add([document("Metz is twinned with Veld.", id="x")])
     now = Edit(id="x", form="triplets", text="Metz", triplets=(METZ,))
     with monkeypatch.context() as broken:
-        for place in memory._shelves.values():
-            broken.setattr(place, "drop", _interrupted)
+        for place in memory._collections.values():
+            broken.setattr(place, "delete", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             memory.add([now])
     memory.add([now])
@@ -244,7 +244,7 @@ def twin(name: str) -> Edit:
 def test_rows_are_sent_in_pieces_that_a_server_takes(memory, monkeypatch):
     monkeypatch.setattr(shelf, "BYTES", 30_000)
     sent: list[int] = []
-    place = memory._shelves["documents"].collection
+    place = memory._collections["documents"].collection
     upsert = place.upsert
 
     def counted(**rows):

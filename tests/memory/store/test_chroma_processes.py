@@ -48,7 +48,7 @@ def test_a_second_process_is_refused_with_the_remedy_and_a_killed_one_leaves_no_
 
 
 def test_a_folder_without_a_memory_is_named_and_left_alone(tmp_path):
-    with pytest.raises(MissingData, match="there is no memory in"):
+    with pytest.raises(MissingData, match="no memory in"):
         ChromaMemory(tmp_path / "none", SMALL, create=False)
     assert not (tmp_path / "none").exists()
 

@@ -101,7 +101,7 @@ def test_memories_of_one_folder_wait_for_each_other(tmp_path, monkeypatch):
     cleared: list[Path] = []
     monkeypatch.setattr(index_files, "clear_unused", cleared.append)
     with ChromaMemory(tmp_path, LexicalEmbedding(64)) as one, ChromaMemory(tmp_path, LexicalEmbedding(64)) as other:
-        with other._answering():
+        with other._database_errors():
             one.add([EDIT])
             assert not cleared
         assert {path.name for path in cleared} == {"header.bin"}

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from emend.memory.store.changes import Change, unsettled
-from emend.memory.store.rows import Stored, rows_of
-from emend.memory.store.superseding import Claim, fact_id, in_order, moment, superseded
+from emend.memory.store.changes import Changes, find_conflicts
+from emend.memory.store.rows import MemoryRow, rows_of
+from emend.memory.store.superseding import Claim, fact_id, in_order, parse_time, superseded
 from tests.memory.facts import fact
 
 
@@ -23,16 +23,16 @@ def test_quotes_of_any_language_are_quotes(name):
 def test_two_writers_at_once_leave_one_value_current():
     """Each has looked before the other wrote; whoever looks last puts right what both have written."""
     one, other = fact("Ann"), fact("Bo")
-    rows = [rows_of(edit, order)[0] for order, edit in enumerate((one, other))]
-    about: dict[str, list[Stored]] = {fact: rows for fact in rows[0].facts}
+    rows = [rows_of(edit)[0]._replace(order=order) for order, edit in enumerate((one, other))]
+    about: dict[str, list[MemoryRow]] = {fact: rows for fact in rows[0].facts}
 
     def stored(facts):
         return [row for fact in facts for row in about.get(fact, [])]
 
-    (late,) = unsettled(Change([rows[1]], [], []), [], stored, "arrival")
+    (late,) = find_conflicts(Changes([rows[1]], [], []), [], stored, "arrival")
     assert late == rows[0]._replace(current=False)
     about = {fact: [late, rows[1]] for fact in rows[0].facts}
-    assert unsettled(Change([rows[1]], [], []), [], stored, "arrival") == []
+    assert find_conflicts(Changes([rows[1]], [], []), [], stored, "arrival") == []
 
 
 def test_other_names_are_other_facts():
@@ -52,11 +52,11 @@ def test_other_names_are_other_facts():
     ],
 )
 def test_times_are_read_as_iso_8601(text, begins):
-    assert moment(text) == begins
+    assert parse_time(text) == begins
 
 
 def claim(name: str, order: int, time: str | None = None) -> Claim:
-    return Claim(name, name, ("f",), moment(time), order)
+    return Claim(name, name, ("f",), parse_time(time), order)
 
 
 def test_what_has_no_time_follows_what_was_known_when_it_came():
@@ -73,10 +73,12 @@ def test_the_rule_by_time_leaves_what_has_none_alone():
 
 def test_two_who_withdraw_at_once_leave_the_value_before_current():
     """One has deleted what the other took for the successor of the value that it deleted itself."""
-    rows = [rows_of(fact(name), order)[0]._replace(current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))]
+    rows = [
+        rows_of(fact(name))[0]._replace(order=order, current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))
+    ]
 
     def stored(facts):
         return [rows[0]] if set(facts) & set(rows[0].facts) else []
 
-    (late,) = unsettled(Change([], [], [rows[1].entry.id]), [rows[1]], stored, "arrival")
+    (late,) = find_conflicts(Changes([], [], [rows[1].entry.id]), [rows[1]], stored, "arrival")
     assert late == rows[0]._replace(current=True)

@@ -60,7 +60,7 @@ def test_a_reasoning_question_pits_the_label_against_the_other(label, gold, riva
     row = ReasoningRow(id=5, src=REASONING.src, label=label)
     (probe,) = by_kind(english_case(EDIT, 5, EnglishTests(reasoning=row)), "reasoning")
     assert probe.prompt == "Query: Does Ann hail from Africa? answer: The answer to the query above is"
-    assert probe.asked == "Does Ann hail from Africa?"
+    assert probe.retrieval_query == "Does Ann hail from Africa?"
     assert (probe.gold, probe.rival, probe.scorers) == ((gold,), rival, ("reasoning",))
 
 
@@ -115,5 +115,5 @@ def test_stripping_the_distractor_changes_what_is_searched_and_not_what_is_asked
         by_kind(english_case(EDIT, 5, EnglishTests(SUCCESS), strip_distractor=strip), "paraphrase")[0]
         for strip in (False, True)
     )
-    assert kept.prompt == stripped.prompt == kept.asked == "Fog. Ann is from"
-    assert stripped.asked == "Ann is from"
+    assert kept.prompt == stripped.prompt == kept.retrieval_query == "Fog. Ann is from"
+    assert stripped.retrieval_query == "Ann is from"

@@ -72,9 +72,9 @@ def test_a_subject_may_be_named_in_either_spelling():
 
 def test_a_retriever_is_asked_the_question_alone_and_the_model_with_instruction_and_options():
     probe = by_kind(cases_of()[0], "tendency_m")[0]
-    assert probe.asked == "How might the number of museum visitors change?"
+    assert probe.retrieval_query == "How might the number of museum visitors change?"
     assert probe.prompt.endswith(
-        f"Question: {probe.asked}\n(A) Increase (B) Decrease (C) No significant impact\nAnswer:"
+        f"Question: {probe.retrieval_query}\n(A) Increase (B) Decrease (C) No significant impact\nAnswer:"
     )
     assert (probe.style, probe.gold) == ("raw", ("A", "Increase"))
     assert probe.choices == ("Increase", "Decrease", "No significant impact")

@@ -121,7 +121,7 @@ def test_the_papers_shots_go_before_questions_and_hops_and_not_before_the_edited
         "Ada Reeve\nQ: What is the capital of the country of which Ida Holt is a citizen? A:"
     )
     assert hop.prompt.endswith("A: Nairobi\nQ: What is the capital of Iceland? A:")
-    assert hop.asked == "What is the capital of Iceland?"
+    assert hop.retrieval_query == "What is the capital of Iceland?"
     assert of_kind(first, "efficacy")[0].prompt == "Ida Holt is a citizen of"
     assert of_kind(third, "hop")[0].style == "question"  # no examples for its relation
 

@@ -1,0 +1,57 @@
+"""The optimisation loop that the scope cross-encoder and the sentence encoder are trained with.
+
+The trainers of sentence-transformers need `datasets`, which Emend's extras leave out for its size, and a loss that
+depends on the texts alone; the encoder's loss adds BM25 scores, and both draw their negatives anew.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+OnStep = Callable[[int, int], None]
+"""Called with the number of finished steps and of all steps."""
+
+
+def ignore_step(done: int, total: int) -> None:
+    """Report no progress."""
+
+
+def optimise(
+    losses: Iterable[Tensor],
+    steps: int,
+    optimizer: torch.optim.Optimizer,
+    rate: Callable[[int], float],
+    model: Any,
+    on_step: OnStep = ignore_step,
+) -> None:
+    """Takes one optimiser step for each loss, with gradients clipped to norm 1.
+
+    Args:
+        losses: one scalar per step, computed when it is drawn.
+        steps: their number, for `on_step`.
+        optimizer: holds the trained parameters and their learning rates.
+        rate: the factor on the learning rates at each step, from 0.
+        model: its parameters' gradients are clipped.
+        on_step: called after every step.
+    """
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    for step, loss in enumerate(losses):
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        trim_malloc()
+        on_step(step + 1, steps)
+
+
+def trim_malloc() -> None:
+    """Return freed memory to the system: batches of different sizes fragment glibc's heap by gigabytes."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        if trim is not None:
+            trim(0)
