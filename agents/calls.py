@@ -23,7 +23,7 @@ from emend.agents.providers.errors import status_of
 from emend.agents.scoring import Scores, ScoringModel
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 
 @dataclass

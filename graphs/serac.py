@@ -15,7 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt
-from emend.agents.scope.features import Scope
+from emend.agents.scope.base import Scope
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe

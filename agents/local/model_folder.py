@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, ModelError
 from emend.memory.registry import nearest
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from emend.agents.parsing.thoughts import without_thoughts
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 T = TypeVar("T", bound=BaseModel)
 

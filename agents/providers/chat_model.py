@@ -24,7 +24,7 @@ from emend.agents.providers.request import address_of, held_by, limit_in, payloa
 from emend.agents.providers.usage import Spent
 from emend.agents.structured import supports_structure
 from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyRefused
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 TEXTS = {"messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config"}
 """What of a request is no parameter: the prompt and the form of the reply."""

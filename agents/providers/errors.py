@@ -18,7 +18,7 @@ from emend.memory.errors import (
     RequestRefused,
 )
 from emend.memory.probe import Usage
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 TRANSIENT = (ModelUnreachable, RateLimited)
 """What may pass when one waits; everything else stays as it is."""

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, message_to_dict, messages_from_di
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 FILE = "replies.sqlite"
 VERSION = 1

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 _TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 CALLS = ("tool_calls", "invalid_tool_calls")

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from emend.memory.errors import BadSettings
-from emend.memory.secrets import hide_keys, refuse_secrets
+from emend.memory.redaction import hide_keys, refuse_secrets
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 """Settings under which clients take the limit of a reply's tokens."""

@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
 from emend.agents.parsing.delimiters import unmarked
-from emend.agents.scope.features import Scope
+from emend.agents.scope.base import Scope
 from emend.agents.structured import ask_structured
 from emend.memory.edit import content_id
 from emend.memory.probe import Usage

@@ -19,9 +19,9 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from emend.agents.local.model_folder import weights_digest
-from emend.agents.scope.features import write_settings
+from emend.agents.scope.base import write_settings
+from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.logistic import Floats, sigmoid
-from emend.agents.scope.train import ScopeExample
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
 

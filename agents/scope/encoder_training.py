@@ -21,7 +21,7 @@ from torch import Tensor
 
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadData, MissingExtra
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS

@@ -4,42 +4,21 @@ A logistic regression on the words that question and text share and on their cos
 is `gate`, the cross-encoder form `cross_encoder`. Probability 1 is in scope.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
+from emend.agents.scope.base import save_linear
 from emend.agents.scope.logistic import Floats, sigmoid
 from emend.memory.edit import content_id
-from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding, load_embedding
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding
 from emend.memory.retrieval.bm25 import words
 
 WORD_FEATURES = ("bias", "cosine", "names", "no_names", "words", "rare_words")
 PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)
 """Untrained weights: a text is in scope if it has the names and the rare words of the question."""
-SETTINGS, WEIGHTS = "scope.json", "scope.safetensors"
-
-
-class Scope(Protocol):
-    """Decides which new fact, if any, a question is about (SERAC, Mitchell et al. 2022, section 3)."""
-
-    @property
-    def identity(self) -> str:
-        """A name that changes whenever the probabilities may change."""
-        ...
-
-    @property
-    def threshold(self) -> float:
-        """The least probability at which a question is about a text."""
-        ...
-
-    def over(self, texts: Sequence[str]) -> Callable[[str], Floats]:
-        """A function from a question to the probability, for each of these texts, that the question is about it."""
-        ...
 
 
 class Lexicon:
@@ -167,77 +146,3 @@ class Pairs:
         vectors, shares = self.vectors[chosen], of_words[chosen]
         parts = [np.ones((len(vectors), 1), np.float32), (vectors @ vector)[:, None], shares]
         return np.concatenate(parts, axis=1).astype(np.float32)
-
-
-def write_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Write the settings beside a classifier's weights."""
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-
-
-def save_threshold(folder: Path, threshold: float) -> None:
-    """Replace the threshold in the settings of a saved classifier."""
-    settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    write_settings(folder, settings | {"threshold": threshold})
-
-
-def save_linear(folder: Path, form: str, scope: Any) -> None:
-    """Write a linear classifier: weights (safetensors) and settings (JSON); the folder is created if necessary."""
-    from safetensors.numpy import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({"weights": scope.weights}, folder / WEIGHTS)
-    settings = {"form": form, "embedding": scope.spec, "encoder": scope.embedding.identity}
-    write_settings(folder, settings | {"threshold": scope.threshold, "trained_on": scope.trained_on})
-
-
-def load_scope(folder: str | Path) -> Scope:
-    """The classifier that `emend train scope` wrote to a folder.
-
-    Raises:
-        MissingData: the folder has none.
-        BadData: its files are damaged.
-        BadSettings: the installed encoder is another one.
-    """
-    path = Path(folder)
-    try:
-        settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
-        form, threshold = settings["form"], float(settings["threshold"])
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingData(
-            f"no scope classifier in '{folder}': make one with emend train scope --out {folder}."
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadData(
-            f"'{path / SETTINGS}' is not what emend train scope writes: {error!r}. Train it again."
-        ) from error
-    if form == "cross-encoder":
-        from emend.agents.scope.cross_encoder import CrossEncoderScope
-
-        return CrossEncoderScope(path, threshold)
-    return _load_linear(path, settings, threshold)
-
-
-def _load_linear(path: Path, settings: dict[str, Any], threshold: float) -> Scope:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        weights = load_file(path / WEIGHTS)["weights"]
-    except (OSError, KeyError, SafetensorError) as error:
-        raise BadData(f"'{path / WEIGHTS}' holds no weights ({error}): train the classifier again.") from error
-    embedding = load_embedding(settings["embedding"])
-    if embedding.identity != settings["encoder"]:
-        raise BadSettings(
-            f"the scope classifier in '{path}' was trained over {settings['encoder']}, and "
-            f"'{settings['embedding']}' is {embedding.identity} here: install that encoder, or train it again."
-        )
-    from emend.agents.scope.gate import FORM, GatedScope
-
-    kind = GatedScope if settings["form"] == FORM else EmbeddingScope
-    scope = kind(embedding, settings["embedding"], weights, threshold, str(settings.get("trained_on", "")))
-    if weights.shape != (scope.features,):
-        raise BadData(
-            f"'{path / WEIGHTS}' holds weights of shape {weights.shape}, and {scope.features} are needed: train the "
-            "classifier again."
-        )
-    return scope

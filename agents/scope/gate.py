@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.agents.scope.features import Lexicon, save_linear, without_names
+from emend.agents.scope.base import save_linear
+from emend.agents.scope.features import Lexicon, without_names
 from emend.agents.scope.logistic import Floats, sigmoid
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding

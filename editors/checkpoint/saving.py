@@ -22,7 +22,7 @@ from emend.editors.checkpoint.deltas import Delta, DeltaManifest, new_folder
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.tensor_files import save_whole, sha256_of
 from emend.memory.edit import FrozenModel
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadData, MissingData
 
 KEPT, RECORD, ORIGINALS, DRAFT = "emend-edit", "record.json", "originals.safetensors", ".emend-revert"

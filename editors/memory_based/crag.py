@@ -219,7 +219,7 @@ def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embeddi
         BadSettings: it holds more than can be searched exactly. And what opening it raises.
     """
     from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
-    from emend.memory.folders import cache_folder
+    from emend.memory.paths import cache_folder
     from emend.memory.store.chroma import ChromaMemory
     from emend.memory.store.memory import EXACT_LIMIT
 

@@ -6,8 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from emend.agents.scope.features import EmbeddingScope, Scope, load_scope
-from emend.agents.scope.train import examples_of, train_scope
+from emend.agents.scope.base import Scope
+from emend.agents.scope.examples import examples_of
+from emend.agents.scope.features import EmbeddingScope
+from emend.agents.scope.load import load_scope
+from emend.agents.scope.train import train_scope
 from emend.editors.base import Materials
 from emend.memory.embeddings.embed import LexicalEmbedding
 

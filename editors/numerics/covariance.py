@@ -20,7 +20,7 @@ from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, nu
 from emend.editors.numerics.tensor_files import digest_of, save_whole, sha256_of
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 
 KEPT = "kept"
 WORLD, WORLD_TEXTS = "tinyworld", 1500

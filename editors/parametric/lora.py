@@ -25,7 +25,7 @@ from emend.editors.parametric.finetune import rows_of_all, seed_of
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.weight_editor import Solving
 from emend.memory.edit import Edit
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import MissingExtra
 
 ADAPTER = "emend"

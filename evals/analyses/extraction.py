@@ -11,7 +11,7 @@ from emend.evals.log.manifest import RunConfig
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.runner.components import load_benchmark
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 
 FIGURES = ("recall", "precision", "f1")
 QUALITY, NUMBER, WRONG = "quality, %", "triplets per document", "of unmatched triplets, %"

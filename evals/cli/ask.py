@@ -20,7 +20,7 @@ from emend.memory.errors import (
     MissingExtra,
     QuotaExhausted,
 )
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from emend.evals.report.table import console_for
 from emend.evals.runner.failures import told
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 EXTRAS = {
     "openai": "langchain_openai",

@@ -9,7 +9,7 @@ from emend.evals.cli.judging_options import asking
 from emend.evals.cli.limits import Limits
 from emend.evals.cli.options import Json, grouped, overrides_of, pair, print_rows
 from emend.memory.errors import BadSettings
-from emend.memory.secrets import refuse_secrets
+from emend.memory.redaction import refuse_secrets
 
 if TYPE_CHECKING:
     from emend.agents.providers.policy import CallPolicy
@@ -58,7 +58,7 @@ def extract(
     from emend.evals.runner.progress import fitting
     from emend.graphs.extraction.graph import ExtractContext
     from emend.memory.embeddings.embed import load_embedding
-    from emend.memory.folders import cache_folder
+    from emend.memory.paths import cache_folder
 
     _check(limit, concurrency, method, form)
     overrides = _overrides(settings or [], method, judge)

@@ -10,7 +10,7 @@ import typer
 from emend.evals.cli.limits import Limits
 from emend.evals.cli.options import Group, overrides_of
 from emend.memory.errors import BadSettings
-from emend.memory.secrets import refuse_secrets
+from emend.memory.redaction import refuse_secrets
 
 if TYPE_CHECKING:
     from emend.agents.providers.policy import CallPolicy

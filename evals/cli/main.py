@@ -30,8 +30,8 @@ from emend.evals.cli.stats import stats
 from emend.evals.cli.trace import trace
 from emend.evals.cli.train import train
 from emend.memory.errors import BadSettings, EmendError
+from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
-from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
     from emend.evals.log.manifest import RunConfig

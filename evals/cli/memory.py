@@ -223,7 +223,7 @@ def opened_memory(
     from typing import get_args
 
     from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
-    from emend.memory.folders import cache_folder
+    from emend.memory.paths import cache_folder
     from emend.memory.store.chroma import ChromaMemory
     from emend.memory.store.superseding import Superseding
 

@@ -25,9 +25,9 @@ from emend.graphs.running import keep_steps, listening, steps_of
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style
+from emend.memory.redaction import hide_keys
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
-from emend.memory.secrets import hide_keys
 
 LONG = 300
 SAID_ELSEWHERE = ("usage", "cut_tokens", "transcript", "reading")

@@ -13,7 +13,7 @@ from emend.evals.runner.units import without_repeats
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, Vectors, load_embedding
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Hit, Retriever, search_probe

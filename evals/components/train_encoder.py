@@ -16,7 +16,7 @@ from emend.evals.report.table import console_for
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, SentenceEmbedding, load_embedding
 from emend.memory.errors import BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus

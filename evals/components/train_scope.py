@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from rich.text import Text
 
-from emend.agents.scope.features import Scope, save_threshold
+from emend.agents.scope.base import Scope, save_threshold
+from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
 from emend.agents.scope.gate import encoder_inputs
-from emend.agents.scope.train import Decision, ScopeExample, choose_threshold, decide, decisions, train_scope
+from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
 from emend.evals.log.manifest import RunConfig
 from emend.evals.metrics.estimate import estimate
@@ -21,7 +22,7 @@ from emend.evals.runner.components import load_benchmark
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 
 FORMS = ("embedding", "cross-encoder")

@@ -15,7 +15,7 @@ from emend.evals.log.manifest import now, replace
 from emend.evals.metrics.agreement import Agreement, agreement
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 
 FORMAT = (

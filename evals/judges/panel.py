@@ -17,8 +17,8 @@ from emend.agents.providers.policy import repetition
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
 from emend.memory.probe import Step, Usage
+from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
-from emend.memory.secrets import hide_keys
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -13,7 +13,7 @@ from emend.evals.judges.panel import Judgement
 from emend.evals.judges.store import FOLDER, Scoring
 from emend.evals.log.events import event_of
 from emend.memory.errors import RunRefused
-from emend.memory.secrets import hide_in_bytes
+from emend.memory.redaction import hide_in_bytes
 
 
 def steps_file(scoring: Scoring) -> str:

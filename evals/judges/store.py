@@ -17,7 +17,7 @@ from emend.evals.runner.baseline import Kept
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 
 if TYPE_CHECKING:
     from emend.graphs.judges.graph import Judge

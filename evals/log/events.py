@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from emend.memory.probe import ModelCall, Retry, Step
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 VERSION = 1
 """Of a line of `events.jsonl`, under `v`; lines without it are from before and have no `place` and no `calls`."""

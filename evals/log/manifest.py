@@ -17,8 +17,8 @@ from emend.evals.case import Metric
 from emend.evals.log.checkpoints import END, NONE, Checkpoints
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.redaction import refuse_secrets
 from emend.memory.registry import nearest
-from emend.memory.secrets import refuse_secrets
 
 MANIFEST = "manifest.json"
 PACKAGES = (

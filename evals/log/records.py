@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from emend.evals.case import Record
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.secrets import hide_in_bytes
+from emend.memory.redaction import hide_in_bytes
 
 RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
 BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"

@@ -18,7 +18,7 @@ from emend.evals.runner.units import Pass, Unit
 from emend.graphs.running import steps_of
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe, Step, Usage
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 
 class Stopped(Exception):

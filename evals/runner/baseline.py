@@ -13,7 +13,7 @@ from emend.graphs.running import keep_steps, steps_of
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 STRIPES = 64
 """So many probes can be asked at the same time without one waiting for another that is not the same."""

@@ -26,7 +26,7 @@ from emend.evals.runner.units import Pass, without_repeats
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever

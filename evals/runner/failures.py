@@ -15,7 +15,7 @@ from emend.memory.errors import (
     RequestRefused,
     TooManyFailures,
 )
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 ENOUGH = 20
 """A share of failures means nothing before so many units were tried."""

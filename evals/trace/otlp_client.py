@@ -21,7 +21,7 @@ from opentelemetry.util.re import parse_env_headers
 
 from emend.evals.trace.otlp_spans import Span
 from emend.memory.errors import BadSettings, ExportFailed
-from emend.memory.secrets import hide_keys
+from emend.memory.redaction import hide_keys
 
 PATH = "/v1/traces"
 BATCH = 512

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from emend.memory.embeddings.lora_adapter import adapter_folder, merge_adapter
 from emend.memory.embeddings.model_families import DOT, family_of, shaped
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.embeddings.user_embedding import UserEmbedding
 from emend.memory.embeddings.vector_cache import VectorCache
 from emend.memory.errors import BadSettings, MissingExtra

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from emend.evals.metrics.estimate import estimate
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
-from emend.memory.folders import cache_folder
+from emend.memory.paths import cache_folder
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from emend.agents.scope.examples import ScopeExample, choose_threshold, decisions, examples_of
 from emend.agents.scope.features import (
     PRIOR,
     EmbeddingScope,
@@ -15,7 +16,7 @@ from emend.agents.scope.features import (
     without_names,
 )
 from emend.agents.scope.logistic import fit
-from emend.agents.scope.train import ScopeExample, choose_threshold, decisions, examples_of, train_scope
+from emend.agents.scope.train import train_scope
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MissingData
 

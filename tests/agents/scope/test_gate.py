@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from emend.agents.scope.features import WEIGHTS, load_scope
+from emend.agents.scope.base import WEIGHTS
+from emend.agents.scope.examples import ScopeExample, decisions
 from emend.agents.scope.gate import NEAR_FEATURES, GatedScope, ScoredTexts
-from emend.agents.scope.train import ScopeExample, decisions, train_scope
+from emend.agents.scope.load import load_scope
+from emend.agents.scope.train import train_scope
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData
 from tests.memory.tiny import tiny_bert

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from emend.agents.scope.features import load_scope
+from emend.agents.scope.load import load_scope
 from emend.evals.cli.main import app
 from emend.evals.components.train_scope import ScopeRun, questions_of, train_scope_on
 from emend.memory.errors import BadData, BadSettings

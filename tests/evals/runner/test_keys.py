@@ -12,7 +12,7 @@ from emend.evals.cli.main import main
 from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
-from emend.memory.secrets import refuse_secrets
+from emend.memory.redaction import refuse_secrets
 from emend.memory.store.chroma import ChromaMemory
 from tests.evals.toys import BENCHMARK
 from tests.provider.protocols import Asked, Said

@@ -5,7 +5,7 @@ from logging import getLogger
 
 import pytest
 
-from emend.memory.embeddings.quiet import silence
+from emend.memory.embeddings.silence import silence
 
 
 def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
