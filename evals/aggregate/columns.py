@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
-from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic
-from emend.evals.metrics.macro import macro
+from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic, macro
 from emend.memory.edit import FrozenModel, content_id
 
 REASONS = 200

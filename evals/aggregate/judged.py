@@ -8,8 +8,8 @@ from emend.evals.aggregate.columns import Row
 from emend.evals.benchmarks.elken.rows import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
 from emend.evals.judges.store import Scoring, judged_records, scorings_of
-from emend.evals.metrics.elken_judging import SCALES as CODE_SCALES
-from emend.evals.metrics.elken_judging import Marks, full_mark_rate, judged_edit_level
+from emend.evals.metrics.elken import SCALES as CODE_SCALES
+from emend.evals.metrics.elken import Marks, full_mark_rate, judged_edit_level
 from emend.graphs.registry import JUDGES
 
 MARKS, BY_SCHEME = "marks", "by scheme"

@@ -33,11 +33,10 @@ def pull(
     to: Annotated[Path | None, typer.Option("--to", help="The folder; default NAME under EMEND_DATA or data.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch a benchmark's files from where they are published; the same command again goes on with what is missing."""
+    """Fetch a benchmark's files from where they are published; repeat the command to continue after an interruption."""
     from emend.evals.benchmarks.files import data_folder
-    from emend.evals.data.progress import fitting
     from emend.evals.data.pull import Puller
-    from emend.evals.data.show import show_licences, show_outcomes
+    from emend.evals.data.show import download_bar, show_licences, show_outcomes
     from emend.evals.data.sources import source_of
     from emend.evals.report.escape import one_line
     from emend.evals.report.table import console_for
@@ -47,9 +46,9 @@ def pull(
     if not as_json:
         show_licences(source, folder, console)
     try:
-        outcomes = Puller(source, folder, fitting()).pull()
+        outcomes = Puller(source, folder, download_bar).pull()
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted: what has come is kept, and the same command goes on behind it.", err=True)
+        typer.echo("\ninterrupted: finished files are kept, and the same command continues with the rest.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_rows([outcome.model_dump() for outcome in outcomes])

@@ -8,7 +8,7 @@ from emend.evals.benchmarks.docter.benchmark import DIRECTIONS, DOCUMENTS, FACTS
 from emend.evals.benchmarks.files import data_folder, sha256
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Benchmark
-from emend.evals.data.digests import Ledger, digest_like
+from emend.evals.data.digests import SourceLedger, digest_like
 from emend.evals.data.faults import Fault, faults_of_rows, records
 from emend.evals.data.shapes import Shape, shapes_of
 from emend.evals.data.sources import SOURCES, source_of
@@ -93,7 +93,7 @@ def _target(target: str, data: Path | None) -> tuple[str, Path]:
     folder = Path(target).expanduser()
     if not folder.is_dir():
         source_of(target)  # says what there is
-    told = Ledger.read(folder).data or folder.resolve().name
+    told = SourceLedger.read(folder).data or folder.resolve().name
     if told in SOURCES:
         return told, folder
     fitting = [name for name in SOURCES if any(shape.find(folder) for shape in shapes_of(name))]
@@ -110,7 +110,7 @@ def _checksums(name: str, folder: Path) -> tuple[dict[str, str], list[Fault]]:
     """
     said: dict[str, str] = {}
     faults = []
-    ledger = Ledger.read(folder, name)
+    ledger = SourceLedger.read(folder, name)
     for remote in source_of(name).remotes:
         if remote.digest and (folder / remote.name).is_file():
             same = digest_like(folder / remote.name, remote.digest) == remote.digest

@@ -1,4 +1,4 @@
-"""Checksums of files, and what is kept of each file that was fetched."""
+"""Checksums of files, and SOURCES.json, which records the origin of each fetched file."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ LEDGER = "SOURCES.json"
 POINTER = b"version https://git-lfs.github.com/spec/"
 
 
-class Entry(FrozenModel):
-    """What SOURCES.json says of one file: whence, in which version, under which licence, when, and its checksum."""
+class SourceEntry(FrozenModel):
+    """Origin, version, licence, date and checksum of one file."""
 
     origin: str
     url: str = ""
@@ -24,23 +24,23 @@ class Entry(FrozenModel):
     sha256: str
     bytes: int
     pinned: bool
-    """Whether a checksum was known beforehand and agreed."""
+    """True if a checksum was known before the download, and agreed."""
     fetched: str
     made_of: tuple[str, ...] = ()
 
 
-class Ledger(FrozenModel):
-    """The content of SOURCES.json; it lies beside the files."""
+class SourceLedger(FrozenModel):
+    """Content of SOURCES.json, which lies beside the files."""
 
     data: str
-    files: dict[str, Entry] = {}
+    files: dict[str, SourceEntry] = {}
 
     @classmethod
-    def read(cls, folder: Path, data: str = "") -> "Ledger":
-        """The ledger of a folder; an empty one if there is none.
+    def read(cls, folder: Path, data: str = "") -> "SourceLedger":
+        """Read the ledger of a folder; an empty one if the folder has no SOURCES.json.
 
         Raises:
-            BadData: it is not as it was written.
+            BadData: the file is malformed.
         """
         path = folder / LEDGER
         if not path.is_file():
@@ -50,12 +50,12 @@ class Ledger(FrozenModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise BadData(
-                f"{path}: {first['msg']}. Take it away: then the files beside it are no longer known to be unchanged, "
-                "and nothing else is lost."
+                f"{path}: {first['msg']}. Remove it: nothing is lost but the knowledge whether the files beside it "
+                "have changed."
             ) from error
 
-    def put(self, folder: Path, name: str, entry: Entry) -> "Ledger":
-        """The ledger with this entry, written."""
+    def put(self, folder: Path, name: str, entry: SourceEntry) -> "SourceLedger":
+        """Write the ledger with one more entry, and return it."""
         ledger = self.model_copy(update={"files": {**self.files, name: entry}})
         beside = folder / f"{LEDGER}.part"
         beside.write_text(json.dumps(ledger.model_dump(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -64,21 +64,21 @@ class Ledger(FrozenModel):
 
 
 def digest_like(path: Path, digest: str) -> str:
-    """The file's checksum, of the same kind as `digest`: `sha256:HEX` or `git-blob:HEX`."""
+    """Return the file's checksum in the format of `digest`: `sha256:HEX` or `git-blob:HEX`."""
     kind = digest.partition(":")[0]
     if kind == "sha256":
         return f"sha256:{sha256(path)}"
     if kind == "git-blob":
         with path.open("rb") as file:
             # Git's id of a content; SHA-1, which git chose, is not this project's choice of a safe hash.
-            sum_ = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+            digest_ = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
             while chunk := file.read(1 << 20):
-                sum_.update(chunk)
-        return f"git-blob:{sum_.hexdigest()}"
+                digest_.update(chunk)
+        return f"git-blob:{digest_.hexdigest()}"
     raise ValueError(f"unknown kind of checksum: {digest}")
 
 
 def is_pointer(path: Path) -> bool:
-    """Whether the file is Git LFS's stand-in for a file that is kept elsewhere."""
+    """Return True if the file is a pointer of Git LFS, not the file itself."""
     with path.open("rb") as file:
         return file.read(len(POINTER)) == POINTER

@@ -1,6 +1,8 @@
 """What the `emend data` commands print."""
 
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -9,9 +11,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
+from tqdm import tqdm
 
 from emend.evals.data.check import Checked, FileCheck
 from emend.evals.data.digests import LEDGER
+from emend.evals.data.download import Report
 from emend.evals.data.faults import Fault
 from emend.evals.data.pull import Outcome
 from emend.evals.data.sources import DataSource, Made, Remote
@@ -27,6 +31,19 @@ STYLES = {
     "fetched": "green",
     "made": "green",
 }
+
+
+@contextmanager
+def download_bar(name: str, size: int | None) -> Iterator[Report]:
+    """Progress bar on standard error: live on a terminal, elsewhere a line every five seconds."""
+    pause = {} if sys.stderr.isatty() else {"delay": 5.0, "mininterval": 5.0}
+    with tqdm(desc=name, total=size, unit="B", unit_scale=True, leave=False, **pause) as bar:
+
+        def report(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
 
 
 def rows_of(sources: Sequence[DataSource]) -> list[dict[str, object]]:

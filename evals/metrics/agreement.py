@@ -1,7 +1,7 @@
-"""How far two raters of the same items agree, with intervals by bootstrap over cases.
+"""Agreement of two raters of the same items, with intervals by bootstrap over cases.
 
-All coefficients are functions of one table of counts (first rater by second), so that a bootstrap draws tables and
-never goes through the items again. The tests hold them to scipy's and scikit-learn's values.
+All coefficients are functions of one table of counts (first rater by second), so that the bootstrap draws tables and
+never visits the items again. The tests compare them with scipy's and scikit-learn's values.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Coefficient(FrozenModel):
-    """A coefficient with its 95 % interval, or why there is none.
+    """A coefficient with its 95 % interval, or the reason why it is undefined.
 
     `low` and `high` are None where fewer than two cases were drawn, where nothing varies from draw to draw, and where
     the coefficient is undefined in more than 5 % of the draws.
@@ -34,13 +34,13 @@ class Coefficient(FrozenModel):
 
 
 class Agreement(FrozenModel):
-    """Two raters of the same items; the first is the one that is taken to be right.
+    """Agreement of two raters of the same items; the first is the reference.
 
     `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
-    `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not of that sort. `base_rate` is the
+    `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not ordered. `base_rate` is the
     share of the first rater's most frequent label, which is also the raw agreement of a second rater who always gives
     it; `constant_mae` is the mean absolute error of always giving the first rater's median. `mean_first` and
-    `mean_second` tell a rater who is milder from one who is only less sure.
+    `mean_second` show whether a rater is milder or only less consistent.
     """
 
     n: int
@@ -74,13 +74,13 @@ def agreement(
     """Agreement item by item; items without the second rater's label are unscored.
 
     Args:
-        first: labels of the rater who is taken to be right, as numbers.
-        second: those of the other, None where there is none.
-        cases: the case of each item; cases are drawn, never single items.
+        first: labels of the reference rater, as numbers.
+        second: labels of the other rater, None where one is missing.
+        cases: the case of each item; the bootstrap draws cases, never single items.
         ordered: labels are marks or shares, not names.
-        categories: labels are few and exact, so that a kappa says something; False for shares.
-        raters: what the two are called where a coefficient is undefined.
-        seed: of the resampling.
+        categories: labels are few and exact, so that kappa is meaningful; False for shares.
+        raters: names of the two in the reason of an undefined coefficient.
+        seed: random seed of the resampling.
         resamples: number of bootstrap samples.
 
     Raises:
@@ -90,48 +90,54 @@ def agreement(
     ones, others, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
     if not np.isfinite([*ones, *others]).all():
         raise ValueError("a label is not a finite number: leave it out (None).")
+    unscored = len(first) - len(pairs)
     labels = sorted({*ones, *others})
     tables = _tables(ones, others, owners, labels)
-    unscored = len(first) - len(pairs)
-    common, middle = _constants(ones)
+    mode, median = _constants(ones)
 
-    def mean(values: Sequence[float], share: bool = True) -> Estimate:
-        told = estimate(values, owners, share=share, seed=seed, resamples=resamples)
-        return told.model_copy(update={"unscored": unscored})
+    def mean(values: Sequence[float], share: bool = False) -> Estimate:
+        result = estimate(values, owners, share=share, seed=seed, resamples=resamples)
+        return result.model_copy(update={"unscored": unscored})
 
-    def coefficient(of: Callable[[Floats, Floats], Floats]) -> Coefficient:
-        return _coefficient(of, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
+    def coefficient(function: Callable[[Floats, Floats], Floats]) -> Coefficient:
+        return _coefficient(function, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
 
-    return Agreement(
+    result = Agreement(
         n=len(pairs),
         unscored=unscored,
         cases=len(set(owners)),
         labels=tuple(labels),
         confusion=tuple(tuple(int(count) for count in row) for row in tables.sum(axis=0)),
-        raw=mean([float(a == b) for a, b, _ in pairs]),
-        base_rate=mean([float(a == common) for a in ones]),
+        raw=mean([float(a == b) for a, b, _ in pairs], share=True),
+        base_rate=mean([float(a == mode) for a in ones], share=True),
         kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
-        spearman=coefficient(spearman) if ordered else None,
-        kendall=coefficient(kendall) if ordered else None,
-        mae=mean([abs(a - b) for a, b, _ in pairs], False) if ordered else None,
-        constant_mae=mean([abs(a - middle) for a in ones], False) if ordered else None,
-        mean_first=mean(ones, False) if ordered else None,
-        mean_second=mean(others, False) if ordered else None,
+    )
+    if not ordered:
+        return result
+    return result.model_copy(
+        update={
+            "spearman": coefficient(spearman),
+            "kendall": coefficient(kendall),
+            "mae": mean([abs(a - b) for a, b, _ in pairs]),
+            "constant_mae": mean([abs(a - median) for a in ones]),
+            "mean_first": mean(ones),
+            "mean_second": mean(others),
+        }
     )
 
 
 def _constants(ones: Sequence[float]) -> tuple[float, float]:
-    """The most frequent label, of several the smallest, and the median."""
+    """Return the most frequent label (the smallest of several), and the median."""
     return max(sorted(set(ones)), key=ones.count, default=0.0), float(np.median(ones)) if ones else 0.0
 
 
 def _undefined(ones: Sequence[float], others: Sequence[float], raters: tuple[str, str]) -> str:
-    """Why no coefficient of association can be had; "" where it can."""
+    """Return the reason why no coefficient of association is defined; "" where it is."""
     if not ones:
         return NO_ITEM
-    for who, told in zip(raters, (ones, others), strict=True):
-        if len(set(told)) == 1:
-            return ONE_LABEL.format(who=who, label=f"{told[0]:g}")
+    for who, labels in zip(raters, (ones, others), strict=True):
+        if len(set(labels)) == 1:
+            return ONE_LABEL.format(who=who, label=f"{labels[0]:g}")
     return ""
 
 
@@ -148,24 +154,24 @@ def _tables(
 
 
 def _coefficient(
-    of: Callable[[Floats, Floats], Floats], tables: Floats, labels: Floats, why: str, seed: int, resamples: int
+    function: Callable[[Floats, Floats], Floats], tables: Floats, labels: Floats, reason: str, seed: int, resamples: int
 ) -> Coefficient:
-    if why:
-        return Coefficient(why=why)
-    value = float(of(tables.sum(axis=0)[None], labels)[0])
+    if reason:
+        return Coefficient(why=reason)
+    value = float(function(tables.sum(axis=0)[None], labels)[0])
     size, rng = len(tables), np.random.default_rng(seed)
     if size < 2:
         return Coefficient(value=value)
-    flat, found = tables.reshape(size, -1), []
+    flat, parts = tables.reshape(size, -1), []
     rows = max(1, _CHUNK // max(size, flat.shape[1]))
     for start in range(0, resamples, rows):
         weights = rng.multinomial(size, np.full(size, 1 / size), size=min(rows, resamples - start))
-        found.append(of((weights @ flat).reshape(-1, len(labels), len(labels)), labels))
-    draws = np.concatenate(found)
-    told = draws[np.isfinite(draws)]
-    if len(told) < (1 - _MOST_UNDEFINED) * resamples or np.ptp(told) == 0:
+        parts.append(function((weights @ flat).reshape(-1, len(labels), len(labels)), labels))
+    draws = np.concatenate(parts)
+    defined = draws[np.isfinite(draws)]
+    if len(defined) < (1 - _MOST_UNDEFINED) * resamples or np.ptp(defined) == 0:
         return Coefficient(value=value)
-    low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Coefficient(value=value, low=float(low), high=float(high))
 
 
@@ -189,9 +195,9 @@ def spearman(tables: Floats, labels: Floats) -> Floats:
     """Pearson's coefficient of the ranks, where ties share the mean of their ranks."""
     first, second = tables.sum(axis=2), tables.sum(axis=1)
     total = tables.sum(axis=(1, 2))[:, None]
-    one, other = (counts.cumsum(axis=1) - counts / 2 - total / 2 for counts in (first, second))
-    product = np.einsum("ti,tj,tij->t", one, other, tables)
-    return _divided(product, np.sqrt((one**2 * first).sum(axis=1) * (other**2 * second).sum(axis=1)))
+    ranks_a, ranks_b = (counts.cumsum(axis=1) - counts / 2 - total / 2 for counts in (first, second))
+    product = np.einsum("ti,tj,tij->t", ranks_a, ranks_b, tables)
+    return _divided(product, np.sqrt((ranks_a**2 * first).sum(axis=1) * (ranks_b**2 * second).sum(axis=1)))
 
 
 def kendall(tables: Floats, labels: Floats) -> Floats:

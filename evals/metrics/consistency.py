@@ -1,7 +1,7 @@
-"""CounterFact's RS: how near generated texts are to reference texts, by the cosine of tf-idf vectors.
+"""CounterFact's RS: similarity of generated texts to reference texts, as the cosine of tf-idf vectors.
 
 Definitions are those of `tfidf_similarity` in kmeng01/rome (Meng et al. 2022), which gives scikit-learn's vectoriser
-published weights. The vectoriser is repeated here, for that library is no dependency of Emend.
+published weights. The vectoriser is reimplemented here, as that library is no dependency of Emend.
 """
 
 import json
@@ -31,11 +31,11 @@ class References(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "References":
-        """From the three files that are published beside CounterFact.
+        """Read the three files that are published with CounterFact.
 
         Raises:
             MissingData: a file is absent.
-            BadData: a file is not what it should be.
+            BadData: a file is malformed.
         """
         for name in (SNIPPETS, IDF, VOCABULARY):
             if not (folder / name).is_file():
@@ -44,10 +44,10 @@ class References(NamedTuple):
                     f"get it from rome.baulab.info/data/dsets/{name}."
                 )
         try:
-            found: defaultdict[str, list[str]] = defaultdict(list)
+            texts: defaultdict[str, list[str]] = defaultdict(list)
             for group in json.loads((folder / SNIPPETS).read_text("utf-8")):
                 key = f"{group['relation_id']}/{group['target_id']}"
-                found[key] += [sample["text"] for sample in group["samples"]]
+                texts[key] += [sample["text"] for sample in group["samples"]]
             idf = np.load(folder / IDF, allow_pickle=False)
             places: dict[str, int] = json.loads((folder / VOCABULARY).read_text("utf-8"))
             weights = {word: float(idf[place]) for word, place in places.items()}
@@ -55,12 +55,12 @@ class References(NamedTuple):
             raise BadData(
                 f"'{folder}': the reference texts cannot be read ({error!r}); fetch the files again."
             ) from error
-        return cls({key: " ".join(texts) for key, texts in found.items()}, weights)
+        return cls({key: " ".join(parts) for key, parts in texts.items()}, weights)
 
 
-def similarity(one: str, other: str, weights: Mapping[str, float]) -> float | None:
+def similarity(first: str, second: str, weights: Mapping[str, float]) -> float | None:
     """Cosine of the tf-idf vectors; None where a text has no word of the vocabulary (the code's NaN)."""
-    vectors = [_vector(text, weights) for text in (one, other)]
+    vectors = [_vector(text, weights) for text in (first, second)]
     sizes = [math.sqrt(math.fsum(value * value for value in vector.values())) for vector in vectors]
     if not all(sizes):
         return None
@@ -78,19 +78,19 @@ def consistency(records: Iterable[Record], references: References) -> dict[str, 
     A case's texts, prompts included, are joined and compared with the joined reference texts of its relation and new
     target, which the records' tag `reference` names. A case without texts or references is unscored.
     """
-    said: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    about: dict[tuple[str, ...], Any] = {}
+    texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    keys: dict[tuple[str, ...], Any] = {}
     for record in records:
         if record.kind == GENERATION and not record.checkpoint:
             place = (record.editor, record.setting, record.mode, str(record.repeat), record.case)
-            about[place] = record.tags.get(REFERENCE, "")
-            said[place] += [] if record.answer is None else [f"{record.prompt} {record.answer}"]
-    values = {place: _of(said[place], references.texts.get(about[place], ""), references) for place in about}
+            keys[place] = record.tags.get(REFERENCE, "")
+            texts[place] += [] if record.answer is None else [f"{record.prompt} {record.answer}"]
+    values = {place: _similarity_to(texts[place], references.texts.get(keys[place], ""), references) for place in keys}
     return {
         editor: estimate([v for p, v in values.items() if p[0] == editor], [p[-1] for p in values if p[0] == editor])
         for editor in dict.fromkeys(place[0] for place in values)
     }
 
 
-def _of(texts: Sequence[str], reference: str, references: References) -> float | None:
+def _similarity_to(texts: Sequence[str], reference: str, references: References) -> float | None:
     return similarity(" ".join(texts), reference, references.weights) if texts and reference else None

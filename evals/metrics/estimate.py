@@ -32,7 +32,7 @@ class Estimate(FrozenModel):
     high: float | None = None
 
     def scaled(self, factor: float) -> "Estimate":
-        """The same in other units, e.g. 100 for percent."""
+        """Return the estimate in other units, e.g. factor 100 for percent."""
         changed = {
             name: None if value is None else value * factor
             for name, value in (("mean", self.mean), ("low", self.low), ("high", self.high))
@@ -52,16 +52,16 @@ def estimate(
     """The mean of the values and its percentile-bootstrap interval.
 
     Whole cases are drawn with replacement (cluster bootstrap). When all values are 0 or 1 and all cases have the same
-    mean, that gives an interval of width zero whatever the number of cases; then the Wilson interval over the cases is
-    given instead (10 of 10 is [0.72, 1], not [1, 1]), a case being one observation, however many records it has.
+    mean, the bootstrap's interval has width zero whatever the number of cases; the Wilson interval over the cases is
+    returned instead (10 of 10 is [0.72, 1], not [1, 1]), where a case is one observation however many records it has.
 
     Args:
         values: one per record; None for a record that could not be scored.
         cases: the case of each record, same length.
         per: `record` averages over records (micro), `case` over the means of cases, `any` over their best values and
             `all` over their worst (a case is right if any, or all, of its records are).
-        share: whether values are shares; of marks and magnitudes that are all alike no interval is known.
-        seed: of the resampling.
+        share: True if values are shares; equal marks or magnitudes have no interval.
+        seed: random seed of the resampling.
         resamples: number of bootstrap samples.
 
     Raises:
@@ -78,7 +78,12 @@ def estimate(
     numbers = np.array([value for value, _ in scored], dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("a value is not a finite number: leave it unscored (None) with its reason.")
-    owners = [case for _, case in scored]
+    return _estimate(numbers, [case for _, case in scored], unscored, per, share, seed, resamples)
+
+
+def _estimate(
+    numbers: Floats, owners: list[Hashable], unscored: int, per: str, share: bool, seed: int, resamples: int
+) -> Estimate:
     if per in EXTREMES:
         numbers, owners = _extremes(numbers, owners, per)
     sums, counts = _by_case(numbers, owners)
@@ -93,42 +98,42 @@ def estimate(
     return Estimate(mean=mean, n=len(numbers), unscored=unscored, low=low, high=high)
 
 
-def decided(told: Iterable[tuple[Group, float | None]], per: str) -> dict[Group, float | None]:
-    """The best (`any`) or the worst (`all`) value of each group; None where a missing one could still turn it.
+def decided(values: Iterable[tuple[Group, float | None]], per: str) -> dict[Group, float | None]:
+    """Return the best (`any`) or worst (`all`) value of each group; None where a missing value could change it.
 
     A group that has failed by `all`, or has succeeded by `any`, is decided whatever is missing.
     """
-    extreme, sure = EXTREMES[per], EXTREMES[per](0.0, 1.0)
-    kept: dict[Group, float | None] = {}
-    lacking: set[Group] = set()
-    for group, value in told:
-        before = kept.setdefault(group, value)
+    extreme, final = EXTREMES[per], EXTREMES[per](0.0, 1.0)
+    extremes: dict[Group, float | None] = {}
+    incomplete: set[Group] = set()
+    for group, value in values:
+        before = extremes.setdefault(group, value)
         if value is None:
-            lacking.add(group)
+            incomplete.add(group)
         else:
-            kept[group] = value if before is None else extreme(before, value)
-    return {group: None if group in lacking and value != sure else value for group, value in kept.items()}
+            extremes[group] = value if before is None else extreme(before, value)
+    return {group: None if group in incomplete and value != final else value for group, value in extremes.items()}
 
 
 def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats, list[Hashable]]:
-    """One value per case: its best or its worst."""
-    kept: dict[Hashable, float] = {}
+    """Return one value per case: its best or its worst."""
+    extremes: dict[Hashable, float] = {}
     for value, case in zip(numbers.tolist(), cases, strict=True):
-        kept[case] = EXTREMES[per](kept[case], value) if case in kept else value
-    return np.array(list(kept.values())), list(kept)
+        extremes[case] = EXTREMES[per](extremes[case], value) if case in extremes else value
+    return np.array(list(extremes.values())), list(extremes)
 
 
 def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats]:
-    """Sum and number of the values of each case, in the order of `placed`, which decides what a seed draws."""
-    place = placed(cases)
+    """Sum and number of the values of each case, in the order of `case_positions`, on which seeded draws depend."""
+    place = case_positions(cases)
     index = np.array([place[case] for case in cases])
     counts = np.bincount(index, minlength=len(place)).astype(np.float64)
     sums = np.bincount(index, weights=numbers, minlength=len(place)).astype(np.float64)
     return sums, counts
 
 
-def placed(cases: Iterable[Hashable]) -> dict[Hashable, int]:
-    """The place of each case, whatever order they come in: threads write records as they end."""
+def case_positions(cases: Iterable[Hashable]) -> dict[Hashable, int]:
+    """Position of each case, independent of the order of records: threads write them as they finish."""
     return {case: at for at, case in enumerate(sorted(set(cases), key=repr))}
 
 
@@ -141,7 +146,7 @@ def _interval(sums: Floats, counts: Floats, seed: int, resamples: int) -> tuple[
 
 
 def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> Floats:
-    """The mean in each of `resamples` draws of all cases with replacement; shape (resamples,)."""
+    """Mean of each of `resamples` draws of all cases with replacement; shape (resamples,)."""
     rng = np.random.default_rng(seed)
     size = len(sums)
     rows = max(1, min(resamples, _CHUNK // size))
@@ -157,45 +162,45 @@ def harmonic(
 ) -> Estimate:
     """The harmonic mean of several means over cases, e.g. CounterFact's S, with its bootstrap interval over cases.
 
-    Each mean is that of its cases' means. It is 0 where one of them is 0, as scipy has it. Where nothing varies the
-    Wilson intervals of the means are taken for the reason given in `estimate`.
+    Each mean is that of its cases' means. The result is 0 where one of them is 0, as in scipy. Where nothing varies,
+    the Wilson intervals of the means are taken, for the reason given in `estimate`.
 
     Args:
         kinds: values and their cases (same length) of each mean; one draw of cases serves all of them.
-        seed: of the resampling.
+        seed: random seed of the resampling.
         resamples: number of bootstrap samples.
     """
     n = sum(len(values) for values, _ in kinds)
     if not kinds or not all(values for values, _ in kinds):
         return Estimate(mean=None, n=n)
-    place = placed(case for _, cases in kinds for case in cases)
+    place = case_positions(case for _, cases in kinds for case in cases)
     sums, counts = np.zeros((len(kinds), len(place))), np.zeros((len(kinds), len(place)))
     for row, (values, cases) in enumerate(kinds):
         at = np.array([place[case] for case in cases])
         np.add.at(sums[row], at, np.array(values, dtype=np.float64))
         np.add.at(counts[row], at, 1.0)
-    there = counts > 0
-    shares = np.divide(sums, counts, out=np.zeros_like(sums), where=there)
-    mean = _harmonic(shares.sum(axis=1) / there.sum(axis=1))
+    observed = counts > 0
+    shares = np.divide(sums, counts, out=np.zeros_like(sums), where=observed)
+    mean = _harmonic(shares.sum(axis=1) / observed.sum(axis=1))
     if len(place) < 2:
         return Estimate(mean=float(mean), n=n)
-    if all(len(set(row[kept].tolist())) == 1 for row, kept in zip(shares, there, strict=True)):
-        ends = [wilson(float(row[kept].sum()), int(kept.sum())) for row, kept in zip(shares, there, strict=True)]
+    if all(len(set(row[mask].tolist())) == 1 for row, mask in zip(shares, observed, strict=True)):
+        ends = [wilson(float(row[mask].sum()), int(mask.sum())) for row, mask in zip(shares, observed, strict=True)]
         low, high = (_harmonic(np.array(end)) for end in zip(*ends, strict=True))
     else:
-        low, high = np.quantile(_drawn(shares, there, seed, resamples), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = np.quantile(_drawn(shares, observed, seed, resamples), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(mean=float(mean), n=n, low=float(low), high=float(high))
 
 
-def _drawn(shares: Floats, there: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
-    """The harmonic mean in each draw of all cases; a draw that misses a mean altogether is left out."""
-    rng, size, told = np.random.default_rng(seed), shares.shape[1], []
+def _drawn(shares: Floats, observed: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+    """Harmonic mean of each draw of all cases; a draw without any value of some mean is left out."""
+    rng, size, means = np.random.default_rng(seed), shares.shape[1], []
     for _ in range(resamples):
         drawn = rng.integers(0, size, size=size)
-        kept = there[:, drawn].sum(axis=1)
-        if kept.all():
-            told.append(_harmonic(shares[:, drawn].sum(axis=1) / kept))
-    return np.array(told)
+        counts = observed[:, drawn].sum(axis=1)
+        if counts.all():
+            means.append(_harmonic(shares[:, drawn].sum(axis=1) / counts))
+    return np.array(means)
 
 
 def _harmonic(means: Floats) -> float:
@@ -210,3 +215,27 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == n else min(1.0, centre + half)
     return low, high
+
+
+def macro(groups: Sequence[Estimate]) -> Estimate:
+    """The mean of the groups' means, each group counting alike (ReCoE's average over its schemes), with its interval.
+
+    The groups are independent samples, so the distance of an interval's end from the mean is the root of the summed
+    squares of the groups' own distances, over their number (Zou and Donner 2008, method of variance estimates
+    recovery). A group in which nothing is scored is left out of the mean; its unscored records are counted.
+    """
+    scored = [group for group in groups if group.mean is not None]
+    means = [group.mean for group in scored if group.mean is not None]
+    unscored = sum(group.unscored for group in groups)
+    if not means:
+        return Estimate(mean=None, n=0, unscored=unscored)
+    mean, n = math.fsum(means) / len(means), sum(group.n for group in scored)
+    ends = [
+        (mean_of_group - group.low, group.high - mean_of_group)
+        for mean_of_group, group in zip(means, scored, strict=True)
+        if group.low is not None and group.high is not None
+    ]
+    if len(ends) < len(means):  # a group of one case has no interval
+        return Estimate(mean=mean, n=n, unscored=unscored)
+    below, above = (math.hypot(*side) / len(means) for side in zip(*ends, strict=True))
+    return Estimate(mean=mean, n=n, unscored=unscored, low=mean - below, high=mean + above)

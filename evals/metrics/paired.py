@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, decided, placed, wilson
+from emend.evals.metrics.estimate import EXTREMES, LEVEL, RESAMPLES, Estimate, case_positions, decided, wilson
 from emend.memory.edit import FrozenModel
 
 FLIPS = 9999
 EXACT = 13
-"""Up to so many cases that differ every pattern of signs is tried, so that the p value is exact."""
+"""Number of differing cases up to which every pattern of signs is tried, so that the p value is exact."""
 MCNEMAR, SIGN_FLIP = "McNemar", "sign flip"
 _CHUNK = 4_000_000
 
@@ -26,8 +26,8 @@ class Paired(FrozenModel):
     """The means of both systems over the pairs, second less first, with the 95 % interval and the test's p value.
 
     `difference` is None when nothing was paired; `low`, `high` and `p` are None when fewer than two cases were. `n`
-    counts pairs, `unscored` those in which one side or both have no value; where a case counts by the best or the worst
-    of its probes, pairs of cases (in one repeat), without a value where a missing one could still turn it.
+    counts pairs, `unscored` those in which one side or both have no value. Where a case counts by the best or the worst
+    of its probes, a pair is a case in one repeat, without a value where a missing one could change it.
     """
 
     mean_a: float | None = None
@@ -43,7 +43,7 @@ class Paired(FrozenModel):
 
 
 class Pair(NamedTuple):
-    """One probe as both systems scored it, in one of its repeats; None is unscored."""
+    """Both systems' values of one probe in one repeat; None is unscored."""
 
     case: Hashable
     kind: str
@@ -63,16 +63,16 @@ def compare_pairs(
     """The difference of the means over the pairs.
 
     Cases are drawn with replacement for the interval (percentile bootstrap). The test is McNemar's exact one where
-    values are 0 or 1 and every case has one of them; else signs are flipped case by case: were both systems alike, each
-    case's two sides could be exchanged.
+    values are 0 or 1 and every case has one of them; else a sign-flip permutation test over cases, as under the null
+    hypothesis the two sides of a case are exchangeable.
 
     Args:
         pairs: one per probe.
         per: how records make up the mean: `record`, `case`, `any`, `all`, `kind` or `harmonic`, as in `Metric.per`.
-        seed: of the resampling.
+        seed: random seed of the resampling.
         resamples: bootstrap samples.
-        flips: patterns of signs that are tried where there are too many to try all.
-        share: whether values are shares, of which an interval is known even where none differs from the others.
+        flips: number of sign patterns to draw where there are too many to try all.
+        share: True if values are shares, which have an interval even where all are equal.
     """
     if per in EXTREMES:
         pairs, per = _by_attempt(pairs, per), "record"
@@ -81,13 +81,13 @@ def compare_pairs(
     if not scored:
         return Paired(unscored=unscored)
     table = _table(scored, per)
-    a, b = (_whole(sums.sum(axis=1), table.counts.sum(axis=1), per) for sums in (table.a, table.b))
-    told = Paired(mean_a=a, mean_b=b, difference=b - a, n=len(scored), cases=table.counts.shape[1], unscored=unscored)
-    if told.cases < 2:
-        return told
+    a, b = (_metric_value(sums.sum(axis=1), table.counts.sum(axis=1), per) for sums in (table.a, table.b))
+    result = Paired(mean_a=a, mean_b=b, difference=b - a, n=len(scored), cases=table.counts.shape[1], unscored=unscored)
+    if result.cases < 2:
+        return result
     low, high = _interval(table, per, seed, resamples, share)
     p, test = _test(table, per, seed, flips)
-    return told.model_copy(update={"low": low, "high": high, "p": p, "test": test})
+    return result.model_copy(update={"low": low, "high": high, "p": p, "test": test})
 
 
 def _by_attempt(pairs: Sequence[Pair], per: str) -> list[Pair]:
@@ -100,71 +100,72 @@ def _by_attempt(pairs: Sequence[Pair], per: str) -> list[Pair]:
     return [Pair(case, "", a[case, repeat], b[case, repeat], repeat) for case, repeat in attempts]
 
 
-class Table:
+class PairTable:
     """Sums of both systems and counts, by kind (rows) and case (columns); each of shape (kinds, cases)."""
 
     def __init__(self, kinds: int, cases: int) -> None:
         self.a, self.b, self.counts = (np.zeros((kinds, cases)) for _ in range(3))
 
 
-def _table(scored: Sequence[tuple[Pair, float, float]], per: str) -> Table:
+def _table(scored: Sequence[tuple[Pair, float, float]], per: str) -> PairTable:
     """The table of a metric: one row, or one per kind where the metric is made of the kinds' means."""
     apart = per in ("kind", "harmonic")
     kinds = {kind: at for at, kind in enumerate(dict.fromkeys(pair.kind if apart else "" for pair, _, _ in scored))}
-    places = placed(pair.case for pair, _, _ in scored)
-    table = Table(len(kinds), len(places))
+    places = case_positions(pair.case for pair, _, _ in scored)
+    table = PairTable(len(kinds), len(places))
     for pair, a, b in scored:
         at = kinds[pair.kind if apart else ""], places[pair.case]
         table.a[at] += a
         table.b[at] += b
         table.counts[at] += 1
     if per in ("case", "harmonic"):
-        there = table.counts > 0
+        observed = table.counts > 0
         for sums in (table.a, table.b):
-            np.divide(sums, table.counts, out=sums, where=there)
-        table.counts = there.astype(np.float64)
+            np.divide(sums, table.counts, out=sums, where=observed)
+        table.counts = observed.astype(np.float64)
     return table
 
 
-def _whole(sums: Floats, counts: Floats, per: str) -> float:
-    return float(_wholes(sums[:, None], counts[:, None], per)[0])
+def _metric_value(sums: Floats, counts: Floats, per: str) -> float:
+    return float(_metric_values(sums[:, None], counts[:, None], per)[0])
 
 
-def _wholes(sums: Floats, counts: Floats, per: str) -> Floats:
-    """The metric of each column of sums and counts by kind; shape (columns,). A kind without a value is left out."""
-    there = counts > 0
-    means = np.divide(sums, counts, out=np.zeros_like(sums), where=there)
+def _metric_values(sums: Floats, counts: Floats, per: str) -> Floats:
+    """Metric of each column of sums and counts by kind; shape (columns,). A kind without a value is left out."""
+    observed = counts > 0
+    means = np.divide(sums, counts, out=np.zeros_like(sums), where=observed)
     if per != "harmonic":
-        return np.asarray(means.sum(axis=0) / np.maximum(there.sum(axis=0), 1))
-    positive = there.all(axis=0) & (means > 0).all(axis=0)
+        return np.asarray(means.sum(axis=0) / np.maximum(observed.sum(axis=0), 1))
+    positive = observed.all(axis=0) & (means > 0).all(axis=0)
     inverse = np.divide(1.0, means, out=np.zeros_like(means), where=means > 0)
     return np.where(positive, len(means) / np.maximum(inverse.sum(axis=0), 1e-300), 0.0)
 
 
-def _interval(table: Table, per: str, seed: int, resamples: int, share: bool) -> tuple[float | None, float | None]:
+def _interval(table: PairTable, per: str, seed: int, resamples: int, share: bool) -> tuple[float | None, float | None]:
     """Percentile interval of the difference, by bootstrap over cases."""
     if len(table.counts) == 1:
         gaps = ((table.b - table.a) / table.counts)[0]
         if np.ptp(gaps) == 0:
             return _unvaried(table, float(gaps[0])) if share else (None, None)
     rng, size = np.random.default_rng(seed), table.counts.shape[1]
-    found = []
+    parts = []
     for rows in _chunks(resamples, size):
         weights = rng.multinomial(size, np.full(size, 1 / size), size=rows).T.astype(np.float64)
         counts = table.counts @ weights
-        found.append(_wholes(table.b @ weights, counts, per) - _wholes(table.a @ weights, counts, per))
-    draws = np.concatenate(found)
+        parts.append(_metric_values(table.b @ weights, counts, per) - _metric_values(table.a @ weights, counts, per))
+    draws = np.concatenate(parts)
     if len(table.counts) > 1 and np.ptp(draws) < 1e-12:
         return _unvaried(table, float(draws[0])) if share else (None, None)
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def _unvaried(table: Table, gap: float) -> tuple[float | None, float | None]:
-    """The interval where all cases have the same difference, of which a bootstrap would claim certainty.
+def _unvaried(table: PairTable, gap: float) -> tuple[float | None, float | None]:
+    """Interval where all cases have the same difference, for which a bootstrap would claim certainty.
 
-    So many further cases may differ as Wilson's interval allows for n of n; where one side is always right and the
-    other never, both may, and Newcombe's square-and-add is taken (1998). None where values are no shares.
+    Its half width is the share of differing cases that Wilson's interval allows for n of n; where one side is always
+    right and the other never, both may differ, and Newcombe's square-and-add is taken (1998). None where values are no
+    shares.
     """
     if any(bool((sums < 0).any() or (sums > table.counts).any()) for sums in (table.a, table.b)):
         return None, None
@@ -174,7 +175,7 @@ def _unvaried(table: Table, gap: float) -> tuple[float | None, float | None]:
     return max(-1.0, gap - half), min(1.0, gap + half)
 
 
-def _test(table: Table, per: str, seed: int, flips: int) -> tuple[float, str]:
+def _test(table: PairTable, per: str, seed: int, flips: int) -> tuple[float, str]:
     once = table.counts.shape[0] == 1 and bool((table.counts == 1).all())
     if once and bool(np.isin(np.stack([table.a, table.b]), (0.0, 1.0)).all()):
         return mcnemar(int((table.a > table.b).sum()), int((table.b > table.a).sum())), MCNEMAR
@@ -182,14 +183,14 @@ def _test(table: Table, per: str, seed: int, flips: int) -> tuple[float, str]:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """The exact two-sided p value of McNemar's test (1947) from the pairs in which one side alone is right."""
+    """Exact two-sided p value of McNemar's test (1947) from the numbers of pairs in which only one side is right."""
     from scipy.stats import binomtest
 
     return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
-def _flipped(table: Table, per: str, seed: int, flips: int) -> float:
-    """Share of sign patterns over cases whose difference is at least as far from 0 as the one that was found."""
+def _flipped(table: PairTable, per: str, seed: int, flips: int) -> float:
+    """Share of sign patterns over cases whose difference is at least as far from 0 as the observed one."""
     gaps = table.b - table.a
     differ = (gaps != 0).any(axis=0)
     if not differ.any():
@@ -199,7 +200,7 @@ def _flipped(table: Table, per: str, seed: int, flips: int) -> float:
 
     def difference(exchanged: Floats) -> Floats:
         moved = gaps @ exchanged  # (kinds, patterns): what passes from b to a where sides are exchanged
-        return _wholes(sums_b - moved, counts, per) - _wholes(sums_a + moved, counts, per)
+        return _metric_values(sums_b - moved, counts, per) - _metric_values(sums_a + moved, counts, per)
 
     size = gaps.shape[1]
     limit = abs(float(difference(np.zeros((size, 1)))[0])) * (1 - 1e-9) - 1e-12
@@ -208,12 +209,12 @@ def _flipped(table: Table, per: str, seed: int, flips: int) -> float:
         return float((np.abs(difference(every)) >= limit).mean())
     rng = np.random.default_rng(seed)
     drawn = (rng.integers(0, 2, size=(size, rows), dtype=np.int8) for rows in _chunks(flips, size))
-    further = sum(int((np.abs(difference(one.astype(np.float64))) >= limit).sum()) for one in drawn)
-    return (further + 1) / (flips + 1)
+    extreme = sum(int((np.abs(difference(signs.astype(np.float64))) >= limit).sum()) for signs in drawn)
+    return (extreme + 1) / (flips + 1)
 
 
 def _chunks(total: int, size: int) -> list[int]:
-    """Numbers of columns that together are `total`, so that memory does not grow with it."""
+    """Chunk sizes that sum to `total` and bound the memory."""
     most = max(1, _CHUNK // size)
     return [min(most, total - start) for start in range(0, total, most)]
 
@@ -226,13 +227,13 @@ def relative_drop(
 ) -> Estimate:
     """The share of the first mean that is lost in the second, 1 - second / first, with a bootstrap over cases.
 
-    None where the first mean is 0, of which nothing can be lost. `n` counts pairs in which both have a value. The
+    None where the first mean is 0, so that nothing can be lost. `n` counts pairs in which both have a value. The
     interval is left out where nothing varies, and where a draw may have a first mean of 0.
 
     Args:
         pairs: `a` is the value under the first condition, `b` that under the second.
         per: as in `compare_pairs`.
-        seed: of the resampling.
+        seed: random seed of the resampling.
         resamples: bootstrap samples.
     """
     if per in EXTREMES:
@@ -245,13 +246,13 @@ def relative_drop(
     first, second = table.a.sum(), table.b.sum()
     if not first:
         return Estimate(mean=None, n=0, unscored=unscored + len(scored))
-    told = Estimate(mean=1 - float(second / first), n=len(scored), unscored=unscored)
+    result = Estimate(mean=1 - float(second / first), n=len(scored), unscored=unscored)
     size = table.counts.shape[1]
     rng = np.random.default_rng(seed)
     parts = [rng.multinomial(size, np.full(size, 1 / size), size=rows) for rows in _chunks(resamples, size)]
     draws = [(weights @ table.a[0], weights @ table.b[0]) for weights in parts]
     firsts, seconds = (np.concatenate(side) for side in zip(*draws, strict=True))
     if size < 2 or not firsts.all() or np.ptp(seconds / firsts) == 0:
-        return told
+        return result
     low, high = np.quantile(1 - seconds / firsts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return told.model_copy(update={"low": float(low), "high": float(high)})
+    return result.model_copy(update={"low": float(low), "high": float(high)})

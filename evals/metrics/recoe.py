@@ -1,8 +1,8 @@
-"""ReCoE's scoring: exact match with aliases, whether an edit turned the old answer into the new, and perplexities.
+"""ReCoE's scoring: exact match with aliases, correct_flip, and perplexities of facts.
 
 The paper says "exact match" and publishes no code; so the normalisation is ours: `text.normalise`, numbers in words or
-digits alike, and one way to write a list. Section 3.1 of arXiv 2401.17585. What the paper leaves open about perplexity
-is decided in `effectiveness`.
+digits alike, and one way to write a list. Section 3.1 of arXiv 2401.17585. Our choices about
+perplexity are in `effectiveness`.
 """
 
 import math
@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
+from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, Scores
 from emend.evals.metrics.text import normalise
 from emend.memory.probe import Answer, Probe
 
 OUTPUTS = ("pre_edit", "correct_flip")
 CLEAN = "correct_flip_clean"
-"""`correct_flip`, of records alone that no other record contradicts."""
-PERPLEXITIES = ("ppl_fact_before", "ppl_counter_before", "ppl_fact", "ppl_counter")
+"""`correct_flip` over the records that no other record contradicts."""
 EFFECTIVE = "effective"
 ALIASES_TAG = "original_aliases"
 """The probe's tag that holds the original answer's aliases, one per line (the answer itself is the probe's rival)."""
@@ -32,41 +32,41 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
 def number(text: str) -> int | None:
-    """The whole number that the text is, in digits or in English words below a thousand; None when it is none.
+    """Parse a whole number in digits, or in English words below a thousand; None for other text.
 
     >>> number("minus twenty-one"), number("1,204"), number("two moons")
     (-21, 1204, None)
     """
-    found = _NUMBER.fullmatch(text.strip().casefold())
-    if found is None:
+    match = _NUMBER.fullmatch(text.strip().casefold())
+    if match is None:
         return None
-    size = found["size"].strip()
+    size = match["size"].strip()
     digits = _DIGITS.fullmatch(size)
     value = int(size.replace(",", "")) if digits else _spelled().get(" ".join(size.replace("-", " ").split()))
-    return -value if found["sign"] and value is not None else value
+    return -value if match["sign"] and value is not None else value
 
 
 @lru_cache(maxsize=65536)
 def canonical(text: str) -> str:
-    """What is compared: a number as digits with its sign, a list as its items in order, else the normalised text.
+    """Canonical form for comparison: a number as digits with its sign, a list as its items, else normalised text.
 
     >>> canonical("Negative three."), canonical("The Alps; Ural, and Jura"), canonical("Yes.")
     ('-3', 'alps, ural, jura', 'yes')
     """
-    said = normalise(text)
-    if (value := number(said)) is not None:
+    line = normalise(text)
+    if (value := number(line)) is not None:
         return str(value)
-    return ", ".join(item for part in _BETWEEN.split(said) if (item := normalise(part)))
+    return ", ".join(item for part in _BETWEEN.split(line) if (item := normalise(part)))
 
 
 def matches(reply: str, answers: Iterable[str]) -> bool:
-    """Whether the reply is one of the answers; an empty reply is none."""
-    said = canonical(reply)
-    return bool(said) and any(said == canonical(answer) for answer in answers)
+    """Return True if the reply is one of the answers; an empty reply is not."""
+    form = canonical(reply)
+    return bool(form) and any(form == canonical(answer) for answer in answers)
 
 
 def shared_forms(answers: Iterable[str], others: Iterable[str]) -> set[str]:
-    """The canonical forms that stand for both answers, such as "3" for -3 and for 3: a reply cannot tell them apart."""
+    """Canonical forms of both answers, such as "3" for -3 and for 3, between which a reply cannot distinguish."""
     return {canonical(answer) for answer in answers} & {canonical(answer) for answer in others}
 
 
@@ -76,40 +76,37 @@ def originals(probe: Probe) -> tuple[str, ...]:
     return (probe.rival, *aliases) if probe.rival is not None else tuple(aliases)
 
 
-def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
-    """`pre_edit`, the unedited model gave the original answer; `correct_flip`, the edited one gives the new answer.
+def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+    """`pre_edit`: the unedited model gave the original answer; `correct_flip`: the edited one gives the new answer.
 
-    As in the paper, `correct_flip` is taken over the probes that the unedited model answered right; of the others it is
-    unscored with the reason. Where a form stands for both answers no flip can be seen, so it is unscored too. A probe
-    that is not tagged `contested` has it again as `correct_flip_clean`.
-
-    Returns:
-        Values, and the reasons for those that are missing.
+    As in the paper, `correct_flip` is taken over the probes that the unedited model answered correctly; others are
+    unscored with the reason. So is a probe with a form that stands for both answers, as it cannot show a flip. A probe
+    without the tag `contested` has the same value again as `correct_flip_clean`.
     """
     values, unscored = _flip(probe, answer, before)
     if not probe.tags.get("contested"):
         values |= {CLEAN: values["correct_flip"]} if "correct_flip" in values else {}
         unscored |= {CLEAN: unscored["correct_flip"]} if "correct_flip" in unscored else {}
-    return values, unscored
+    return Scores(values, unscored)
 
 
 def _flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
     if before is None or before.text is None:
-        why = "the unedited model was not asked" if before is None else "the unedited model was not asked for text"
-        return {}, dict.fromkeys(OUTPUTS, why)
+        reason = NO_BASELINE if before is None else f"{NO_BASELINE} for text"
+        return {}, dict.fromkeys(OUTPUTS, reason)
     right = matches(before.text, originals(probe))
     values = {"pre_edit": float(right)}
     if not right:
         return values, {"correct_flip": "the unedited model did not give the original answer"}
     if answer.text is None:
-        return values, {"correct_flip": "the model was not asked for text"}
+        return values, {"correct_flip": NO_TEXT}
     if shared := shared_forms(probe.gold, originals(probe)):
         return values, {"correct_flip": f"'{min(shared)}' stands for both the original and the new answer"}
     return values | {"correct_flip": float(matches(answer.text, probe.gold))}, {}
 
 
 def indicator(before: float, after: float) -> bool:
-    """Whether an edit took, from PPL(counterfactuals) - PPL(facts) before and after: min(before, 0) > after (Eq. 1).
+    """Return True if an edit was effective, from PPL(counterfactuals) - PPL(facts): min(before, 0) > after (Eq. 1).
 
     >>> indicator(4.8, -2.4), indicator(4.8, 1.0), indicator(-5.9, -3.0), indicator(-1.0, -1.0)
     (True, False, False, False)
@@ -117,7 +114,7 @@ def indicator(before: float, after: float) -> bool:
     return min(before, 0.0) > after
 
 
-def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
+def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
     """Mean perplexity of the record's facts and counterfactuals, before and after, and `effective`, the indicator.
 
     The paper says "perplexity of facts" and no more. Here it is exp of the mean negative log-probability per token of
@@ -128,37 +125,34 @@ def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> tuple[
         probe: `gold` are the counterfactuals, `choices` the facts that they replace.
         answer: log-probabilities and token counts of the former, then the latter.
         before: the same of the unedited model.
-
-    Returns:
-        Values, and the reasons for those that are missing.
     """
-    told: dict[str, float] = {}
-    missing: dict[str, str] = {}
-    for said, when, who in ((before, "_before", "the unedited model"), (answer, "", "the model")):
-        means, why = _perplexities(said, len(probe.gold), len(probe.choices), who)
+    values: dict[str, float] = {}
+    unscored: dict[str, str] = {}
+    for reply, when, who in ((before, "_before", "the unedited model"), (answer, "", "the model")):
+        means, reason = _perplexities(reply, len(probe.gold), len(probe.choices), who)
         names = (f"ppl_counter{when}", f"ppl_fact{when}")
-        told |= dict(zip(names, means, strict=True)) if not why else {}
-        missing |= dict.fromkeys(names, why) if why else {}
-    if missing:
-        return told, missing | {EFFECTIVE: next(iter(missing.values()))}
-    gaps = [told[f"ppl_counter{when}"] - told[f"ppl_fact{when}"] for when in ("_before", "")]
-    return told | {EFFECTIVE: float(indicator(*gaps))}, {}
+        values |= dict(zip(names, means, strict=True)) if not reason else {}
+        unscored |= dict.fromkeys(names, reason) if reason else {}
+    if unscored:
+        return Scores(values, unscored | {EFFECTIVE: next(iter(unscored.values()))})
+    gaps = [values[f"ppl_counter{when}"] - values[f"ppl_fact{when}"] for when in ("_before", "")]
+    return Scores(values | {EFFECTIVE: float(indicator(*gaps))}, {})
 
 
-def _perplexities(said: Answer | None, golds: int, others: int, who: str) -> tuple[tuple[float, float], str]:
-    """Mean perplexity of the first targets and of the rest, and why there is none ("" when there is)."""
+def _perplexities(answer: Answer | None, golds: int, others: int, who: str) -> tuple[tuple[float, float], str]:
+    """Return the mean perplexity of the first targets and of the rest, and the reason if missing ("" if not)."""
     none = (0.0, 0.0)
-    if said is None:
+    if answer is None:
         return none, f"{who} was not asked"
-    if not said.log_probs:
+    if not answer.log_probs:
         return none, f"{who} gives no probabilities"
-    if not len(said.log_probs) == len(said.target_tokens) == golds + others:
+    if not len(answer.log_probs) == len(answer.target_tokens) == golds + others:
         return none, f"{who} does not tell how many tokens each fact has"
-    surprise = [-min(p, 0.0) / n for p, n in zip(said.log_probs, said.target_tokens, strict=True)]
-    if not all(s < _LARGEST for s in surprise):  # nor is one that is no number
+    losses = [-min(p, 0.0) / n for p, n in zip(answer.log_probs, answer.target_tokens, strict=True)]
+    if not all(loss < _LARGEST for loss in losses):  # false for NaN too
         return none, f"{who} holds a fact to be impossible, its perplexity is no number"
-    found = [math.exp(s) for s in surprise]
-    return (math.fsum(found[:golds]) / golds, math.fsum(found[golds:]) / others), ""
+    perplexities = [math.exp(loss) for loss in losses]
+    return (math.fsum(perplexities[:golds]) / golds, math.fsum(perplexities[golds:]) / others), ""
 
 
 _LARGEST = 700.0  # exp of more is no float
@@ -168,7 +162,7 @@ _LARGEST = 700.0  # exp of more is no float
 def _spelled() -> dict[str, int]:
     below = {word: value for value, word in enumerate(_SMALL)}
     for place, ten in enumerate(_TENS, 2):
-        below |= {ten: place * 10} | {f"{ten} {_SMALL[one]}": place * 10 + one for one in range(1, 10)}
+        below |= {ten: place * 10} | {f"{ten} {_SMALL[unit]}": place * 10 + unit for unit in range(1, 10)}
     words = dict(below)
     for hundreds in range(1, 10):
         start = f"{_SMALL[hundreds]} hundred"

@@ -1,37 +1,27 @@
-"""From an answer to numbers: each scorer gives values, or the reason why there is none."""
+"""Scorers by name: each turns an answer into numbers, or into the reason why a number is missing."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 from emend.evals.metrics import counterfact, elken
-from emend.evals.metrics.likelihood import NNM_EPS, magnitude, original_magnitude, original_success, success
-from emend.evals.metrics.probability import difference
+from emend.evals.metrics.likelihood import (
+    NNM_EPS,
+    difference,
+    magnitude,
+    original_magnitude,
+    original_success,
+    success,
+)
 from emend.evals.metrics.recoe import correct_flip, effectiveness
-from emend.evals.metrics.strict import strict_match
-from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth
+from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, Scorer, Scores
+from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, strict_match
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
 from emend.memory.registry import nearest
 
-NO_TEXT = "the model was not asked for text"
-NO_PROBABILITIES = "the model gives no probabilities"
-NO_RIVAL = "the probe has no rival answer"
-
-
-class Scores(NamedTuple):
-    """What scorers made of one answer: a number per output, and a reason per output that has none."""
-
-    values: dict[str, float]
-    unscored: dict[str, str]
-
-
-Scorer = Callable[[Probe, Answer, Answer | None], Scores]
-"""(probe, answer, the unedited model's answer to the same probe or None) -> scores."""
-
 
 class Ask(NamedTuple):
-    """What a probe's scorers need of the model: a generated text, and the log-probabilities of these targets."""
+    """Request to the model for a probe's scorers: a generated text, and the log-probabilities of `targets`."""
 
     text: bool
     targets: tuple[str, ...]
@@ -73,9 +63,9 @@ def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> Sco
 
 
 def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
-    """`success_code` and `magnitude_code`: the same as DocTER's released code computes them, its exceptions included.
+    """`success_code` and `magnitude_code`: as `score_likelihood`, computed as in DocTER's released code.
 
-    Nothing where there is nothing to compare, which `score_likelihood` gives the reason for.
+    No output where there is nothing to compare; `score_likelihood` gives the reason.
     """
     gold, rival, why = _pair(probe, answer)
     if why:
@@ -109,12 +99,12 @@ def score_fluency(probe: Probe, answer: Answer, before: Answer | None) -> Scores
 
 
 def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
-    """`agreement`: 1.0 when the edited model says what the unedited one said.
+    """`agreement`: 1.0 when the edited model answers as the unedited one.
 
     Texts are compared after normalisation; without texts, whether the same one of gold and rival is more probable.
     """
     if before is None:
-        return Scores({}, {"agreement": elken.NO_BASELINE})
+        return Scores({}, {"agreement": NO_BASELINE})
     if answer.text is not None and before.text is not None:
         return Scores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
     now_gold, now_rival, why = _pair(probe, answer)
@@ -131,13 +121,13 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scor
     A tie is the code's UNK, which is not correct. The whole word's joint probability is taken where the code takes the
     word's first token; for tokenizers that have both words as one token they are equal. For a model without
     probabilities the text is read instead, `yes` and `no` too (how DocTER read ChatGPT's replies is not published).
-    Beside it stand `acc_true` or `acc_false`, the same of the label's own block, and `constant`, what a model scores
-    that always says true: the data's blocks have unlike sizes.
+    Further outputs: `acc_true` or `acc_false`, the accuracy within the label's own block, and `constant`, the score of
+    a model that always says true, because the data's blocks differ in size.
     """
     outputs = ("acc", f"acc_{probe.gold[0]}")
     if not answer.log_probs and answer.text is not None:
-        said, why = parse_truth(answer.text)
-        value = float(said == probe.gold[0])
+        verdict, why = parse_truth(answer.text)
+        value = float(verdict == probe.gold[0])
     else:
         gold, rival, why = _pair(probe, answer)
         value = success(gold, rival)
@@ -146,18 +136,8 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scor
     return Scores(dict.fromkeys(outputs, value) | {"constant": float(probe.gold[0] == "true")}, {})
 
 
-def score_correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
-    """`pre_edit`: the unedited model was right; `correct_flip`: where it was, the edited model gives the new answer."""
-    return Scores(*correct_flip(probe, answer, before))
-
-
-def score_effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
-    """Perplexity of facts and counterfactuals before and after, and whether the edit took (`effective`)."""
-    return Scores(*effectiveness(probe, answer, before))
-
-
 def score_awaiting(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
-    """`judged` of a free answer: no number until a judge has read it (out of scope beside the one of before)."""
+    """`judged` of a free answer: unscored until a judge has read it (out of scope: beside the unedited answer)."""
     return Scores({}, {"judged": NO_TEXT if answer.text is None else "awaits a judge"})
 
 
@@ -190,8 +170,8 @@ SCORERS: dict[str, Scorer] = {
     "elken_fact_same": elken.score_fact_same,
     "elken_option": elken.score_option,
     "elken_option_same": elken.score_option_same,
-    "correct_flip": score_correct_flip,
-    "effectiveness": score_effectiveness,
+    "correct_flip": correct_flip,
+    "effectiveness": effectiveness,
     "judged": score_awaiting,
     "judged_same": score_awaiting,
     "generation": score_generation,
@@ -200,18 +180,18 @@ SCORERS: dict[str, Scorer] = {
 COMPARED = frozenset(
     {"agreement", "correct_flip", "effectiveness", "elken_fact_same", "elken_option_same", "judged_same"}
 )
-"""Scorers that look at what the unedited model says to the same probe."""
-OF_BEFORE = frozenset({"correct_flip", "effectiveness"})
-"""Those among them that tell something of the unedited model alone, whatever the edited one says."""
-_WEIGHED = {"likelihood", "likelihood_code", "difference", "per_token"}
+"""Scorers that compare with the unedited model's answer to the same probe."""
+SCORE_BASELINE = frozenset({"correct_flip", "effectiveness"})
+"""Scorers among them that also score the unedited model alone, whatever the edited one answers."""
+_NEED_PROBABILITIES = {"likelihood", "likelihood_code", "difference", "per_token"}
 """Scorers that compare the probabilities of gold and rival, and are unscored without."""
-_PROBABILITIES = {*_WEIGHED, "reasoning"}
+_PREFER_PROBABILITIES = {*_NEED_PROBABILITIES, "reasoning"}
 _EITHER = {"generation", "agreement"}
-"""Scorers that make do with the text where nothing else asks for it, and else with the probabilities."""
+"""Scorers that read the text, or the probabilities where no other scorer needs a text."""
 
 
 def ask_of(probe: Probe, scorable: bool) -> Ask:
-    """What to ask a model for, so that the probe's scorers have what they need and nothing is asked in vain.
+    """Return the request that gives the probe's scorers what they need, and no more.
 
     Args:
         probe: the probe; targets are its gold answer and its rival, in this order, or for `effectiveness` all gold
@@ -223,37 +203,37 @@ def ask_of(probe: Probe, scorable: bool) -> Ask:
         BadSettings: a scorer's name is unknown.
     """
     for name in probe.scorers:
-        _known(name)
+        _scorer(name)
     names = set(probe.scorers)
     if scorable and "effectiveness" in names:
         return Ask(False, (*probe.gold, *probe.choices))
-    if scorable and probe.rival is not None and names & _PROBABILITIES:
-        return Ask(bool(names - _PROBABILITIES - _EITHER), (probe.gold[0], probe.rival))
-    return Ask(bool(names - {*_WEIGHED, "effectiveness"}), ())
+    if scorable and probe.rival is not None and names & _PREFER_PROBABILITIES:
+        return Ask(bool(names - _PREFER_PROBABILITIES - _EITHER), (probe.gold[0], probe.rival))
+    return Ask(bool(names - {*_NEED_PROBABILITIES, "effectiveness"}), ())
 
 
 def score(probe: Probe, answer: Answer, before: Answer | None = None) -> Scores:
-    """All scorers of the probe on one answer.
+    """Run all scorers of the probe on one answer.
 
     Raises:
         BadSettings: a scorer's name is unknown.
     """
     total = Scores({}, {})
     for name in probe.scorers:
-        values, unscored = _known(name)(probe, answer, before)
+        values, unscored = _scorer(name)(probe, answer, before)
         total.values.update(values)
         total.unscored.update(unscored)
     return total
 
 
-def _known(name: str) -> Scorer:
+def _scorer(name: str) -> Scorer:
     if name not in SCORERS:
         raise BadSettings(f"unknown scorer '{name}': {nearest(name, list(SCORERS))}")
     return SCORERS[name]
 
 
 def _pair(probe: Probe, answer: Answer) -> tuple[float, float, str]:
-    """Log-probabilities of gold and rival, and why there are none ("" when there are)."""
+    """Return the log-probabilities of gold and rival, and the reason if they are missing ("" if not)."""
     if probe.rival is None:
         return 0.0, 0.0, NO_RIVAL
     if not answer.log_probs:

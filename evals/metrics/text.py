@@ -1,4 +1,4 @@
-"""Text answers against gold answers: exact match with aliases, and which of several choices a reply names."""
+"""Comparison of text answers with gold answers: exact match with aliases, and the choice that a reply names."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from functools import lru_cache
 from emend.memory.retrieval.tokens import whole
 
 EDGES = " \t.,;:!?…、。，；：！？\"'`“”‘’«»「」『』*_()[]"
-"""Taken off both ends; inner punctuation stays, because it tells names apart (`C++`, `AC/DC`, `U.S.`)."""
+"""Characters stripped from both ends; inner punctuation stays, as it distinguishes names (`C++`, `AC/DC`, `U.S.`)."""
 
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=\S)")
 _NEGATION = re.compile(r"(?:\b(?:not|never|neither|nor|no|without|cannot)|n['’]t)\s+(?:\w+\s+){0,2}$")
@@ -34,38 +34,47 @@ def normalise(text: str) -> str:
 
 def exact_match(reply: str, golds: Iterable[str]) -> float:
     """1.0 when the normalised reply equals one of the gold answers (the right one or an alias), else 0.0."""
-    said = normalise(reply)
-    return float(bool(said) and any(said == normalise(gold) for gold in golds))
+    answer = normalise(reply)
+    return float(bool(answer) and any(answer == normalise(gold) for gold in golds))
+
+
+def strict_match(reply: str, golds: Iterable[str]) -> float:
+    """1.0 when the reply equals a gold answer character by character, in the same case, else 0.0.
+
+    The rule of MeLLo's released code (Zhong et al. 2023). The editor has already stripped white space and one final
+    full stop. An alias is never looked for inside a longer reply.
+    """
+    return float(any(reply == gold for gold in golds))
 
 
 def parse_choice(reply: str, choices: Sequence[str]) -> tuple[str | None, str]:
-    """The one choice that the reply's first line names, as (choice, ""), or (None, why it cannot be told).
+    """The one choice that the reply's first line names, as (choice, ""), or (None, the reason why it is undecidable).
 
-    A choice counts when it stands as whole words (inside a longer choice that is also there it does not: `York` in
-    `New York`). Unreadable are a reply that names none or several, and one that negates what it names (`not true`).
+    A choice counts as whole words, and not inside a longer choice that also occurs (`York` in `New York`). A reply
+    that names none or several, or negates what it names (`not true`), is undecidable.
     """
     if not choices:
         return None, "the probe has no choices"
-    said = fold(reply)
-    if not said:
+    rest = fold(reply)
+    if not rest:
         return None, "empty reply"
-    found: list[str] = []
+    named: list[str] = []
     for choice in sorted(choices, key=lambda c: len(fold(c)), reverse=True):
-        if not (name := fold(choice)) or not (hits := list(whole(name).finditer(said))):
+        if not (name := fold(choice)) or not (hits := list(whole(name).finditer(rest))):
             continue
-        before = [said[: hit.start()] for hit in hits]
+        before = [rest[: hit.start()] for hit in hits]
         if any(_NEGATION.search(text) or _NEGATION_CJK.search(text) for text in before):
             return None, f"reply negates '{choice}'"
-        found.append(choice)
-        said = whole(name).sub("\0", said)
-    if len(found) == 1:
-        return found[0], ""
-    if not found:
+        named.append(choice)
+        rest = whole(name).sub("\0", rest)
+    if len(named) == 1:
+        return named[0], ""
+    if not named:
         return None, "reply names none of the choices"
-    return None, f"reply names several choices: {', '.join(sorted(found))}"
+    return None, f"reply names several choices: {', '.join(sorted(named))}"
 
 
 def parse_truth(reply: str) -> tuple[str | None, str]:
-    """As `parse_choice` between "true" and "false", with `yes` and `no` read as these."""
-    said = re.sub(r"\byes\b", "true", re.sub(r"\bno\b", "false", fold(reply)))
-    return parse_choice(said, ("true", "false"))
+    """`parse_choice` between "true" and "false", with `yes` and `no` read as these."""
+    line = re.sub(r"\byes\b", "true", re.sub(r"\bno\b", "false", fold(reply)))
+    return parse_choice(line, ("true", "false"))

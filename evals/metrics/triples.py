@@ -22,13 +22,13 @@ ERRORS = ("AT", "IS", "IR")
 """Ambiguous triplet, incorrect subject, incorrect relation."""
 
 Sorter = Callable[[str, Triplet], str]
-"""Error type of a triplet, given the gold fact; raises ModelReplyError where it cannot say."""
+"""(gold fact, triplet) -> error type; raises ModelReplyError where it cannot be decided."""
 
 
-class Scored(NamedTuple):
-    """One document: what was extracted, whether each triplet matches, whether the gold one was found."""
+class ScoredDocument(NamedTuple):
+    """Triplets extracted from one document, which of them match, and whether the gold one is among them."""
 
-    document: str
+    id: str
     triplets: tuple[Triplet, ...]
     matched: tuple[bool, ...]
     recalled: bool
@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 class TripleQuality(FrozenModel):
     """Means with n, unscored and intervals; shares lie in 0..1, `per_document` is a number of triplets.
 
-    `errors` are shares of the triplets that match nothing; `sorted_by` says who sorted them: `rules`, or a model.
+    `errors` are shares of the triplets that match nothing; `sorted_by` names their classifier: `rules`, or a model.
     """
 
     documents: int
@@ -50,7 +50,7 @@ class TripleQuality(FrozenModel):
     errors: dict[str, Estimate] = {}
     sorted_by: str = "rules"
     reasons: dict[str, int] = {}
-    """Why documents could not be scored, with counts."""
+    """Reasons why documents could not be scored, with counts."""
 
 
 def score_documents(
@@ -58,28 +58,28 @@ def score_documents(
     triplets: Sequence[Sequence[Triplet]],
     golds: Sequence[tuple[str, str]],
     embedding: Embedding,
-) -> list[Scored]:
-    """Each document's triplets against its gold fact.
+) -> list[ScoredDocument]:
+    """Match each document's triplets with its gold fact.
 
     Args:
         documents: their ids.
         triplets: what was extracted from each.
         golds: the gold fact of each as (text, subject).
-        embedding: tells how alike two texts are.
+        embedding: embedding whose cosine compares two texts.
     """
-    texts = [triplet.text for found in triplets for triplet in found]
+    texts = [triplet.text for group in triplets for triplet in group]
     vectors = embedding.documents(list(dict.fromkeys(texts)))
     place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     facts = embedding.documents([text for text, _ in golds])
     scored = []
-    for number, (document, found, (gold, subject)) in enumerate(zip(documents, triplets, golds, strict=True)):
-        matched = tuple(bool(vectors[place[t.text]] @ facts[number] >= MATCHED) for t in found)
-        scored.append(Scored(document, tuple(found), matched, any(matched), gold, subject))
+    for number, (document, extracted, (gold, subject)) in enumerate(zip(documents, triplets, golds, strict=True)):
+        matched = tuple(bool(vectors[place[t.text]] @ facts[number] >= MATCHED) for t in extracted)
+        scored.append(ScoredDocument(document, tuple(extracted), matched, any(matched), gold, subject))
     return scored
 
 
 def triple_quality(
-    scored: Sequence[Scored],
+    scored: Sequence[ScoredDocument],
     unscored: Sequence[str] = (),
     sort: Sorter | None = None,
     sorted_by: str = "rules",
@@ -88,19 +88,19 @@ def triple_quality(
 
     Args:
         scored: the documents that could be scored.
-        unscored: for every other document the reason.
-        sort: sorts errors; None is `sort_by_rule`.
-        sorted_by: who that is.
+        unscored: the reason for every other document.
+        sort: classifies errors; `sort_by_rule` when None.
+        sorted_by: its name.
     """
-    ids = [one.document for one in scored]
-    hits = [float(hit) for one in scored for hit in one.matched]
-    owners = [one.document for one in scored for _ in one.matched]
+    ids = [document.id for document in scored]
+    hits = [float(hit) for document in scored for hit in document.matched]
+    owners = [document.id for document in scored for _ in document.matched]
     missing = [None] * len(unscored)
     names = [f"unscored {number}" for number in range(len(unscored))]
     return TripleQuality(
         documents=len(scored) + len(unscored),
-        per_document=estimate([*(float(len(one.triplets)) for one in scored), *missing], [*ids, *names]),
-        recall=estimate([*(float(one.recalled) for one in scored), *missing], [*ids, *names]),
+        per_document=estimate([*(float(len(document.triplets)) for document in scored), *missing], [*ids, *names]),
+        recall=estimate([*(float(document.recalled) for document in scored), *missing], [*ids, *names]),
         precision=estimate(hits, owners),
         f1=f1_estimate(scored, len(unscored)),
         errors=_errors(scored, sort or sort_by_rule),
@@ -109,18 +109,22 @@ def triple_quality(
     )
 
 
-def f1_estimate(scored: Sequence[Scored], unscored: int = 0, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
+def f1_estimate(
+    scored: Sequence[ScoredDocument], unscored: int = 0, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
     """2PR / (P + R) of recall over documents and precision over triplets, with a bootstrap over documents."""
-    if not any(one.triplets for one in scored):
+    if not any(document.triplets for document in scored):
         return Estimate(mean=None, n=0, unscored=unscored + len(scored))
-    told = np.array([(one.recalled, sum(one.matched), len(one.triplets)) for one in scored], dtype=np.float64)
-    mean = float(_f1(told.sum(axis=0)[None, :], len(told))[0])
-    if len(told) < 2 or not mean:  # draws of nothing would all be 0, and claim certainty
-        return Estimate(mean=mean, n=len(told), unscored=unscored)
+    counts = np.array(
+        [(document.recalled, sum(document.matched), len(document.triplets)) for document in scored], dtype=np.float64
+    )
+    mean = float(_f1(counts.sum(axis=0)[None, :], len(counts))[0])
+    if len(counts) < 2 or not mean:  # draws that are all 0 would claim certainty
+        return Estimate(mean=mean, n=len(counts), unscored=unscored)
     rng = np.random.default_rng(seed)
-    sums = np.array([told[rng.integers(0, len(told), len(told))].sum(axis=0) for _ in range(resamples)])
-    low, high = np.quantile(_f1(sums, len(told)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(mean=mean, n=len(told), unscored=unscored, low=float(low), high=float(high))
+    sums = np.array([counts[rng.integers(0, len(counts), len(counts))].sum(axis=0) for _ in range(resamples)])
+    low, high = np.quantile(_f1(sums, len(counts)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(mean=mean, n=len(counts), unscored=unscored, low=float(low), high=float(high))
 
 
 def _f1(sums: NDArray[np.float64], documents: int) -> NDArray[np.float64]:
@@ -129,21 +133,21 @@ def _f1(sums: NDArray[np.float64], documents: int) -> NDArray[np.float64]:
     return np.asarray(2 * recall * precision / np.maximum(recall + precision, 1e-12))
 
 
-def _errors(scored: Sequence[Scored], sort: Sorter) -> dict[str, Estimate]:
+def _errors(scored: Sequence[ScoredDocument], sort: Sorter) -> dict[str, Estimate]:
     """The share of each type among the triplets that match nothing."""
     kinds: list[str | None] = []
     owners: list[str] = []
-    for one in scored:
-        for triplet, hit in zip(one.triplets, one.matched, strict=True):
+    for document in scored:
+        for triplet, hit in zip(document.triplets, document.matched, strict=True):
             if not hit:
-                kinds.append(_sorted(sort, one.gold if sort is not sort_by_rule else one.subject, triplet))
-                owners.append(one.document)
+                kinds.append(_classify(sort, document.gold if sort is not sort_by_rule else document.subject, triplet))
+                owners.append(document.id)
     return {
         name: estimate([None if kind is None else float(kind == name) for kind in kinds], owners) for name in ERRORS
     }
 
 
-def _sorted(sort: Sorter, gold: str, triplet: Triplet) -> str | None:
+def _classify(sort: Sorter, gold: str, triplet: Triplet) -> str | None:
     try:
         return sort(gold, triplet)
     except ModelReplyError:
@@ -151,10 +155,10 @@ def _sorted(sort: Sorter, gold: str, triplet: Triplet) -> str | None:
 
 
 def sort_by_rule(subject: str, triplet: Triplet) -> str:
-    """The error type as far as words can tell it, where DocTER had people: right on the paper's three examples.
+    """Error type by a rule on words, where DocTER had annotators; correct on the paper's three examples.
 
     IR: the triplet's subject is the gold one. AT: it is not, and the object names nothing (no capital, no number), so
-    that the triplet says nothing of anybody. IS: the rest, a statement about something else.
+    that the triplet is about nothing in particular. IS: the rest, a statement about something else.
 
     Args:
         subject: the gold subject.
@@ -166,7 +170,7 @@ def sort_by_rule(subject: str, triplet: Triplet) -> str:
     return "IS" if any(word[0].isupper() or word[0].isdigit() for word in words) else "AT"
 
 
-def _same_name(gold: str, told: str) -> bool:
-    """Whether one name is the other or ends it: 'Buza' and 'George Buza', 'Oslo' and 'the city of Oslo'."""
-    one, other = (" ".join(name.lower().replace("the ", "", 1).split()) for name in (gold, told))
-    return one == other or other.endswith(f" {one}") or one.endswith(f" {other}")
+def _same_name(gold: str, name: str) -> bool:
+    """Return True if the names are equal or one ends with the other: 'Buza' and 'George Buza'."""
+    first, second = (" ".join(name.lower().replace("the ", "", 1).split()) for name in (gold, name))
+    return first == second or second.endswith(f" {first}") or first.endswith(f" {second}")

@@ -11,8 +11,8 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.log.events import event_of
-from emend.evals.metrics.elken import NO_BASELINE
-from emend.evals.metrics.scorers import NO_PROBABILITIES, OF_BEFORE, Scores, ask_of, score
+from emend.evals.metrics.scorers import SCORE_BASELINE, ask_of, score
+from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, Scores
 from emend.evals.runner.baseline import Baseline, ask, needs_baseline, spent_until, usage_over
 from emend.evals.runner.units import Pass, Unit
 from emend.graphs.running import steps_of
@@ -75,7 +75,7 @@ def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Sai
         answer, no_use = _of_no_use(error, probe), hide_keys(str(error))
     seconds = kept.seconds if kept else time.perf_counter() - began
     if no_use is not None:
-        known = not OF_BEFORE.isdisjoint(probe.scorers)
+        known = not SCORE_BASELINE.isdisjoint(probe.scorers)
         told = _compared(probe, Answer(), baseline, run.repeat) if known else score(probe, Answer())
         scores = Scores(told.values, dict.fromkeys(told.unscored, no_use))
     else:

@@ -2,7 +2,7 @@ r"""AKEW: the same new facts as a sentence, as a paragraph, and as triplets that
 
 "AKEW: Assessing Knowledge Editing in the Wild" (EMNLP 2024); data: github.com/BobXWu/AKEW, folder datasets/. Its
 evaluation code was never published and the paper states no rule of matching, so two are reported: `em` (normalised, see
-`metrics.text`) and `strict` (`metrics.strict`, the rule of MeLLo's code). One record of MQuAKE-CF.json, invented, with
+`metrics.text`) and `strict` (the rule of MeLLo's code). One record of MQuAKE-CF.json, invented, with
 lists cut:
 
     {"case_id": 7, "requested_rewrite": [{"prompt": "{} was built in", "relation_id": "P17", "subject": "Pell Lock",

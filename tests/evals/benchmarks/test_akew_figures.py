@@ -10,7 +10,7 @@ from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.metrics.strict import strict_match
+from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "akew"

@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from time import sleep
 
 import pytest
 
-from emend.evals.data.progress import Bars, Lines, fitting
+from emend.evals.data.show import download_bar
 from emend.evals.data.sources import SOURCES, DataSource
 from tests.evals.command_line import caller
 from tests.evals.data.origin import serving
@@ -95,20 +96,11 @@ def test_an_unknown_name_is_one_line_and_2(emend):
         assert code == 2 and err.startswith("error: no data called 'akw'") and err.count("\n") == 1
 
 
-def test_progress_tells_bytes_and_rate():
-    stream = StringIO()
-    with Lines(stream, every=0).file("a.json", None) as told:
-        told(1_000, 4_000)
-    assert "a.json: 1,000 of 4,000 bytes, " in stream.getvalue() and "MB/s" in stream.getvalue()
-    assert isinstance(fitting(stream), Lines)
-
-    class Terminal(StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    bars = fitting(terminal)
-    assert isinstance(bars, Bars)
-    with bars.file("a.json", None) as told:
-        told(1_000, 4_000)
-    assert "a.json" in terminal.getvalue() and "kB" in terminal.getvalue()
+def test_a_download_shows_its_name_bytes_and_rate_on_a_terminal(monkeypatch):
+    terminal = StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", terminal)
+    with download_bar("a.json", None) as report:
+        sleep(0.15)  # a bar is redrawn at most ten times a second
+        report(1_000, 4_000)
+    assert "a.json" in terminal.getvalue() and "k" in terminal.getvalue() and "B/s" in terminal.getvalue()

@@ -1,5 +1,7 @@
 """The server that files are fetched from."""
 
+from types import SimpleNamespace
+
 import pytest
 
 
@@ -10,3 +12,9 @@ def origin():
 
     with serving() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def no_pause_between_attempts(monkeypatch):
+    """Retry at once: pooch waits a second longer before each further attempt."""
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))

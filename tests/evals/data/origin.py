@@ -21,16 +21,12 @@ class Origin(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.ranges = True
         """Whether it honours Range."""
-        self.tag = ""
-        """The ETag of every file."""
         self.cuts: list[int] = []
         """After how many bytes to break off, answer by answer; whole answers when it is empty."""
         self.reset = False
         """Whether it breaks off by resetting the connection."""
         self.says: list[int] = []
         """Status codes of the next answers."""
-        self.claims: int | None = None
-        """The length that it says a file has."""
         self.packed = ""
         """The Content-Encoding that it uses unasked."""
         self.leads = ""
@@ -79,8 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, content: bytes, asked: str) -> None:
         origin = self.server
-        unchanged = self.headers.get("If-Range", origin.tag) == origin.tag
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and origin.ranges and unchanged else 0
+        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and origin.ranges else 0
         if first >= len(content) and first:
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -93,10 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
         if origin.packed:
             self.send_header("Content-Encoding", origin.packed)
-        if origin.tag:
-            self.send_header("ETag", origin.tag)
         body = content[first:]
-        self.send_header("Content-Length", str(origin.claims or len(body)))
+        self.send_header("Content-Length", str(len(body)))
         if origin.cuts:
             body = body[: origin.cuts.pop(0)]
             self.close_connection = True

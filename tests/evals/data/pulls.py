@@ -8,9 +8,9 @@ from emend.evals.data.sources import DataSource
 BIG = bytes(range(256)) * 2000  # half a megabyte, no two places within 256 bytes alike
 
 
-def pull(source: DataSource, folder: Path, *patience: float) -> dict[str, Outcome]:
-    """What became of each file, by its name; `patience` is how long to wait before each further try."""
-    return {outcome.name: outcome for outcome in Puller(source, folder, patience=patience).pull()}
+def pull(source: DataSource, folder: Path, retries: int = 0) -> dict[str, Outcome]:
+    """Pull a source and return the outcome of each file by its name."""
+    return {outcome.name: outcome for outcome in Puller(source, folder, retries=retries).pull()}
 
 
 def names(folder: Path) -> set[str]:

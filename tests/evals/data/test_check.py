@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emend.evals.data.check import Checked, check
-from emend.evals.data.digests import LEDGER, Entry, Ledger
+from emend.evals.data.digests import LEDGER, SourceEntry, SourceLedger
 from emend.memory.errors import BadSettings, MissingData
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data"
@@ -141,10 +141,10 @@ def test_faults_between_docters_files_are_named(copy):
 
 def test_a_file_that_is_not_as_it_was_fetched_is_a_fault(copy):
     folder = copy("elken")
-    entry = Entry(
+    entry = SourceEntry(
         origin="there", licence="MIT", sha256="0" * 64, bytes=1, pinned=False, fetched="2026-01-01T00:00:00+00:00"
     )
-    Ledger(data="elken").put(folder, "test.json", entry)
+    SourceLedger(data="elken").put(folder, "test.json", entry)
     checked = check(str(folder))
     (fault,) = checked.faults
     assert fault.file == "test.json" and "0" * 64 in fault.problem

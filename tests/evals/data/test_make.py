@@ -130,7 +130,7 @@ def test_a_made_file_follows_its_parts_and_is_made_again_when_they_came_anew(tmp
         source = DataSource(name="elken", remotes=tuple(map(origin.remote, inputs)), made=(made,))
 
         def status() -> list[str]:
-            return [outcome.status for outcome in Puller(source, tmp_path / "elken", patience=()).pull()]
+            return [outcome.status for outcome in Puller(source, tmp_path / "elken", retries=0).pull()]
 
         assert status() == ["fetched", "fetched", "made"]
         assert status() == ["there", "there", "there"]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.data.fetch import check_address
+from emend.evals.data.download import check_url
 from emend.evals.data.make import MAKERS
 from emend.evals.data.shapes import SHAPES, shapes_of
 from emend.evals.data.sources import SOURCES, source_of
@@ -20,7 +20,7 @@ def test_every_benchmark_that_needs_files_has_sources_and_shapes():
 
 @pytest.mark.parametrize(("data", "remote"), REMOTES, ids=[f"{name}:{remote.name}" for name, remote in REMOTES])
 def test_a_source_is_fetched_safely_from_one_version_under_a_named_licence(data, remote):
-    check_address(remote.url)
+    check_url(remote.url)
     assert remote.url.startswith("https://") and remote.licence
     assert re.fullmatch(r"|sha256:[0-9a-f]{64}|git-blob:[0-9a-f]{40}", remote.digest)
     if remote.repository:

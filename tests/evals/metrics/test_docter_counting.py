@@ -3,11 +3,13 @@
 import json
 import math
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
-
-from emend.evals.metrics.docter_counting import counted_probability
+from numpy.typing import ArrayLike
 
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "docter_metrics.json"
@@ -15,6 +17,27 @@ CASES = json.loads(PARITY.read_text())["joint_probability_cases"] if PARITY.is_f
 HALF, THIRD = math.log(2), math.log(3)
 LOGITS: list[list[float]] = [[0, HALF, -math.inf], [0, 0, 0], [0, -math.inf, THIRD], [0, 0, -math.inf]]
 """Probabilities of ids 0, 1, 2 per place: 1/3 2/3 0, thirds, 1/4 0 3/4, 1/2 1/2 0."""
+
+
+def counted_probability(context: Sequence[int], whole: Sequence[int], logits: ArrayLike, pad_id: int = 0) -> float:
+    """The joint probability of a target, found by counting the ids that are not `pad_id`.
+
+    Three things follow from the counting, and are the code's: a pad id that stands inside the text shifts the place
+    and the number of tokens; where appending the target changes how the prompt's end is cut, another number of tokens
+    is scored than the target has; and where both rows count the same, nothing is scored and the probability is 1.
+
+    Args:
+        context: token ids of the prompt, right-padded.
+        whole: token ids of prompt, space and target, right-padded.
+        logits: of `whole`, shape (len(whole), vocabulary), natural-log units up to a constant per row.
+        pad_id: what the code takes for padding, 0 whatever the tokenizer.
+    """
+    before, length = (sum(token != pad_id for token in row) for row in (context, whole))
+    rows = np.asarray(logits, dtype=np.float32)
+    rows = np.exp(rows - rows.max(axis=-1, keepdims=True))
+    found = rows / rows.sum(axis=-1, keepdims=True)  # a softmax in float32, as the code's
+    scored = list(pairwise(range(length)))[max(0, before - 1) :] if length > before else []
+    return math.prod(float(found[place, whole[after]]) for place, after in scored)
 
 
 @pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")

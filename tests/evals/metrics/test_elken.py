@@ -14,12 +14,11 @@ from emend.evals.metrics.elken import (
     normalise_locality,
     parse_option,
     parse_option_leniently,
-    select_event,
-    selection_accuracy,
 )
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.memory.probe import Answer
+from tests.evals.metrics.elken_code import select_event, selection_accuracy
 
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "elken_metrics.json"

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from emend.evals.metrics.agreement import agreement
-from emend.evals.metrics.elken import fact_right
-from emend.evals.metrics.elken_judging import (
-    SCALES,
+from emend.evals.metrics.elken import SCALES, fact_right, full_mark_rate, judged_edit_level
+from tests.evals.metrics.elken_code import (
     UNREAD,
     consistency_rate,
-    full_mark_rate,
-    judged_edit_level,
     mean_mark,
     overall_edit_level,
     parse_consistency,

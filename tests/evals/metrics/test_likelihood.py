@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emend.evals.metrics.likelihood import (
+from emend.evals.metrics.likelihood import magnitude, original_magnitude, original_success, success
+from tests.evals.metrics.docter_scores import (
     accuracy,
     docter_scores,
     edit_magnitude,
     edit_success,
-    magnitude,
     neighborhood_magnitude,
-    original_magnitude,
-    original_success,
-    success,
 )
 
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")

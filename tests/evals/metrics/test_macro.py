@@ -5,8 +5,7 @@ import pytest
 
 from emend.evals.aggregate.rows import gather, rows_of
 from emend.evals.case import Metric, Record
-from emend.evals.metrics.estimate import Estimate, estimate
-from emend.evals.metrics.macro import macro
+from emend.evals.metrics.estimate import Estimate, estimate, macro
 
 
 def test_groups_count_alike_whatever_their_size():

@@ -8,7 +8,7 @@ import pytest
 from emend.evals.aggregate.rows import report
 from emend.evals.log.manifest import RunConfig
 from emend.evals.log.records import read_records
-from emend.evals.metrics.recoe import EFFECTIVE, PERPLEXITIES, effectiveness, indicator
+from emend.evals.metrics.recoe import EFFECTIVE, effectiveness, indicator
 from emend.evals.metrics.scorers import ask_of
 from emend.evals.runner.baseline import needs_baseline
 from emend.evals.runner.run import run
@@ -17,7 +17,7 @@ from tests.evals.metrics.test_recoe_scoring import FIXTURE
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
 PROBE = Probe(kind="counting_facts", prompt="", gold=("A is c.",), choices=("A is f.", "B is f."))
-ALL = {*PERPLEXITIES, EFFECTIVE}
+ALL = {"ppl_fact_before", "ppl_counter_before", "ppl_fact", "ppl_counter", EFFECTIVE}
 
 
 class CountingModel(ScriptedScoringModel):

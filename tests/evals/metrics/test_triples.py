@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from emend.evals.metrics.triples import Scored, f1_estimate, score_documents, sort_by_rule, triple_quality
+from emend.evals.metrics.triples import ScoredDocument, f1_estimate, score_documents, sort_by_rule, triple_quality
 from emend.memory.edit import Triplet
 from emend.memory.errors import ModelReplyError
 
@@ -46,7 +46,7 @@ def test_recall_is_over_documents_precision_over_triplets_and_f1_of_both():
 
 def test_the_published_f1_is_made_the_same_way():
     # Table 6, tools: R 57.84 and P 3.75 give F1 7.04
-    documents = [Scored(f"d{i}", (triplet(1),), (i < 375,), i < 5784, "g", "s") for i in range(10_000)]
+    documents = [ScoredDocument(f"d{i}", (triplet(1),), (i < 375,), i < 5784, "g", "s") for i in range(10_000)]
     assert f1_estimate(documents, resamples=10).mean == pytest.approx(0.0704, abs=5e-5)
 
 

@@ -12,7 +12,7 @@ from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.benchmarks.akew.cases import shares
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
-from emend.evals.metrics.strict import strict_match
+from emend.evals.metrics.text import strict_match
 
 FIXTURE = Path(__file__).resolve().parents[3] / "data" / "akew"
 SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")

@@ -13,7 +13,7 @@ from emend.evals.benchmarks.counterfact.benchmark import CounterFact
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
-from emend.evals.metrics.probability import difference
+from emend.evals.metrics.likelihood import difference
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.probe import Answer

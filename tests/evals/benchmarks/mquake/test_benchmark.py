@@ -15,7 +15,7 @@ from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
-from emend.evals.metrics.strict import strict_match
+from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
 from tests.evals.benchmarks.mquake_cases import FIXTURE, cases_of
 

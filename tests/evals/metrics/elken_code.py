@@ -1,22 +1,28 @@
-"""What ELKEN's judge says of free answers, read and counted as its code does; the judge itself is asked elsewhere.
+"""Parts of ELKEN's code that Emend has no use for, kept for the comparison with its published numbers."""
 
-Definitions are those of examiner/ and overall_event_level_metric.py in THU-KEG/Event-Level-Knowledge-Editing. The edit
-level follows the paper unless `original` is asked for. How far a judge agrees with a person has no code there: that is
-`evals/metrics/agreement.py`.
-"""
+from collections.abc import Iterable, Sequence
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from emend.evals.metrics.elken import FULL_MARK, SCALES, Marks, edit_level
 
-from emend.evals.metrics.elken import edit_level
-
-SCALES = ("accuracy", "coherence", "comprehensive", "overall")
-FULL_MARK = 5
 UNREAD = -1
-"""What the code notes for a reply that it cannot read."""
+"""The code's mark for a reply that it cannot parse."""
+SCOPE_THRESHOLD = 0.5
+"""A classifier's probability from which on the code (serac/retrieve_event.py) takes a question to be in scope."""
 
-Marks = Mapping[str, int]
-"""Scale -> 1 to 5, for one answer."""
+
+def select_event(scores: Sequence[float], threshold: float = SCOPE_THRESHOLD) -> int | None:
+    """The place of the event that a scope classifier chooses for one question: the first of the highest scores.
+
+    None where even that is below the threshold, so that the question is asked without any event (the code's `NA`).
+    """
+    best = max(range(len(scores)), key=lambda place: scores[place], default=None)
+    return best if best is not None and scores[best] >= threshold else None
+
+
+def selection_accuracy(selected: Sequence[int | None], right: Sequence[int | None]) -> float | None:
+    """Share of questions with the right choice: their own event, or for those out of scope none; None if empty."""
+    found = [chosen == wanted for chosen, wanted in zip(selected, right, strict=True)]
+    return sum(found) / len(found) if found else None
 
 
 def parse_marks(reply: str, count: int) -> list[Marks | None]:
@@ -34,11 +40,6 @@ def parse_consistency(reply: str) -> int | None:
     return _number(reply.split("\n", 1)[0].rsplit(":", 1)[-1])
 
 
-def full_mark_rate(marks: Sequence[Marks | None], scale: str) -> float | None:
-    """Share of answers with 5 on a scale; one whose marks cannot be read counts as without, as in the code."""
-    return sum(_full(found, scale) for found in marks) / len(marks) if marks else None
-
-
 def mean_mark(marks: Sequence[Marks | None], scale: str, original: bool = False) -> float | None:
     """Mean mark on a scale over the answers that have one; `original`: over all, the unread as -1, as the code does."""
     values = [UNREAD if found is None else found[scale] for found in marks if found is not None or original]
@@ -49,25 +50,6 @@ def consistency_rate(marks: Sequence[int | None]) -> float | None:
     """Locality: share of 5 among the marks that could be read."""
     read = [mark for mark in marks if mark is not None]
     return sum(mark == FULL_MARK for mark in read) / len(read) if read else None
-
-
-def judged_edit_level(marks: Sequence[Marks | None], events: Sequence[str], original: bool = False) -> float | None:
-    """Share of events whose answers all have 5 overall; None when there are none.
-
-    Args:
-        marks: per judged answer.
-        events: the event of each.
-        original: as the code counts: answers that could not be read are passed over, and of the last event the verdict
-            is lost while the number of its answers is added to the denominator.
-    """
-    if not original:
-        return edit_level([_full(found, "overall") for found in marks], events)
-    read = [(event, _full(found, "overall")) for event, found in zip(events, marks, strict=True) if found is not None]
-    groups = [[full for _, full in group] for _, group in groupby(read, key=lambda pair: pair[0])]
-    if not groups:
-        return None
-    *closed, last = groups
-    return sum(map(all, closed)) / (len(closed) + len(last))
 
 
 def overall_edit_level(

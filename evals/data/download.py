@@ -1,0 +1,160 @@
+"""Download of one file with pooch: only over https, resumed where that is safe, verified before it gets its name."""
+
+import errno
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pooch
+import requests
+from urllib3.exceptions import MaxRetryError
+
+from emend.evals.data.digests import digest_like, is_pointer
+from emend.evals.data.sources import Remote
+from emend.memory.errors import BadData, BadSettings, FetchFailed
+
+Report = Callable[[int, int | None], None]
+"""Called with the bytes that have arrived and the file's size, None where the server does not send it."""
+RETRIES = 3
+TIMEOUT = (15.0, 30.0)
+"""Seconds for the connection, and between two packets."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TRANSIENT = (408, 416, 425, 429)
+_CHUNK = 1 << 16
+
+
+class HostUnreachable(FetchFailed):
+    """Raised when a server does not answer at all, so that its other files need not be tried."""
+
+
+def check_url(url: str) -> None:
+    """Accept https, and http on this machine.
+
+    Raises:
+        BadSettings: any other URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        raise BadSettings(f"'{url}' is not fetched: only https is, and http on this machine.")
+
+
+def download(remote: Remote, folder: Path, report: Report, retries: int = RETRIES) -> Path:
+    """Download to `folder / remote.name`; pooch retries, verifies a SHA-256 and moves the verified file into place.
+
+    Raises:
+        FetchFailed: the file does not exist, the server refuses it or breaks off too often, or it cannot be written.
+        HostUnreachable: no connection.
+        BadData: the content is not the expected one.
+        BadSettings: the URL, or one that it redirects to, is not https.
+    """
+    check_url(remote.url)
+    logging.getLogger(pooch.get_logger().name).setLevel(logging.WARNING)
+    downloader = ResumingDownloader(remote, folder / f"{remote.name}.part", report)
+    known = remote.digest if remote.digest.startswith("sha256:") else None
+    urls, registry = {remote.name: remote.url}, {remote.name: known}
+    source = pooch.create(path=folder, base_url="", registry=registry, urls=urls, retry_if_failed=retries)
+    try:
+        return Path(source.fetch(remote.name, downloader=downloader))
+    except requests.TooManyRedirects as error:
+        raise FetchFailed(f"{remote.url} leads nowhere: {error}.") from error
+    except requests.RequestException as error:
+        raise downloader.interrupted(error) from error
+    except OSError as error:
+        raise _unwritable(downloader.part, error) from error
+    except ValueError as error:
+        raise BadData(
+            f"{remote.url} is not the expected file: {error} Fetch it again; if that fails, the origin has changed."
+        ) from error
+
+
+class ResumingDownloader:
+    """Downloader of one file for pooch that keeps an interrupted transfer as `part` and continues behind its bytes.
+
+    Only files that cannot change between two attempts are continued, those of a fixed commit or with a known checksum.
+    """
+
+    def __init__(self, remote: Remote, part: Path, report: Report) -> None:
+        self.remote, self._report = remote, report
+        self._fixed = remote.digest or remote.commit
+        self.part = part.with_name(f"{part.stem}.{self._fixed[-12:]}.part") if self._fixed else part
+
+    def __call__(self, url: str, output_file: str, pooch: object) -> None:
+        """Write the verified content to `output_file`.
+
+        Raises:
+            requests.RequestException, ValueError: worth another attempt.
+            FetchFailed, BadData, BadSettings: not worth one.
+        """
+        offset = self.part.stat().st_size if self._fixed and self.part.is_file() else 0
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"emend/{version('emend')}"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        hooks = {"response": _check_redirect}
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks=hooks) as response:
+            if response.status_code == 416:
+                self.part.unlink()
+            _check_status(response)
+            self._receive(response, offset if response.status_code == 206 else 0)
+        self._verify()
+        self.part.replace(output_file)
+
+    def interrupted(self, error: requests.RequestException) -> FetchFailed:
+        """Return the error to raise when the last attempt has failed; it says how much is kept."""
+        reason = error.args[0] if error.args else type(error).__name__
+        remedy = "Try again later."
+        if self._fixed and self.part.exists():
+            remedy += f" {self.part.stat().st_size:,} bytes are kept; the same command continues behind them."
+        if isinstance(reason, MaxRetryError):
+            return HostUnreachable(f"no connection to {urlsplit(self.remote.url).hostname}: {reason.reason}. {remedy}")
+        return FetchFailed(f"{self.remote.url} broke off: {reason}. {remedy}")
+
+    def _receive(self, response: requests.Response, done: int) -> None:
+        length = response.headers.get("Content-Length", "")
+        total = done + int(length) if length.isdigit() else None
+        with self.part.open("ab" if done else "wb") as file:
+            for chunk in response.iter_content(_CHUNK):
+                file.write(chunk)
+                file.flush()
+                done += len(chunk)
+                self._report(done, total)
+
+    def _verify(self) -> None:
+        """Check what pooch cannot: a pointer of Git LFS, and git's own id of a content."""
+        if is_pointer(self.part):
+            self.part.unlink()
+            raise BadData(
+                f"{self.remote.url} is only Git LFS's pointer to the file: clone https://{self.remote.repository} with "
+                f"git lfs installed, and put the file into the data folder as {self.remote.name}."
+            )
+        expected = self.remote.digest
+        if expected.startswith("git-blob:") and (actual := digest_like(self.part, expected)) != expected:
+            self.part.unlink()
+            raise ValueError(f"expected {expected} but got {actual}.")
+
+
+def _check_redirect(response: requests.Response, *args: object, **kwargs: object) -> None:
+    if response.is_redirect:
+        check_url(urljoin(response.url, response.headers["Location"]))
+
+
+def _check_status(response: requests.Response) -> None:
+    code = response.status_code
+    if code < 400:
+        return
+    message = f"{response.url} answers {code} {response.reason}".rstrip()
+    if code in TRANSIENT or code >= 500:
+        raise requests.HTTPError(message, response=response)
+    if code in (404, 410):
+        raise FetchFailed(
+            f"{message}: the file does not exist any more. Look for it at its origin (emend data list), and put it "
+            "into the data folder under its name."
+        )
+    raise FetchFailed(f"{message}: the server does not allow this download.")
+
+
+def _unwritable(part: Path, error: OSError) -> FetchFailed:
+    if error.errno == errno.ENOSPC:
+        return FetchFailed(f"no space left for '{part}': free some, or give another --to.")
+    return FetchFailed(f"cannot write '{part}': {error.strerror or error}. Make it writable, or give another --to.")
