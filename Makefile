@@ -6,10 +6,10 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format wheel
+.PHONY: help install demo test test-slow check format wheel
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with Emend and all its tools
 
@@ -21,17 +21,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# No network, no telemetry, and no threads that burn a core while they wait.
-demo test: export HF_HUB_OFFLINE := 1
-demo test: export ANONYMIZED_TELEMETRY := False
-demo test: export TOKENIZERS_PARALLELISM := false
-demo test: export OMP_WAIT_POLICY := passive
-
 demo: $(STAMP) ## edit the embedded model and show what came of it
-	$(BIN)/emend demo
+	HF_HUB_OFFLINE=1 ANONYMIZED_TELEMETRY=False TOKENIZERS_PARALLELISM=false OMP_WAIT_POLICY=passive $(BIN)/emend demo
 
-test: $(STAMP) ## run the tests; ARGS='-k store -n 0' goes to pytest
-	$(BIN)/pytest -q -n auto --dist loadfile $(ARGS)
+test: $(STAMP) ## run the quick tests; ARGS='-k store -n 0' goes to pytest
+	$(BIN)/pytest -q -n auto --dist loadfile -m 'not slow' $(ARGS)
+
+test-slow: $(STAMP) ## run the slow tests: benches, documented commands, training, faults, all architectures
+	$(BIN)/pytest -q -n auto --dist worksteal -m slow $(ARGS)
 
 check: $(STAMP) ## lint, formatting, types, import directions
 	$(BIN)/ruff check

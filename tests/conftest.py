@@ -1,4 +1,4 @@
-"""Lets tests import `tests.fakes`; appended, so that no folder of the root hides an installed package.
+"""Environment, limits and models that all tests share.
 
 What of the environment and of the machine decides how a test ends is put aside here, before anything reads it.
 """
@@ -6,27 +6,131 @@ What of the environment and of the machine decides how a test ends is put aside 
 import gc
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+# Appended, so that no folder of the root hides an installed package.
 sys.path.append(str(Path(__file__).parents[1]))
 
 for name in ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "NO_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(name, None)  # typer and rich colour what they print by these
+# Read when torch, chromadb and huggingface_hub are imported: no network, no telemetry, no threads that spin.
+os.environ.update(
+    HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", TOKENIZERS_PARALLELISM="false", OMP_WAIT_POLICY="passive"
+)
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+from tests.paths import SHARED  # noqa: E402 - found through the path above
+
+if TYPE_CHECKING:
+    from tests.shared_models import SharedModels
+
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """A full collection of thousands of tests takes a second, in which every test with a clock stands still."""
+    """Keep full garbage collections, which take a second among thousands of tests, out of tests with a clock."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of both providers, which nobody takes for real ones."""
+    """API keys of both providers, unmistakably false."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
+
+
+@pytest.fixture(scope="session")
+def shared_models() -> "Iterator[SharedModels]":
+    """The models of `random_lm`, `random_model` and `trained_model`, made once for all tests of a process."""
+    from tests.shared_models import SharedModels
+
+    models = SharedModels()
+    yield models
+    for model in models:
+        if hasattr(model, "close"):
+            model.close()
+
+
+@pytest.fixture(autouse=True)
+def unchanged_shared_models(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that changes a shared model, instead of a later one in the same process."""
+    models = request.getfixturevalue("shared_models") if "shared_models" in request.fixturenames else None
+    yield
+    if models is not None:
+        models.check()
+
+
+@pytest.fixture(scope="session")
+def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function from a model type (`"gpt2 tied"`: with tied embeddings) and settings to a random model's folder."""
+    from tests.fakes import tiny_random_lm
+
+    folders: dict[Any, Path] = {}
+
+    def make(architecture: str = "llama", **config: Any) -> Path:
+        kind, _, tied = architecture.partition(" ")
+        if tied:
+            config["tie_word_embeddings"] = True
+        key = (kind, *sorted(config.items()))
+        if key not in folders:
+            folders[key] = tiny_random_lm(kind, tmp_path_factory.mktemp("models"), **config)
+        return folders[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_lm(random_folder: Callable[..., Path], shared_models: "SharedModels") -> Callable[..., Any]:
+    """A function from a model type and settings to a random `CausalLM`, the same for all tests."""
+    from emend.agents.local.causal_lm import CausalLM
+
+    def make(architecture: str = "llama", **config: Any) -> Any:
+        key = (architecture, *sorted(config.items()))
+        return shared_models.get(key, lambda: CausalLM(random_folder(architecture, **config), device="cpu"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_model(random_folder: Callable[..., Path], shared_models: "SharedModels") -> Callable[..., Any]:
+    """A function from a model type to a random local chat model, the same for all tests."""
+
+    from tests.fakes import read_model
+
+    def make(architecture: str = "llama") -> Any:
+        folder = random_folder(architecture, window=96)
+        return shared_models.get(("chat", architecture), lambda: read_model(folder, 4))
+
+    return make
+
+
+@pytest.fixture
+def own_model(random_folder: Callable[..., Path]) -> Iterator[Any]:
+    """A random local chat model that the test may change."""
+    from tests.fakes import read_model
+
+    model = read_model(random_folder(window=96), 4)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="session")
+def trained_folder() -> Path:
+    """The folder of a trained model with the embedded one's architecture and prompt forms, about another world."""
+    folder = SHARED / "experiments/tinyworld/model"
+    if not folder.is_dir():
+        pytest.skip(f"no trained model at {folder}; EMEND_SHARED names another folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained_model(trained_folder: Path, shared_models: "SharedModels") -> Any:
+    """The model of `trained_folder` as a chat model, the same for all tests."""
+    from tests.fakes import read_model
+
+    return shared_models.get("trained", lambda: read_model(trained_folder, 8))

@@ -165,3 +165,10 @@ def tiny_tokenizer(begin: bool, pieces: str = "bytes") -> Any:
     return PreTrainedTokenizerFast(
         tokenizer_object=bare, bos_token="<s>" if begin else None, eos_token="</s>", unk_token="<unk>"
     )
+
+
+def read_model(folder: Path, max_new_tokens: int) -> Any:
+    """Load the chat model of a folder on the CPU."""
+    from emend.agents.llm import load_model
+
+    return load_model(f"hf:{folder}", device="cpu", max_new_tokens=max_new_tokens)

@@ -15,6 +15,7 @@ def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():
     assert bound_of([3, 4, 5, 3], 0.2, 2) == pytest.approx(1.6)  # 3 and 5; 4 and 3, one call earlier
 
 
+@pytest.mark.slow
 def test_questions_through_a_provider_are_all_asked_and_take_no_less_than_the_bound(tmp_path):
     late = latency(tmp_path / "run", 12, 6, 0.05)
     assert late.served.requests == sum(3 + n % 3 for n in range(12)) == 48
@@ -30,6 +31,7 @@ def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
     assert f"{cost.middle:.2f}" in shown(None, cost, None)
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_one_after_another_and_all_at_once(tmp_path):
     model = load_model("tiny")
     probes, edits = hops(2)

@@ -13,11 +13,11 @@ RECORDS = [
 ]  # fmt: skip
 
 
-def test_the_ways_agree_and_the_table_has_their_ratios(lms):
+def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
     pairs = list(locality(RECORDS, {0: "The Silent River. "}))
     assert pairs[0][0] == ("The Silent River. The capital of France is", "Paris")
     assert [len(block) for block in blocks(pairs, 2)] == [8, 4]
-    found = measure(lms(), blocks(pairs, 2))
+    found = measure(random_lm(), blocks(pairs, 2))
     assert found.pairs == 12 and found.differ < 1e-4
     file = io.StringIO()
     Console(file=file, width=120).print(show("a few", found))

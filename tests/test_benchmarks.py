@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import SHARED
+
 FOLDER = Path(__file__).parent / "benchmarks"
 SMALL = {
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),
@@ -28,7 +30,6 @@ WITHOUT = {
     "likelihood": "tests/test_bench_likelihood.py",
     "loading": "fails where a file takes longer than it may",
 }
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[1] / "../shared")
 
 
 @pytest.mark.slow

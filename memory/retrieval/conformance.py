@@ -103,4 +103,5 @@ class RetrieverContract:
 
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(search, asked))
-        assert found == [self.retriever().search(query, 3) for query in asked]
+        alone = {query: self.retriever().search(query, 3) for query in asked[: len(asked) // 8]}
+        assert found == [alone[query] for query in asked]

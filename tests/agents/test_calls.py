@@ -49,6 +49,7 @@ def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
     assert (call.input_tokens, call.output_tokens) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
     with Provider(choose=lambda number: "429") as provider, recording() as journal:
         model = asked(provider)

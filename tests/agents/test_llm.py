@@ -38,16 +38,18 @@ def test_unknown_provider_names_the_nearest(spec, near):
         load_model(spec)
 
 
-def test_folder_is_loaded_as_a_scoring_model(folders):
-    model = load_model(f"hf:{folders()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99)
+def test_folder_is_loaded_as_a_scoring_model(random_folder):
+    model = load_model(
+        f"hf:{random_folder()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99
+    )
     assert (model.max_new_tokens, model.stop_at, model.gather, model.lm.batch_tokens) == (3, (".",), 2, 99)
     assert fingerprint(model, "spec") == model.lm.fingerprint
     assert isinstance(model, ScoringModel)
 
 
-def test_unknown_setting_names_the_nearest(folders):
+def test_unknown_setting_names_the_nearest(random_folder):
     with pytest.raises(BadSettings, match="unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"):
-        load_model(f"hf:{folders()}", max_tokens=3)
+        load_model(f"hf:{random_folder()}", max_tokens=3)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ def test_unknown_setting_names_the_nearest(folders):
         ("gather", "x"),
     ],
 )
-def test_a_setting_of_a_wrong_type_is_refused_by_name(folders, setting, value):
+def test_a_setting_of_a_wrong_type_is_refused_by_name(random_folder, setting, value):
     with pytest.raises(BadSettings, match=f"setting '{setting}' of model '.*seen: {value!r}"):
-        load_model(f"hf:{folders()}", **{setting: value})
+        load_model(f"hf:{random_folder()}", **{setting: value})
 
 
 @pytest.mark.parametrize("spec", ["hf:", "openai:", "anthropic:", "tiny:large"])
@@ -88,10 +90,10 @@ def test_hub_id_without_network(monkeypatch, tmp_path):
         load_model("hf:nobody/no-such-model")
 
 
-def test_hub_id_is_loaded_through_the_same_path(monkeypatch, folders):
+def test_hub_id_is_loaded_through_the_same_path(monkeypatch, random_folder):
     import huggingface_hub
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(folders()))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(random_folder()))
     assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
 
 

@@ -19,6 +19,7 @@ from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.speakers import speaker_for
 from tests.graphs import forms
+from tests.params import mostly_slow
 
 METHODS: dict[str, Any] = {name: EDITORS.load(name) for name in EDITORS.names()}
 WEIGHTS = [name for name, method in METHODS.items() if method.needs_weights]
@@ -79,7 +80,7 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"null_below": 10.0, "ridge": 1.0}
 
 
 class TestEveryEditorOfWeights(EditorContract):
-    @pytest.fixture(autouse=True, params=WEIGHTS)
+    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "lora", "rome", "memit", "alphaedit"))
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")
@@ -98,7 +99,7 @@ AT_THE_END = Edit.from_triplet(Triplet(subject="Veldania", relation="twin", obje
 """For the random GPT-NeoX, whose later places hardly look at the subject."""
 
 
-@pytest.mark.parametrize("architecture", OTHERS)
+@pytest.mark.parametrize("architecture", mostly_slow(OTHERS, "gpt2 tied", "gpt_neox", "gemma2"))
 @pytest.mark.parametrize("method", [name for name in WEIGHTS if name != "qlora"])
 def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method, architecture, random_model):
     class Contract(EditorContract):
@@ -114,10 +115,14 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
     Contract().test_an_exception_comes_out_and_the_model_is_restored()
 
 
+SPEAKING = [name for name in PROMPTS if name != "agent"]
+"""The methods that a small trained model can follow: it calls no tools."""
+
+
 class TestEveryEditorByPromptOnATrainedModel(EditorContract):
-    @pytest.fixture(autouse=True, params=[name for name in PROMPTS if name != "agent"])  # it calls no tools
-    def _named(self, request, stand_in):
-        self.name, self.model = request.param, stand_in
+    @pytest.fixture(autouse=True, params=mostly_slow(SPEAKING, "rag"))
+    def _named(self, request, trained_model):
+        self.name, self.model = request.param, trained_model
 
     def factory(self):
         return METHODS[self.name]

@@ -12,8 +12,7 @@ import pytest
 
 from emend.evals.cli.main import main
 from tests.evals.toys import enlist
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def emend(*words: str) -> str | int | None:

@@ -14,8 +14,8 @@ from emend.evals.log.manifest import RunConfig
 from emend.evals.runner.run import run
 from emend.graphs.judges.graph import Judge, one_question
 from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 JUDGE = "openai:judge"
 PANEL = Panel(judges=(JUDGE,))
 THOUGHTS = " The lighthouses of Torvay are Foam Light and three more.\nAnswer: 4"

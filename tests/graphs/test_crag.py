@@ -1,8 +1,6 @@
 """CRAG: its decisions and strips as published, its paths, and its wider search."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +13,8 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
 from tests.fakes import ScriptedScoringModel
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[2] / "../shared")
 DECISIONS = SHARED / "parity/crag_decisions.json"
 APP = build()
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from langgraph.errors import GraphRecursionError
@@ -20,8 +19,8 @@ from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
 ENTRIES = [
     Entry(id="a0", edit_id="a", text="The capital of Veldania is Ostrim."),

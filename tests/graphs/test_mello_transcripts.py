@@ -1,18 +1,16 @@
 """The published transcripts of MeLLo, fed through the graph: the same lookups, and the same final answers."""
 
 import json
-import os
 import re
 from itertools import takewhile
-from pathlib import Path
 
 import pytest
 
 from emend.memory.errors import ModelReplyError
 from tests.fakes import ScriptedChatModel
 from tests.graphs.test_mello import Told, walk
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[2] / "../shared")
 TRANSCRIPTS = SHARED / "data/mquake/mello_gptj_transcripts.sample.json"
 
 
@@ -54,6 +52,7 @@ def replayed(question: str, said: list[str], found: list[str]) -> tuple[str, lis
     return final["reply"], memory.asked
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TRANSCRIPTS.is_file(), reason=f"no transcripts at {TRANSCRIPTS}")
 def test_the_published_transcripts_lead_to_the_same_queries_and_answers():
     """Differences: the log reads no final answer after the fourth fact, and goes on behind the first one.

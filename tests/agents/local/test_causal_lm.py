@@ -39,15 +39,15 @@ def log_prob_by_hand(lm, prompt, target):
 
 @pytest.mark.parametrize("padding", ["left", "right"])
 @pytest.mark.parametrize("architecture", SIZES)
-def test_log_probs_are_those_of_the_plain_model(lms, architecture, padding):
-    lm = lms(architecture)
+def test_log_probs_are_those_of_the_plain_model(random_lm, architecture, padding):
+    lm = random_lm(architecture)
     told = [scored.log_prob for scored in lm.log_probs(PAIRS, padding)]
     assert told == pytest.approx([log_prob_by_hand(lm, *pair) for pair in PAIRS], abs=1e-4)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_log_probs_are_those_of_the_plain_model_with_sentencepiece_like_tokens(lms, architecture):
-    lm = lms(architecture, pieces="metaspace")
+def test_log_probs_are_those_of_the_plain_model_with_sentencepiece_like_tokens(random_lm, architecture):
+    lm = random_lm(architecture, pieces="metaspace")
     told = [scored.log_prob for scored in lm.log_probs(PAIRS)]
     assert told == pytest.approx([log_prob_by_hand(lm, *pair) for pair in PAIRS], abs=1e-4)
 
@@ -56,8 +56,8 @@ def test_log_probs_are_those_of_the_plain_model_with_sentencepiece_like_tokens(l
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(words, targets), min_size=1, max_size=8))
-def test_batched_equals_one_at_a_time(lms, architecture, padding, pairs):
-    lm = lms(architecture)
+def test_batched_equals_one_at_a_time(random_lm, architecture, padding, pairs):
+    lm = random_lm(architecture)
     alone = [lm.log_probs([pair], padding)[0] for pair in pairs]
     for one, other in zip(alone, lm.log_probs(pairs, padding), strict=True):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
@@ -65,16 +65,16 @@ def test_batched_equals_one_at_a_time(lms, architecture, padding, pairs):
         assert one[1:4] == other[1:4]
 
 
-def test_several_small_batches_equal_one_large(folders, lms):
-    small = CausalLM(folders(), device="cpu", batch_tokens=30)
+def test_several_small_batches_equal_one_large(random_folder, random_lm):
+    small = CausalLM(random_folder(), device="cpu", batch_tokens=30)
     told = [scored.log_prob for scored in small.log_probs(PAIRS)]
-    assert told == pytest.approx([scored.log_prob for scored in lms().log_probs(PAIRS)], abs=1e-4)
-    assert small.generate([p for p, _ in PAIRS], 5) == lms().generate([p for p, _ in PAIRS], 5)
+    assert told == pytest.approx([scored.log_prob for scored in random_lm().log_probs(PAIRS)], abs=1e-4)
+    assert small.generate([p for p, _ in PAIRS], 5) == random_lm().generate([p for p, _ in PAIRS], 5)
 
 
-def test_probabilities_of_all_next_tokens_sum_to_one(lms):
+def test_probabilities_of_all_next_tokens_sum_to_one(random_lm):
     """With the space already said, each one-character target is one token of the byte vocabulary."""
-    lm = lms()
+    lm = random_lm()
     alphabet = [chr(code) for code in range(33, 127)]
     told = lm.log_probs(
         [("said ", letter) for letter in alphabet if lm.encode(f"said {letter}")[:-1] == lm.encode("said ")]
@@ -82,48 +82,48 @@ def test_probabilities_of_all_next_tokens_sum_to_one(lms):
     assert 0.1 < sum(math.exp(scored.log_prob) for scored in told) <= 1
 
 
-def test_head_is_apart_where_it_is_known_what_follows_it(lms):
-    assert all(lms(architecture).likelihood.head is not None for architecture in ARCHITECTURES)
-    capped = lms("gemma2")
+def test_head_is_apart_where_it_is_known_what_follows_it(random_lm):
+    assert all(random_lm(architecture).likelihood.head is not None for architecture in ARCHITECTURES)
+    capped = random_lm("gemma2")
     assert capped.likelihood.head is not None, "Gemma 2 caps its logits after the output layer"
     assert capped.likelihood.head is not capped.model.get_output_embeddings()
 
 
-def test_a_head_that_does_something_unknown_is_not_apart(lms, monkeypatch):
-    lm = lms("gemma2")
+def test_a_head_that_does_something_unknown_is_not_apart(random_lm, monkeypatch):
+    lm = random_lm("gemma2")
     monkeypatch.setattr(lm.model.config, "final_logit_softcapping", 31.0)
     monkeypatch.setattr(lm.model.config, "logit_scale", 0.5, raising=False)
     assert Likelihood(lm.model, 0, 256, lm.encode(SAMPLE)).head is None
 
 
-def test_begin_token_is_put_once(lms):
-    lm = lms("llama")
+def test_begin_token_is_put_once(random_lm):
+    lm = random_lm("llama")
     assert lm.encode("The capital")[0] == lm.tokenizer.bos_token_id
     assert lm.encode("<s>The capital") == lm.encode("The capital")
     assert lm.tokenizer.bos_token_id not in lm.encode("The capital")[1:]
 
 
-def test_target_begins_where_the_tokens_of_the_prompt_end(lms):
-    lm = lms("gpt2")
+def test_target_begins_where_the_tokens_of_the_prompt_end(random_lm):
+    lm = random_lm("gpt2")
     pair = lm.encode_pair("The capital is", "Paris")
     assert lm.tokenizer.decode(pair.ids[: pair.start]) == "The capital is"
     assert lm.tokenizer.decode(pair.ids[pair.start :]) == " Paris"
 
 
-def test_target_that_merges_with_the_end_of_the_prompt_is_scored_whole(lms):
-    lm = lms("gpt2")
+def test_target_that_merges_with_the_end_of_the_prompt_is_scored_whole(random_lm):
+    lm = random_lm("gpt2")
     pair = lm.encode_pair("capital of ", "France")  # the space at the end belongs to " France"
     assert lm.tokenizer.decode(pair.ids[pair.start :]) == " France"
 
 
-def test_blank_target_is_refused(lms):
+def test_blank_target_is_refused(random_lm):
     with pytest.raises(BadData, match="no tokens"):
-        lms().log_probs([("The capital is", " ")])
+        random_lm().log_probs([("The capital is", " ")])
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_long_prompt_is_cut_on_the_left_after_the_begin_token(lms, architecture):
-    lm = lms(architecture)
+def test_long_prompt_is_cut_on_the_left_after_the_begin_token(random_lm, architecture):
+    lm = random_lm(architecture)
     long = "Karo Benn wrote The Silent River. " * 20 + "The capital of France is"
     pair = lm.encode_pair(long, "Paris")
     assert len(pair.ids) - 1 == lm.window
@@ -135,8 +135,8 @@ def test_long_prompt_is_cut_on_the_left_after_the_begin_token(lms, architecture)
     assert math.isfinite(scored.log_prob)
 
 
-def test_generation_leaves_room_for_the_new_tokens(lms):
-    lm = lms()
+def test_generation_leaves_room_for_the_new_tokens(random_lm):
+    lm = random_lm()
     long = "Karo Benn wrote The Silent River. " * 20
     told = lm.generate([long, "The"], 5)
     assert told[0].input_tokens == lm.window - 5
@@ -144,15 +144,15 @@ def test_generation_leaves_room_for_the_new_tokens(lms):
     assert told[1].cut_tokens == 0
 
 
-def test_target_longer_than_the_window_is_refused(lms):
+def test_target_longer_than_the_window_is_refused(random_lm):
     with pytest.raises(ContextOverflow, match="does not fit the window of 64"):
-        lms().log_probs([("The capital is", "Paris and Rome " * 40)])
+        random_lm().log_probs([("The capital is", "Paris and Rome " * 40)])
 
 
 @pytest.mark.parametrize("limit", [0, 64, 1000])
-def test_impossible_number_of_new_tokens_is_refused(lms, limit):
+def test_impossible_number_of_new_tokens_is_refused(random_lm, limit):
     with pytest.raises(BadSettings, match=f"max_new_tokens is {limit}: give 1 to 63"):
-        lms().generate(["The"], limit)
+        random_lm().generate(["The"], limit)
 
 
 def greedy_by_hand(lm, prompt, limit):
@@ -167,8 +167,8 @@ def greedy_by_hand(lm, prompt, limit):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_generation_is_greedy_and_does_not_depend_on_the_batch(lms, architecture):
-    lm = lms(architecture)
+def test_generation_is_greedy_and_does_not_depend_on_the_batch(random_lm, architecture):
+    lm = random_lm(architecture)
     prompts = [prompt for prompt, _ in PAIRS]
     told = lm.generate(prompts, 8, stop=())
     for prompt, one in zip(prompts, told, strict=True):
@@ -178,10 +178,10 @@ def test_generation_is_greedy_and_does_not_depend_on_the_batch(lms, architecture
         assert one.finished == (by_hand[-1] == lm.tokenizer.eos_token_id)
 
 
-def test_generation_ignores_a_stored_repetition_penalty(lms, tmp_path):
+def test_generation_ignores_a_stored_repetition_penalty(random_lm, tmp_path):
     from transformers import GenerationConfig
 
-    lm = lms()
+    lm = random_lm()
     lm.model.save_pretrained(tmp_path)
     lm.tokenizer.save_pretrained(tmp_path)
     GenerationConfig(repetition_penalty=5.0, do_sample=True, temperature=3.0, eos_token_id=1).save_pretrained(tmp_path)
@@ -189,8 +189,8 @@ def test_generation_ignores_a_stored_repetition_penalty(lms, tmp_path):
     assert CausalLM(tmp_path, device="cpu").generate(prompts, 12) == lm.generate(prompts, 12)
 
 
-def test_generation_ends_before_a_stop_text_and_counts_up_to_it(lms):
-    lm = lms("gpt2")
+def test_generation_ends_before_a_stop_text_and_counts_up_to_it(random_lm):
+    lm = random_lm("gpt2")
     free = lm.generate(["The capital of Italy is"], 12, stop=())[0]
     stop = free.text[3:5]
     told = lm.generate(["The capital of Italy is"], 12, stop=(stop,))[0]
@@ -199,10 +199,10 @@ def test_generation_ends_before_a_stop_text_and_counts_up_to_it(lms):
     assert told.finished
 
 
-def test_lock_is_held_while_the_weights_are_used(lms):
+def test_lock_is_held_while_the_weights_are_used(random_lm):
     import threading
 
-    lm, done = lms(), threading.Event()
+    lm, done = random_lm(), threading.Event()
 
     def ask():
         lm.log_probs(PAIRS)
@@ -217,8 +217,8 @@ def test_lock_is_held_while_the_weights_are_used(lms):
     assert done.is_set()
 
 
-def test_no_gradients_are_kept_and_weights_stay(lms):
-    lm = lms()
+def test_no_gradients_are_kept_and_weights_stay(random_lm):
+    lm = random_lm()
     before = {name: weight.clone() for name, weight in lm.model.named_parameters()}
     lm.log_probs(PAIRS)
     lm.generate(["The"], 3)
@@ -227,16 +227,16 @@ def test_no_gradients_are_kept_and_weights_stay(lms):
     )
 
 
-def test_trained_model_recalls_its_world(stand_in):
-    lm = CausalLM(stand_in, device="cpu")
+def test_trained_model_recalls_its_world(trained_folder):
+    lm = CausalLM(trained_folder, device="cpu")
     prompts = ["Q: What is the industry of Darion?\nA:", "Q: Who is the founder of Norlaex?\nA:"]
     assert [told.text for told in lm.generate(prompts, 8)] == ["banking", "Tamrey Rilunman"]
     right, wrong = lm.log_probs([(prompts[0], "banking"), (prompts[0], "shipping")])
     assert right.log_prob > -0.1 > -3 > wrong.log_prob
 
 
-def test_fact_in_the_context_overrides_what_the_trained_model_knows(stand_in):
-    lm = CausalLM(stand_in, device="cpu")
+def test_fact_in_the_context_overrides_what_the_trained_model_knows(trained_folder):
+    lm = CausalLM(trained_folder, device="cpu")
     prompt = "New Fact: The industry of Darion is mining.\nQ: What is the industry of Darion?\nA:"
     right, wrong = lm.log_probs([(prompt, "mining"), (prompt, "banking")])
     assert lm.generate([prompt], 8)[0].text == "mining"

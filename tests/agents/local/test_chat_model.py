@@ -25,8 +25,8 @@ TEMPLATE = (
 
 
 @pytest.fixture
-def model(lms):
-    made = LocalChatModel(lm=lms(), model_name="random", max_new_tokens=6)
+def model(random_lm):
+    made = LocalChatModel(lm=random_lm(), model_name="random", max_new_tokens=6)
     yield made
     made.close()
 
@@ -73,9 +73,9 @@ def test_scores_hold_each_tokens_log_prob(model):
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_perplexity_counts_every_token_of_a_text_once(lms, architecture):
+def test_perplexity_counts_every_token_of_a_text_once(random_lm, architecture):
     """The first token follows the begin token; GPT-2's tokenizer has none, so there it is the end token."""
-    lm = lms(architecture)
+    lm = random_lm(architecture)
     model = LocalChatModel(lm=lm)
     text = "The capital of France is Paris."
     ids = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -133,8 +133,8 @@ def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypa
 
 
 @pytest.mark.parametrize("how", [{"gather": 1}, {"score_apart": True}])
-def test_scored_apart_concurrent_scores_are_the_same_to_the_last_bit(lms, how):
-    model = LocalChatModel(lm=lms(), **how)
+def test_scored_apart_concurrent_scores_are_the_same_to_the_last_bit(random_lm, how):
+    model = LocalChatModel(lm=random_lm(), **how)
     prompts = [f"{'Rome ' * length}is" for length in range(20)]
     alone = [model.score(p, ["Paris", "Karo Benn"]) for p in prompts]
     with ThreadPoolExecutor(16) as pool:
@@ -168,10 +168,10 @@ def seen_by(model, monkeypatch):
 
 
 @pytest.fixture
-def instruct(folders, tmp_path):
+def instruct(random_folder, tmp_path):
     """A random model whose tokenizer has a chat template, saved and loaded as users' models are."""
     folder = tmp_path / "instruct"
-    shutil.copytree(folders(), folder)
+    shutil.copytree(random_folder(), folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
@@ -213,7 +213,7 @@ def test_targets_are_scored_where_the_reply_would_stand(instruct):
     model.close()
 
 
-def test_the_template_can_be_left_aside(instruct, lms, monkeypatch):
+def test_the_template_can_be_left_aside(instruct, random_lm, monkeypatch):
     model = loaded(instruct, chat=False)
     sent = seen_by(model, monkeypatch)
     model.invoke("Where?")
@@ -222,7 +222,7 @@ def test_the_template_can_be_left_aside(instruct, lms, monkeypatch):
     assert "chat" not in model._identifying_params
     model.close()
     with pytest.raises(BadSettings, match="has no chat template"):
-        LocalChatModel(lm=lms(), chat=True)
+        LocalChatModel(lm=random_lm(), chat=True)
 
 
 def test_a_base_model_gets_plain_text_and_a_chat_joined_by_blank_lines(model, monkeypatch):
@@ -242,9 +242,9 @@ def test_weights_are_not_used_while_an_editor_holds_the_lock(model):
         model.lm.lock.acquire()
 
 
-def test_closed_model_has_no_thread_and_refuses(lms):
+def test_closed_model_has_no_thread_and_refuses(random_lm):
     others = set(threading.enumerate())  # of models that other tests hold
-    model = LocalChatModel(lm=lms())
+    model = LocalChatModel(lm=random_lm())
     model.invoke("The capital")
     model.close()
     assert not [t for t in set(threading.enumerate()) - others if t.name.startswith("emend-batch")]

@@ -20,9 +20,9 @@ def rows_made(lm, monkeypatch):
     return made
 
 
-def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equally_likely(folders, monkeypatch):
+def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equally_likely(random_folder, monkeypatch):
     """The output layer has every row twice, all but equal, so that padding alone would choose between twins."""
-    lm = CausalLM(folders("llama"), device="cpu")
+    lm = CausalLM(random_folder("llama"), device="cpu")
     prompts = [f"{'Rome ' * (1 + 7 * place % 11)}is" for place in range(12)]
     with torch.no_grad():
         head = lm.model.get_output_embeddings().weight
@@ -34,26 +34,26 @@ def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equal
     assert made == [12] + [1] * 12
 
 
-def test_a_reply_that_is_clear_is_made_once(lms, monkeypatch):
-    lm = lms()
+def test_a_reply_that_is_clear_is_made_once(random_lm, monkeypatch):
+    lm = random_lm()
     prompts = ["The capital of France is", "Rome is"]
     alone = [lm.generate([prompt], 5)[0] for prompt in prompts]
     made = rows_made(lm, monkeypatch)
     assert lm.generate(prompts, 5) == alone and made == [2]
 
 
-def test_in_half_precision_a_batch_is_never_made_again(folders, monkeypatch):
+def test_in_half_precision_a_batch_is_never_made_again(random_folder, monkeypatch):
     """There tokens come close so often that nothing would be left of a batch."""
-    lm = CausalLM(folders("llama"), device="cpu", dtype="bfloat16")
+    lm = CausalLM(random_folder("llama"), device="cpu", dtype="bfloat16")
     made = rows_made(lm, monkeypatch)
     lm.generate(["The capital of France is", "Rome is", "Karo"], 12, stop=())
     assert made == [3]
 
 
 @pytest.mark.parametrize("architecture", SIZES)
-def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(lms, architecture, monkeypatch):
+def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, architecture, monkeypatch):
     """Replies of unequal length after prompts of unequal length, ended by a text, by the end token or by the limit."""
-    lm = lms(architecture)
+    lm = random_lm(architecture)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")
     prompts = [f"{'The author of ' * (place % 4)}The Silent River is {word}" for place, word in enumerate(words)]
     by_library = lm._replying._by_library
@@ -70,9 +70,9 @@ def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(lms, archit
     assert len({told.output_tokens for told in together}) > 1
 
 
-def test_a_model_that_cannot_be_continued_row_by_row_answers_through_the_library(lms, monkeypatch):
+def test_a_model_that_cannot_be_continued_row_by_row_answers_through_the_library(random_lm, monkeypatch):
     """A hook may look at whole rows, and rows beyond what a model is steady for go by the longest one."""
-    lm = lms()
+    lm = random_lm()
     prompts = ["The capital of France is", "Rome is", "Karo Benn wrote"]
     alone = [lm.generate([prompt], 6)[0] for prompt in prompts]
     monkeypatch.setattr("emend.agents.local.generation.decode", None)

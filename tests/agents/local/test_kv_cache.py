@@ -96,13 +96,13 @@ def turns(lm, prompt, count=3):
 
 
 @pytest.mark.parametrize("architecture", SIZES)
-def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(folders, architecture):
-    keeping, forgetful = (CausalLM(folders(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))
+def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(random_folder, architecture):
+    keeping, forgetful = (CausalLM(random_folder(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))
     assert turns(keeping, OPENING) == turns(forgetful, OPENING)
 
 
-def test_what_was_read_is_not_read_again(folders):
-    lm = CausalLM(folders("llama"), device="cpu")
+def test_what_was_read_is_not_read_again(random_folder):
+    lm = CausalLM(random_folder("llama"), device="cpu")
     lm.generate([OPENING], 6, ())  # what is found out once is found out
     lm.generate(["Rome is"], 6, ())
     fed = Fed(lm.model)
@@ -111,8 +111,8 @@ def test_what_was_read_is_not_read_again(folders):
     assert 0 < read < whole // 4
 
 
-def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themselves(folders):
-    keeping, forgetful = (CausalLM(folders("llama"), device="cpu", keep_mb=mb) for mb in (64, 0))
+def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themselves(random_folder):
+    keeping, forgetful = (CausalLM(random_folder("llama"), device="cpu", keep_mb=mb) for mb in (64, 0))
     prompts = [f"{'Rome ' * place}{OPENING}" for place in range(4)]
     keeping.generate(prompts, 5, ())
     further = [f"{prompt}{' Paris' * (3 - place)} is" for place, prompt in enumerate(prompts)] + ["A new one: Rome is"]
@@ -122,9 +122,9 @@ def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themsel
     assert read < sum(len(keeping.encode(prompt)) for prompt in further) / 2
 
 
-def test_edited_weights_read_anew(folders):
+def test_edited_weights_read_anew(random_folder):
     """Whether they are changed under the lock, in place, or within somebody's hold."""
-    lm, other = (CausalLM(folders("llama"), device="cpu") for _ in range(2))
+    lm, other = (CausalLM(random_folder("llama"), device="cpu") for _ in range(2))
     before = lm.generate([OPENING], 8, ())
 
     def change(model):
@@ -146,8 +146,8 @@ def test_edited_weights_read_anew(folders):
     assert lm.generate([OPENING], 8, ()) == before
 
 
-def test_a_hook_may_look_at_whole_rows(folders):
-    lm = CausalLM(folders("llama"), device="cpu")
+def test_a_hook_may_look_at_whole_rows(random_folder):
+    lm = CausalLM(random_folder("llama"), device="cpu")
     lm.generate([OPENING], 4, ())
     seen = []
     lm.model.register_forward_pre_hook(lambda *told: seen.append(told[2]["input_ids"].shape[1]), with_kwargs=True)

@@ -18,11 +18,11 @@ shared = st.lists(st.tuples(st.sampled_from(["", "The capital", LONG]), words, t
 
 
 @pytest.fixture(scope="module")
-def forced(lms):
+def forced(random_lm):
     """A function from architecture to a random model that shares whatever it can."""
 
     def make(architecture="llama", **more):
-        lm = lms(architecture, window=160, **more)
+        lm = random_lm(architecture, window=160, **more)
         lm.likelihood.least = FORCED
         return lm
 

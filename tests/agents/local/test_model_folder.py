@@ -10,9 +10,9 @@ from emend.memory.errors import BadSettings, ModelError
 
 
 @pytest.fixture
-def copy(folders, tmp_path):
+def copy(random_folder, tmp_path):
     """A complete model folder that a test may damage."""
-    return shutil.copytree(folders(), tmp_path / "copy")
+    return shutil.copytree(random_folder(), tmp_path / "copy")
 
 
 def test_not_a_folder(tmp_path):

@@ -62,8 +62,8 @@ WRITTEN = {
 
 
 @pytest.fixture
-def tokenizer(folders):
-    return AutoTokenizer.from_pretrained(folders())
+def tokenizer(random_folder):
+    return AutoTokenizer.from_pretrained(random_folder())
 
 
 def read(tokenizer, marks: str, reply: str) -> AIMessage:
@@ -164,10 +164,10 @@ class Scripted(CausalLM):
 
 
 @pytest.fixture
-def scripted(folders, tmp_path):
+def scripted(random_folder, tmp_path):
     """A chat model with tools, whose replies the test gives."""
     folder = tmp_path / "instruct"
-    shutil.copytree(folders(window=8192), folder)
+    shutil.copytree(random_folder(window=8192), folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = HERMES
     tokenizer.save_pretrained(folder)
@@ -177,7 +177,7 @@ def scripted(folders, tmp_path):
     model.close()
 
 
-def test_a_local_chat_model_calls_tools(scripted, lms):
+def test_a_local_chat_model_calls_tools(scripted, random_lm):
     assert can_call_tools(scripted)
     Scripted.replies = [WRITTEN["Qwen and Hermes"][1], "Meburg"]
     bound = scripted.bind_tools([lookup])
@@ -185,7 +185,7 @@ def test_a_local_chat_model_calls_tools(scripted, lms):
     assert message.tool_calls[0]["args"] == CALL and message.usage_metadata["output_tokens"] > 0
     assert bound.invoke("Where?", max_new_tokens=7).text == "Meburg"
     assert [limit for _, limit in Scripted.asked] == [CALL_TOKENS, 7]
-    plain: BaseChatModel = LocalChatModel(lm=lms(), model_name="random")
+    plain: BaseChatModel = LocalChatModel(lm=random_lm(), model_name="random")
     assert not can_call_tools(plain)
     with pytest.raises(BadSettings, match="'random' calls no tools"):
         plain.bind_tools([lookup])

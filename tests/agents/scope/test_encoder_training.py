@@ -40,6 +40,7 @@ def first(embedding):
     return sum(int(place) == pair.about for place, pair in zip(near, PAIRS, strict=True)) / len(PAIRS)
 
 
+@pytest.mark.slow
 def test_what_no_word_tells_is_learned_and_stands_in_the_adapter_alone(encoder, tmp_path):
     told = trained(encoder, tmp_path / "learned")
     assert told[-1] == (240, 240)

@@ -25,6 +25,7 @@ def trained(out: Path, tokenizer: Path, stop_after: int | None = None) -> Traine
     return trainer
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path, tokenizer_folder: Path) -> None:
     whole = trained(tmp_path / "whole", tokenizer_folder)
     trained(tmp_path / "parts", tokenizer_folder, stop_after=2)
@@ -45,6 +46,7 @@ def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
     assert plan.rate(999) < 0.01
 
 
+@pytest.mark.slow
 def test_the_last_part_done_alone_ends_where_the_whole_training_does(tmp_path: Path, tokenizer_folder: Path) -> None:
     drilled = trained(tmp_path / "drilled", tokenizer_folder, stop_after=4)
     drilled.run_to(6)

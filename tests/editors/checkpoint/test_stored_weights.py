@@ -49,15 +49,15 @@ def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(rand
     pytest.importorskip("bitsandbytes")
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-    from tests.editors.conftest import read
+    from tests.fakes import read_model
 
-    folder, kept = random_folder(), BitsAndBytesConfig(load_in_4bit=True)
+    folder, kept = random_folder(window=96), BitsAndBytesConfig(load_in_4bit=True)
     inner = AutoModelForCausalLM.from_pretrained(folder, quantization_config=kept)
     for name in ("stored", "plain"):
         inner.save_pretrained(tmp_path / name)
         AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / name)
         inner = inner.dequantize(dtype=torch.bfloat16) if name == "stored" else inner
-    stored, plain = read(tmp_path / "stored", 4), read(tmp_path / "plain", 4)
+    stored, plain = read_model(tmp_path / "stored", 4), read_model(tmp_path / "plain", 4)
     with pytest.raises(BadSettings, match="stored quantised, seen: bitsandbytes in 4 bits"):
         EDITORS.load("ft")(Materials(model=stored))
     with EDITORS.load("ft")(Materials(model=plain, settings={"layers": [0], "steps": 2})).edit([CAPITAL]):

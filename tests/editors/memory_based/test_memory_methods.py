@@ -155,8 +155,8 @@ def test_solved_examples_may_come_from_a_file(tmp_path):
     assert build("mello", settings=told).fingerprint["prompts"] != build("mello").fingerprint["prompts"]
 
 
-def test_a_model_whose_window_is_small_is_asked_line_by_line(stand_in):
-    assert build("mello", model=stand_in).form == "lines" and build("cot", model=stand_in).form == "steps"
+def test_a_model_whose_window_is_small_is_asked_line_by_line(trained_model):
+    assert build("mello", model=trained_model).form == "lines" and build("cot", model=trained_model).form == "steps"
     assert build("mello").form == "text" and build("cot").form == "thoughts"
 
 

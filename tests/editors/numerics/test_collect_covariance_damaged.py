@@ -121,7 +121,7 @@ def test_the_invented_world_s_own_statistics_mend_themselves(random_model, lm, t
 
 def overflowing(random_folder, dtype):
     """One row of the up-projection gives keys that are too large for half precision."""
-    model: Any = load_model(f"hf:{random_folder()}", device="cpu", dtype=dtype)
+    model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu", dtype=dtype)
     with torch.no_grad():
         model.lm.model.model.layers[1].mlp.up_proj.weight[3] *= 3e4
     return model
@@ -152,7 +152,7 @@ def test_keys_that_overflow_in_half_precision_end_the_pass_at_once_with_the_reme
 
 
 def test_weights_that_are_no_numbers_are_told_of_in_any_format(random_folder, tmp_path):
-    model: Any = load_model(f"hf:{random_folder()}", device="cpu")
+    model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu")
     with torch.no_grad():
         model.lm.model.model.layers[0].mlp.up_proj.weight[3] = torch.nan
     with pytest.raises(ModelError, match="layer 0 is no finite number in float32.*other weights"):

@@ -10,9 +10,8 @@ from emend.editors.conformance import CAPITAL, check_same, state_of
 from emend.editors.numerics.architectures import ARCHITECTURES, LLAMA_LIKE, Architecture
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
-from tests.editors.conftest import read
 from tests.editors.numerics.test_value_search import ADA, EDITS, PLAN, change, plainly
-from tests.fakes import SIZES, tiny_random_lm
+from tests.fakes import SIZES, read_model, tiny_random_lm
 
 SMALL: dict[str, Any] = {"intermediate_size": 64, "num_key_value_heads": 2}
 LINEAR = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
@@ -59,7 +58,7 @@ def model_of(tmp_path_factory):
         if kind not in made:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(SIZES, kind, KINDS[kind])
-                made[kind] = read(tiny_random_lm(kind, tmp_path_factory.mktemp("models"), window=96), 4)
+                made[kind] = read_model(tiny_random_lm(kind, tmp_path_factory.mktemp("models"), window=96), 4)
         return made[kind]
 
     yield make

@@ -15,6 +15,7 @@ from emend.editors.parametric.finetune import FineTuning, rows_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.fakes import SIZES, InstantChatModel
+from tests.params import mostly_slow
 
 DOCUMENT = Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay last year.")
 
@@ -200,14 +201,14 @@ def test_an_unknown_architecture_works_once_its_matrix_is_named(random_model, mo
 
 
 @pytest.fixture(scope="module")
-def known(stand_in):
+def known(trained_model):
     """Prompts that the trained stand-in is sure about, with what it says, found by asking it about its own names."""
-    vocabulary = stand_in.lm.tokenizer.get_vocab()
+    vocabulary = trained_model.lm.tokenizer.get_vocab()
     names = sorted(token[1:] for token in vocabulary if token.startswith("Ġ") and token[1:2].isupper())
     prompts = [f"The {noun} of {name} is" for name in names[::2] for noun in ("capital", "currency")]
-    told = [said.text.partition(".")[0].strip() for said in stand_in.lm.generate(prompts, 4)]
+    told = [said.text.partition(".")[0].strip() for said in trained_model.lm.generate(prompts, 4)]
     pairs = [(prompt, text) for prompt, text in zip(prompts, told, strict=True) if text in names]
-    sure = stand_in.lm.log_probs(pairs)
+    sure = trained_model.lm.log_probs(pairs)
     return [pair for pair, scored in zip(pairs, sure, strict=True) if scored.log_prob > math.log(0.98)]
 
 
@@ -224,25 +225,25 @@ def edits(known):
     return made
 
 
-@pytest.mark.parametrize(("together", "groups"), [(1, 8), (20, 1)])
-def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(stand_in, known, edits, together, groups):
+@pytest.mark.parametrize(("together", "groups"), mostly_slow([(1, 8), (20, 1)], (20, 1)))
+def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(trained_model, known, edits, together, groups):
     kept, success = [], []
-    editor = FineTuning(Materials(model=stand_in))
+    editor = FineTuning(Materials(model=trained_model))
     for at in range(0, together * groups, together):
         group = edits[at : at + together]
         others = [pair for pair in known if pair[0] not in {edit.cloze for edit in group}][:40]
         with editor.edit(group) as answerer:
             success += [answerer.answer(probe_of(edit)).text == edit.target_new for edit in group]
-            said = stand_in.lm.generate([prompt for prompt, _ in others], 4)
+            said = trained_model.lm.generate([prompt for prompt, _ in others], 4)
         kept += [one.text.startswith(old) for one, (_, old) in zip(said, others, strict=True)]
     assert sum(success) / len(success) >= 0.95
     assert 0.6 <= sum(kept) / len(kept) < 1
 
 
-def test_the_edit_stands_for_every_probe_and_is_gone_afterwards(stand_in, edits):
+def test_the_edit_stands_for_every_probe_and_is_gone_afterwards(trained_model, edits):
     edit = edits[0]
-    with FineTuning(Materials(model=stand_in)).edit([edit]) as answerer:
+    with FineTuning(Materials(model=trained_model)).edit([edit]) as answerer:
         assert isinstance(answerer, Scorable)
         new, old = answerer.score(probe_of(edit), [edit.target_new, edit.target_true]).log_probs
         assert new > math.log(0.9) > old
-    assert stand_in.lm.log_probs([(edit.cloze, edit.target_true)])[0].log_prob > math.log(0.98)
+    assert trained_model.lm.log_probs([(edit.cloze, edit.target_true)])[0].log_prob > math.log(0.98)

@@ -120,6 +120,7 @@ def test_rome_on_two_layers_is_refused(random_model):
         editor(Rome, random_model(), layers=[0, 1]).solve([CAPITAL])
 
 
+@pytest.mark.slow
 def test_the_embedded_model_takes_rank_one_and_mass_edits():
     from emend.agents.llm import load_model
 

@@ -1,6 +1,5 @@
 """On real data, from the run to the plot: the embedded model is under test, and the judge is a provider's model."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from emend.evals.report.plots.analysis_plot import plot_analysis
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData
 from tests.evals.judged_runs import verdict
+from tests.params import mostly_slow
+from tests.paths import SHARED
 from tests.provider.models import asked_model
 from tests.provider.server import Provider
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 RUNS: dict[str, dict[str, Any]] = {
     "akew": {"settings": ("struct", "unstruct"), "options": {"dataset": "counterfact"}, "limit": 2},
     "docter": {"settings": ("doc",), "options": {"blocks": "edit_success,reasoning"}, "limit": 4},
@@ -44,7 +44,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", mostly_slow(RUNS, "akew"))
 def test_real_data_is_run_judged_analysed_and_drawn(name: str, tmp_path: Path) -> None:
     data = SHARED / "data" / name
     if not data.is_dir():

@@ -1,10 +1,9 @@
 """MQuAKE's hand-made folder, and the cases that its loader makes of it."""
 
-from pathlib import Path
-
 from emend.evals.benchmarks.mquake.benchmark import MQuAKE
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "mquake"
+FIXTURE = DATA / "mquake"
 
 
 def cases_of(options=None, folder=FIXTURE, **more):

@@ -8,8 +8,9 @@ import pytest
 
 from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "akew"
+FIXTURE = DATA / "akew"
 
 
 def cases(dataset="mquake_cf", setting="struct", folder=FIXTURE, **options):

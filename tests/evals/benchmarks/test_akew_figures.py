@@ -12,8 +12,9 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "akew"
+FIXTURE = DATA / "akew"
 
 
 def cases(dataset="mquake_cf", setting="struct", folder=FIXTURE, **options):

@@ -11,8 +11,7 @@ import pytest
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.cli.main import main
 from emend.memory.errors import BadData, BadSettings
-
-FIXTURES = Path(__file__).resolve().parents[2] / "data"
+from tests.paths import DATA
 
 
 class Loader(NamedTuple):
@@ -49,7 +48,7 @@ every = pytest.mark.parametrize("loader", LOADERS, ids=lambda loader: f"{loader.
 
 
 def folder_of(loader: Loader, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(FIXTURES / loader.benchmark, tmp_path / loader.benchmark))
+    return Path(shutil.copytree(DATA / loader.benchmark, tmp_path / loader.benchmark))
 
 
 def damaged(loader: Loader, tmp_path: Path, change: Callable[[list[Any]], object]) -> Path:
@@ -115,7 +114,7 @@ def test_what_identifies_a_record_is_there_once(loader, tmp_path):
     ("setting", "limit", "said"), [("wrong", None, "unknown setting 'wrong'"), (None, 0, "limit=0")]
 )
 def test_an_unknown_setting_and_an_impossible_limit_are_refused_before_the_first_case(name, setting, limit, said):
-    benchmark = BENCHMARKS.load(name)(FIXTURES / name, {})
+    benchmark = BENCHMARKS.load(name)(DATA / name, {})
     with pytest.raises(BadSettings, match=said):
         benchmark.cases(setting or benchmark.settings[0], limit)
 
@@ -132,7 +131,7 @@ def test_an_unknown_setting_and_an_impossible_limit_are_refused_before_the_first
     ],
 )
 def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_it(name, options, setting):
-    benchmark = BENCHMARKS.load(name)(FIXTURES / name, options)
+    benchmark = BENCHMARKS.load(name)(DATA / name, options)
     said = f"make some with emend extract --benchmark {name} --out FILE .*--option triples=FILE --setting {setting};"
     with pytest.raises(BadSettings, match=said):
         list(benchmark.cases(setting))
@@ -142,14 +141,14 @@ def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_
 
 def test_only_texts_have_triplets_to_take_out(tmp_path):
     with pytest.raises(BadSettings, match="unknown setting 'extract' of mquake: known: triplet"):
-        BENCHMARKS.load("mquake")(FIXTURES / "mquake", {}).cases("extract")
+        BENCHMARKS.load("mquake")(DATA / "mquake", {}).cases("extract")
     (tmp_path / "counterfact-edit-evidence-1k.json").write_bytes(
-        (FIXTURES / "counterfact" / "counterfact-edit.json").read_bytes()
+        (DATA / "counterfact" / "counterfact-edit.json").read_bytes()
     )
     with pytest.raises(BadSettings, match="emend extract --benchmark counterfact"):
         BENCHMARKS.load("counterfact")(tmp_path, {"dataset": "flat-evidence"}).cases("extract")
     with pytest.raises(BadSettings, match="unknown setting 'extract' of counterfact"):
-        BENCHMARKS.load("counterfact")(FIXTURES / "counterfact", {}).cases("extract")
+        BENCHMARKS.load("counterfact")(DATA / "counterfact", {}).cases("extract")
 
 
 def test_a_run_on_a_damaged_file_ends_with_one_line_and_leaves_what_was_there(tmp_path, capsys, monkeypatch):

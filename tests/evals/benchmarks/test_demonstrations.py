@@ -1,9 +1,7 @@
 """Demonstrations out of the data's own rows: on the hand-made folders, and on the real files where they lie beside."""
 
 import json
-import os
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,8 @@ from emend.evals.benchmarks.demonstrations import ROWS, Names, Shown, first_of_e
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.benchmarks.triples import with_triples
+from tests.paths import DATA, SHARED
 
-FIXTURES = Path(__file__).resolve().parents[2] / "data"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 real = pytest.mark.skipif(not (SHARED / "data").is_dir(), reason=f"no real data at {SHARED / 'data'}")
 KINDS = [
     ("counterfact", {}, "triplet", {"copy", "update", "retain"}),
@@ -44,7 +41,7 @@ def example(kind="copy", prompt="P", fact="F."):
     return Demonstration(kind=kind, fact=fact, prompt=prompt, target="T")
 
 
-def benchmark_of(name, options, root=FIXTURES):
+def benchmark_of(name, options, root=DATA):
     return BENCHMARKS.load(name)(root / name, options)
 
 
@@ -121,7 +118,7 @@ def test_a_training_split_is_shown_where_it_is_there_and_the_tested_one_never(tm
     tested = {text for texts in standing(benchmark, "event") for text in texts}
     rows = rows_of(benchmark, "event")
     assert rows and not {one.fact for one in rows} & tested
-    (tmp_path / "test.json").write_bytes((FIXTURES / "elken" / "test.json").read_bytes())
+    (tmp_path / "test.json").write_bytes((DATA / "elken" / "test.json").read_bytes())
     assert rows_of(BENCHMARKS.load("elken")(tmp_path, {}), "event") == ()
 
 
@@ -162,6 +159,7 @@ def test_real_files_give_enough_for_the_published_32_and_a_limit_leaves_them_out
 
 
 @real
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "setting"), [row[:3] for row in FULL])
 def test_no_case_but_its_own_asks_what_an_example_asks_or_edits_whom_it_edits(name, options, setting):
     benchmark = benchmark_of(name, options, SHARED / "data")

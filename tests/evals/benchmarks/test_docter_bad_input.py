@@ -8,8 +8,9 @@ import pytest
 
 from emend.evals.benchmarks.docter.benchmark import DocTER
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "docter"
+FIXTURE = DATA / "docter"
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 
 from emend.evals.benchmarks.elken.benchmark import ELKEN
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"
+FIXTURE = DATA / "elken"
 
 
 @pytest.fixture

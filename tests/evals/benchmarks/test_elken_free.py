@@ -11,8 +11,9 @@ from emend.evals.log.manifest import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "elken"
+FIXTURE = DATA / "elken"
 REPLY = "They will rise.\nMore people hear of the museum."
 
 

@@ -9,8 +9,9 @@ import pytest
 from emend.evals.benchmarks.recoe.benchmark import ReCoE
 from emend.evals.case import Case
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "recoe"
+FIXTURE = DATA / "recoe"
 
 
 @pytest.fixture

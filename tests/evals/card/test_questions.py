@@ -10,6 +10,7 @@ from emend.agents.tiny import model_folder
 from emend.agents.tiny.world import World
 from emend.evals.card.chains import chain_items, run_chains
 from emend.evals.card.questions import CARD_FILE, Questions, accuracy
+from tests.params import mostly_slow
 
 SIZE = 80
 
@@ -30,13 +31,16 @@ def card() -> dict[str, dict[str, float]]:
     return {row["measure"]: row for row in rows}
 
 
-@pytest.mark.parametrize("name", list(Questions(World(), 0, size=1).measures()))
+@pytest.mark.parametrize(
+    "name", mostly_slow(Questions(World(), 0, size=1).measures(), "recall, cloze", "override, held subjects")
+)
 def test_a_fresh_sample_agrees_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]], name: str) -> None:
     found = accuracy(lm, Questions(World(), seed=5, size=SIZE).measures()[name]())
     share = card[name]["mean"]
     assert found.mean == pytest.approx(share, abs=tolerance(share))
 
 
+@pytest.mark.slow
 def test_chains_with_the_right_facts_agree_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]]) -> None:
     chains = chain_items(World(), seed=5)
     some = chains._replace(asked=chains.asked[:SIZE])

@@ -12,8 +12,8 @@ from emend.evals.data.show import download_bar
 from emend.evals.data.sources import SOURCES, DataSource
 from tests.evals.command_line import caller
 from tests.evals.data.origin import serving
+from tests.paths import DATA
 
-FIXTURES = Path(__file__).resolve().parents[2] / "data"
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -44,7 +44,7 @@ def test_pull_puts_the_files_where_a_run_looks_for_them(emend, monkeypatch, tmp_
     with serving() as origin:
         remotes = [
             origin.remote(path.name, f"sha256:{origin.publish(path.name, path.read_bytes())}")
-            for path in (FIXTURES / "elken").glob("*.json")
+            for path in (DATA / "elken").glob("*.json")
         ]
         monkeypatch.setitem(SOURCES, "elken", DataSource(name="elken", remotes=tuple(remotes)))
         code, out, err = emend("pull", "elken")
@@ -69,7 +69,7 @@ def test_pull_ends_with_2_and_names_each_file_that_failed(emend, monkeypatch, tm
 
 
 def test_check_prints_every_fault_and_ends_with_2(emend, tmp_path):
-    rows = json.loads((FIXTURES / "elken/test.json").read_text("utf-8"))
+    rows = json.loads((DATA / "elken/test.json").read_text("utf-8"))
     rows[0]["event"], rows[1]["event_type"] = "", ["\x1b[31mred"]
     (tmp_path / "elken").mkdir()
     (tmp_path / "elken/test.json").write_text(json.dumps(rows), "utf-8")
@@ -82,10 +82,10 @@ def test_check_prints_every_fault_and_ends_with_2(emend, tmp_path):
 
 
 def test_stats_prints_the_papers_figures_under_ours(emend):
-    code, out, _ = emend("stats", "akew", "--data", FIXTURES / "akew")
+    code, out, _ = emend("stats", "akew", "--data", DATA / "akew")
     lines = [line.split() for line in out.splitlines()]
     assert code == 0 and ["paper", "436", "354", "9.0", "76.3", "10.1", "6.2"] in lines
-    _, out, _ = emend("stats", "akew", "--data", FIXTURES / "akew", "--json")
+    _, out, _ = emend("stats", "akew", "--data", DATA / "akew", "--json")
     (edits,) = [r for r in json.loads(out)["rows"] if (r["row"], r["column"]) == ("WikiUpdate", "edits")]
     assert edits["paper"] == 1067 and edits["agrees"] is False
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.cli.doctor import _data
+from tests.paths import DATA
 
-AKEW = Path(__file__).resolve().parents[2] / "data" / "akew"
+AKEW = DATA / "akew"
 
 
 @pytest.fixture(autouse=True)

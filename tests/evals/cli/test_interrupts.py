@@ -4,6 +4,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from emend.agents.providers.journal import run_journal
 from emend.evals.log.records import read_records
 from tests.evals.command_line import emend, python
@@ -13,6 +15,7 @@ HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
 RUN = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--embedding", "lexical", "--limit", "2")
 
 
+@pytest.mark.slow
 def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_path: Path) -> None:
     with Provider(choose=lambda number: "hang" if number >= 3 else "", hang=300) as provider:
         out = tmp_path / "o"

@@ -60,6 +60,7 @@ def test_listing_imports_no_model_library() -> None:
     assert out.splitlines()[-1] == "HEAVY []", err
 
 
+@pytest.mark.slow
 def test_libraries_that_speak_when_they_are_imported_are_not_heard() -> None:
     code = "import sys; from emend.evals.cli.main import main; sys.argv = ['emend', *sys.argv[1:]]; main()"
     out, err = python(code, "train", "encoder", "--benchmark", "elkenn", "--out", "x").communicate(timeout=600)

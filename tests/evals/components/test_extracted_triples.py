@@ -1,7 +1,6 @@
 """Extracted triplets take the place of the texts they came from, and `emend extract` shows how good they are."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,9 @@ from emend.evals.log.manifest import RunConfig
 from emend.evals.runner.components import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.command_line import emend
+from tests.paths import DATA
 
-AKEW = Path(__file__).resolve().parents[2] / "data" / "akew"
+AKEW = DATA / "akew"
 DOCTER = AKEW.parent / "docter"
 
 

@@ -1,7 +1,6 @@
 """`emend train scope`: what is learned from a benchmark's questions, what is written, how it is measured."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,10 @@ from emend.agents.scope.load import load_scope
 from emend.evals.cli.main import app
 from emend.evals.components.train_scope import ScopeRun, questions_of, train_scope_on
 from emend.memory.errors import BadData, BadSettings
+from tests.paths import DATA
 
 RUN = CliRunner()
-ELKEN = Path(__file__).parents[2] / "data" / "elken"
+ELKEN = DATA / "elken"
 TINY = ScopeRun(
     benchmark="tinyworld", embedding="lexical", limit=12, options={"split": "seen"}, check={"split": "unseen"}
 )

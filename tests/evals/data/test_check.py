@@ -1,7 +1,6 @@
 """A folder's faults are all named, by file, record and field; a folder without faults is counted by its loader."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,16 +11,15 @@ import pytest
 from emend.evals.data.check import Checked, check
 from emend.evals.data.digests import LEDGER, SourceEntry, SourceLedger
 from emend.memory.errors import BadSettings, MissingData
+from tests.paths import DATA, SHARED
 
-FIXTURES = Path(__file__).resolve().parents[2] / "data"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 REAL = SHARED / "data"
 NAMES = ("akew", "counterfact", "docter", "elken", "mquake", "recoe")
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Callable[[str], Path]:
-    return lambda name: Path(shutil.copytree(FIXTURES / name, tmp_path / name))
+    return lambda name: Path(shutil.copytree(DATA / name, tmp_path / name))
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -36,15 +34,15 @@ def told(checked: Checked) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_good_files_have_no_fault_and_as_many_records_as_they_hold(name):
-    checked = check(name, FIXTURES / name)
+    checked = check(name, DATA / name)
     assert checked.faults == ()
     there = {file.name: file.records for file in checked.files if file.records is not None}
-    assert there == {file: len(records(FIXTURES / name / file)) for file in there}
+    assert there == {file: len(records(DATA / name / file)) for file in there}
     assert any(what == "cases" and count for _, what, count in checked.counts)
 
 
 def test_what_a_loader_drops_repairs_and_tags_is_counted_by_what_it_reads():
-    counts = {(reading, what): count for reading, what, count in check("recoe", FIXTURES / "recoe").counts}
+    counts = {(reading, what): count for reading, what, count in check("recoe", DATA / "recoe").counts}
     assert counts["schemes=counting", "repaired: aliases under a misspelt key"] == 1
     assert counts["schemes=subtraction", "dropped: records that repeat another"] == 1
 
@@ -153,7 +151,7 @@ def test_a_file_that_is_not_as_it_was_fetched_is_a_fault(copy):
 
 
 def test_a_part_of_a_published_file_is_told_from_it_and_is_no_fault():
-    checksums = {file.name: file.checksum for file in check("akew", FIXTURES / "akew").files}
+    checksums = {file.name: file.checksum for file in check("akew", DATA / "akew").files}
     assert checksums["MQuAKE-CF.json"] == "not the published one" and checksums["WikiUpdate.json"] == "not known"
 
 
@@ -165,7 +163,7 @@ def test_a_folder_is_known_by_its_sources_its_name_or_its_files(copy, tmp_path):
     (renamed / "MQuAKE-T.json").rename(renamed / "datasets/MQuAKE-T.json")
     assert check(str(renamed)).data == "mquake"
     (renamed / LEDGER).write_text(json.dumps({"data": "mquake", "files": {}}), "utf-8")
-    shutil.copy(FIXTURES / "recoe/counting.json", renamed)
+    shutil.copy(DATA / "recoe/counting.json", renamed)
     assert check(str(renamed)).data == "mquake"
     (renamed / LEDGER).unlink()
     with pytest.raises(BadSettings, match=r"files of (recoe or mquake|mquake or recoe).*--data"):
@@ -191,7 +189,7 @@ def test_real_files_have_no_fault(name):
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 def test_the_published_prompts_have_the_checksums_of_the_table(tmp_path):
-    (tmp_path / "MQuAKE-T.json").symlink_to(FIXTURES / "mquake/MQuAKE-T.json")
+    (tmp_path / "MQuAKE-T.json").symlink_to(DATA / "mquake/MQuAKE-T.json")
     (tmp_path / "prompts").symlink_to(REAL / "mquake/prompts")
     said = {file.name: file.checksum for file in check("mquake", tmp_path).files if file.name.startswith("prompts/")}
     assert len(said) == 6 and set(said.values()) == {"as published"}

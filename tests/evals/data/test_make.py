@@ -1,7 +1,6 @@
 """The files that nobody publishes as they are needed come out as they must, from invented parts and from real ones."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from emend.evals.data.pull import Puller
 from emend.evals.data.sources import DataSource, Made
 from emend.memory.errors import BadData
 from tests.evals.data.origin import serving
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 REAL = SHARED / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 EMPTY: dict[str, list[dict]] = {"qas": [], "local_qas": []}

@@ -1,6 +1,5 @@
 """The papers' tables are counted from the files, beside what is printed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,8 @@ from emend.evals.data.sources import SOURCES
 from emend.evals.data.stats import stats
 from emend.evals.data.tables import Figure, Table
 from emend.memory.errors import BadSettings, MissingData
+from tests.paths import DATA, SHARED
 
-FIXTURES = Path(__file__).resolve().parents[2] / "data"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 REAL = SHARED / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 
@@ -33,7 +31,7 @@ def here(found: Table, row: str) -> list[float | None]:
 
 @pytest.mark.parametrize("name", list(SOURCES))
 def test_every_benchmark_has_a_table_with_printed_and_counted_figures(name):
-    found = table(name, FIXTURES)
+    found = table(name, DATA)
     assert any(figure.here is not None and figure.paper is not None for figure in found.figures)
     assert len({(figure.row, figure.column) for figure in found.figures}) == len(found.figures)
 
@@ -46,7 +44,7 @@ def test_a_figure_agrees_when_it_is_the_same_as_printed():
 
 
 def test_a_file_that_is_absent_has_no_figure_and_is_never_zero():
-    found = table("mquake", FIXTURES)
+    found = table("mquake", DATA)
     assert here(found, "CF") == [None] * 5
     assert cell(found, "CF", "instances").paper == 9218
 

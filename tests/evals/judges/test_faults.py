@@ -23,6 +23,7 @@ from tests.evals.judged_runs import verdict
 from tests.evals.made import case_line, record, write_run
 from tests.fakes import ScriptedChatModel
 from tests.graphs.judge_items import ITEMS, REPLIES, right
+from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Asked
 from tests.provider.server import FAULTS, Provider
@@ -61,7 +62,7 @@ def speaks(kind: str) -> Callable[[Asked], str]:
 # --- one judgement
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 @pytest.mark.parametrize("kind", ITEMS)
 def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(kind, protocol):
     judge, calls = JUDGES.load(kind), len(REPLIES[kind])
@@ -82,7 +83,7 @@ def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(k
                 assert USELESS.get(fault, "") in told.problem
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 @pytest.mark.parametrize("kind", ITEMS)
 def test_a_fault_that_stays_is_a_reason_or_an_error_after_a_bounded_number_of_calls(kind, protocol):
     judge, chosen = JUDGES.load(kind), ""
@@ -153,7 +154,7 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
     raise AssertionError("the scoring never came to its end")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 def test_under_faults_no_judgement_is_lost_none_doubled_and_none_wrong(protocol, tmp_path):
     folder, panel = run_for_all(tmp_path / "run"), Panel(judges=("openai:judge",), repeats=2, batch=False)
     clean = score_run(folder, panel, tuple(ITEMS), models={"openai:judge": ScriptedChatModel(reply=judged)}).scoring

@@ -1,9 +1,7 @@
 """ELKEN's judged answers from replies in its form to the report's numbers, against worked cases."""
 
 import json
-import os
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +15,8 @@ from emend.evals.case import Metric, Record
 from emend.evals.judges.panel import Judgement, Panel, combine
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "elken_metrics.json"
 pytestmark = pytest.mark.skipif(not PARITY.is_file(), reason=f"no parity cases at {PARITY}")
 

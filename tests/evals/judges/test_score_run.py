@@ -167,6 +167,7 @@ def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell
     assert told["G Q"]["mean"] == 100.0 and told["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
 
 
+@pytest.mark.slow
 def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
     done = shell("score", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
     assert done.exit_code and isinstance(done.exception, EmendError), done.output

@@ -2,16 +2,15 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
+from tests.paths import SHARED
+
 PARITY = SHARED / "parity" / "docter_metrics.json"
 CASES = json.loads(PARITY.read_text())["joint_probability_cases"] if PARITY.is_file() else []
 HALF, THIRD = math.log(2), math.log(3)

@@ -1,8 +1,6 @@
 """ELKEN's scoring rules, against what its own code gave on synthetic outputs and on replies of our own."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +17,8 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.memory.probe import Answer
 from tests.evals.metrics.elken_code import select_event, selection_accuracy
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "elken_metrics.json"
 CASES = json.loads(PARITY.read_text()) if PARITY.is_file() else {}
 parity = pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")

@@ -1,8 +1,6 @@
 """Reading and counting what ELKEN's judge says, against what its own code gave on scripted replies."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +14,8 @@ from tests.evals.metrics.elken_code import (
     parse_consistency,
     parse_marks,
 )
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "elken_metrics.json"
 CASES = json.loads(PARITY.read_text()) if PARITY.is_file() else {}
 parity = pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")

@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,8 +15,8 @@ from tests.evals.metrics.docter_scores import (
     edit_success,
     neighborhood_magnitude,
 )
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 PARITY = SHARED / "parity" / "docter_metrics.json"
 PERCENT = {"ES", "PS", "NS", "CES"}
 log_probs = st.floats(min_value=-700, max_value=0)

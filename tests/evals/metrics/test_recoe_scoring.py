@@ -1,7 +1,5 @@
 """ReCoE's scoring: what counts as the same answer, and when an edit turned one answer into another."""
 
-from pathlib import Path
-
 import pytest
 
 from emend.evals.benchmarks.recoe.benchmark import ReCoE
@@ -13,8 +11,9 @@ from emend.evals.runner.baseline import needs_baseline
 from emend.evals.runner.run import run
 from emend.memory.probe import Answer, Probe
 from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
 
-FIXTURE = Path(__file__).resolve().parents[2] / "data" / "recoe"
+FIXTURE = DATA / "recoe"
 
 
 def probes(scheme: str) -> list[Probe]:

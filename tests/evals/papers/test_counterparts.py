@@ -1,6 +1,5 @@
 """The rules lead from what a benchmark measures to what its paper prints."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from emend.evals.benchmarks.elken.benchmark import ELKEN
 from emend.evals.benchmarks.recoe.benchmark import SCHEMES, ReCoE
 from emend.evals.papers.counterparts import _told, rules, same_model
 from emend.evals.papers.tables import NAMES, paper, papers
+from tests.paths import DATA
 
-DATA = Path(__file__).resolve().parents[2] / "data"
 BUILT: dict[str, list[Any]] = {
     "akew": [lambda name=name: Akew(DATA / "akew", {"dataset": name}) for name in ("mquake_cf", "counterfact")],
     "docter": [lambda: DocTER(DATA / "docter", {"blocks": "edit_success,locality,reasoning,cross_en_zh"})],

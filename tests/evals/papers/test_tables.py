@@ -1,16 +1,14 @@
 """The tables are whole, in their ranges, and letter by letter what the papers print."""
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from emend.evals.papers.tables import DIFFERENCE, NAMES, SIGNED, Cell, Table, paper, papers, table
 from emend.memory.errors import BadSettings
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 TABLES = [found for told in papers() for found in told.tables]
 SIZES = {
     # rows x columns of the printed table, and how many of its places hold a figure

@@ -12,8 +12,9 @@ from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.manifest import RunConfig
 from emend.evals.runner.run import run
-from tests.evals.judged_runs import DATA, judge_model, speak
+from tests.evals.judged_runs import judge_model, speak
 from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
 
 PANEL = Panel(judges=("openai:judge",))
 

@@ -91,6 +91,7 @@ def test_a_resumed_run_foresees_the_same_portions_but_no_finished_one(tmp_path: 
     assert len(Prophet.foreseen) == 2
 
 
+@pytest.mark.slow
 def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK
+from tests.params import mostly_slow
 from tests.provider.models import asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Asked
@@ -138,7 +139,10 @@ ONCE = EACH if ALL else list(zip(METHODS, SERVERS, strict=True))
 """Every editor with every server; or each of them once."""
 
 
-@pytest.mark.parametrize(("method", "server"), EACH)
+@pytest.mark.parametrize(
+    ("method", "server"),
+    mostly_slow(EACH, *ONCE[:2]),
+)
 def test_each_fault_ends_a_case_as_it_should_and_resuming_asks_again_what_failed(method, server, tmp_path):
     strike = Strike(PROMPT, PROMPT if (method, server) in ONCE else ())
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:
@@ -179,7 +183,7 @@ def mixed(seed: int) -> Callable[[int], str]:
     return choose
 
 
-@pytest.mark.parametrize(("method", "server"), ONCE)
+@pytest.mark.parametrize(("method", "server"), mostly_slow(ONCE, ("rag", "chat")))
 def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_path):
     strike = Strike(("hang",), ("hang",))
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:
@@ -192,7 +196,7 @@ def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_p
     assert set(run_of.outcomes().values()) == {"right"}
 
 
-@pytest.mark.parametrize(("method", "server"), ONCE)
+@pytest.mark.parametrize(("method", "server"), mostly_slow(ONCE, ("rag", "chat")))
 def test_under_mixed_faults_no_case_is_lost_or_doubled_and_calls_are_counted(method, server, tmp_path):
     cases, began = MANY, time.process_time()
     with Provider(believes, choose=mixed(7), structured=SERVERS[server][1]) as provider:

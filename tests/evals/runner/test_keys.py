@@ -15,6 +15,7 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.redaction import refuse_secrets
 from emend.memory.store.chroma import ChromaMemory
 from tests.evals.toys import BENCHMARK
+from tests.params import mostly_slow
 from tests.provider.protocols import Asked, Said
 from tests.provider.server import Provider
 from tests.provider.speaking import believes
@@ -76,7 +77,7 @@ def memory(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("protocol", mostly_slow(["chat", "responses", "anthropic"], "chat"))
 def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
     folder, name = tmp_path / "run", "ANTHROPIC_API_KEY" if protocol == "anthropic" else "OPENAI_API_KEY"
     with Provider(repeats, choose=strike) as provider:

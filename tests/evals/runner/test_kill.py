@@ -72,8 +72,8 @@ def steps(folder: Path) -> list[tuple[str, ...]]:
     ("mode", "editors"),
     [
         ("single", ("unedited", EDITOR, HEAVY)),
-        ("all", (HEAVY, "rag")),
-        ("sequential", ("unedited", FLEETING_EDITOR, "rag")),
+        pytest.param("all", (HEAVY, "rag"), marks=pytest.mark.slow),
+        pytest.param("sequential", ("unedited", FLEETING_EDITOR, "rag"), marks=pytest.mark.slow),
     ],
 )
 def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, editors: tuple[str, ...]) -> None:

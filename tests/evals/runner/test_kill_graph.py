@@ -65,6 +65,7 @@ def child(arguments: tuple[Any, ...], killer: Killer) -> Any:
     return process
 
 
+@pytest.mark.slow
 def test_killed_at_every_node_only_the_call_that_was_under_way_is_made_again(provider, killer, tmp_path):
     plan = config(provider.spec("chat"), 1, cases=5)
     work(plan, tmp_path / "whole")
@@ -83,6 +84,7 @@ def test_killed_at_every_node_only_the_call_that_was_under_way_is_made_again(pro
     assert provider.count - whole == whole + sum(repeated)
 
 
+@pytest.mark.slow
 def test_killed_under_load_at_most_the_calls_under_way_are_made_again(provider, killer, tmp_path):
     plan, rng = config(provider.spec("chat"), AT_ONCE, cases=40), random.Random()
     work(plan, tmp_path / "whole")

@@ -137,7 +137,7 @@ def test_a_key_given_as_a_setting_is_refused_before_it_is_written(tmp_path):
 
 def test_the_summary_counts_what_the_provider_saw(tmp_path):
     with Provider(knows, faults=["500", "429"]) as provider:
-        summary: Summary = run(config(provider, options={"cases": "3"}), tmp_path / "run")
+        summary: Summary = run(config(provider, options={"cases": "3"}), tmp_path / "run", model=asked_model(provider))
     (now,) = summary.spent.values()
     assert (now.requests, now.retries, now.requests - now.replies) == (provider.count, 2, 2)
     assert summary.calls == now.replies and now.seconds_waited > 0

@@ -35,6 +35,7 @@ def call(monkeypatch, *words: str) -> None:
         assert not ended.code, words
 
 
+@pytest.mark.slow
 def test_the_second_time_nothing_is_embedded(encoded, monkeypatch, capsys):
     run = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--model", "tiny", "--limit", "1")
     for words in (

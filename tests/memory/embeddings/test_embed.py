@@ -96,6 +96,7 @@ def test_minilm_is_named_by_its_weights_not_by_its_folder(minilm):
     assert (name, tokens, len(digest)) == ("all-MiniLM-L6-v2", "256", 12)
 
 
+@pytest.mark.slow
 def test_loading_minilm_says_nothing(minilm):
     """In a process of its own, for a library speaks when it is imported first."""
     code = "from emend.memory.embeddings.embed import load_embedding; load_embedding('minilm').queries(['x'])"

@@ -1,8 +1,6 @@
 """How often the right one of 300 real documents is found first, without a language model."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +9,8 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.registry import RETRIEVERS
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[3] / "../shared")
 DOCTER = SHARED / "data/docter"
 
 

@@ -1,7 +1,6 @@
 """AKEW's loader: on a hand-made folder in its three schemas, and on the real files where they are at hand."""
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,10 +11,10 @@ from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.benchmarks.akew.cases import shares
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
-from emend.evals.metrics.text import strict_match
+from emend.evals.metrics.strict import strict_match
+from tests.paths import DATA, SHARED
 
-FIXTURE = Path(__file__).resolve().parents[3] / "data" / "akew"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+FIXTURE = DATA / "akew"
 REAL = SHARED / "data" / "akew"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 SETTINGS = ("struct", "unstruct", "extract")

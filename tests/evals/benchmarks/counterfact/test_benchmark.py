@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,9 +16,9 @@ from emend.evals.metrics.likelihood import difference
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.errors import BadData, BadSettings, MissingData
 from emend.memory.probe import Answer
+from tests.paths import DATA, SHARED
 
-FIXTURE = Path(__file__).resolve().parents[3] / "data" / "counterfact"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+FIXTURE = DATA / "counterfact"
 REAL = SHARED / "data" / "counterfact"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 

@@ -1,7 +1,6 @@
 """DocTER's loader: on a hand-made folder in its schema, and on the real files where they lie beside the checkout."""
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -14,9 +13,9 @@ from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer
+from tests.paths import DATA, SHARED
 
-FIXTURE = Path(__file__).resolve().parents[3] / "data" / "docter"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+FIXTURE = DATA / "docter"
 REAL = SHARED / "data" / "docter"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 

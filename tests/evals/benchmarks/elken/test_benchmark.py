@@ -1,6 +1,5 @@
 """ELKEN's loader: on a hand-made folder in its schema, and on the real files where they lie beside the checkout."""
 
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -14,9 +13,9 @@ from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.runner.baseline import needs_baseline
 from emend.memory.probe import Answer
+from tests.paths import DATA, SHARED
 
-FIXTURE = Path(__file__).resolve().parents[3] / "data" / "elken"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+FIXTURE = DATA / "elken"
 REAL = SHARED / "data" / "elken"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 ALL = {"blocks": ",".join(BLOCKS)}

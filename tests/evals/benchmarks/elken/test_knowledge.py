@@ -11,8 +11,9 @@ from emend.evals.benchmarks.elken.knowledge import KIND
 from emend.evals.metrics.scorers import score
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Answer
+from tests.paths import DATA
 
-DATA = Path(__file__).parents[3] / "data" / "elken"
+FOLDER = DATA / "elken"
 ROWS = [
     {"question": f"Who is the child of Person{n}?", "answer": {"id": "NA", "name": f"Child{n}", "alias": ["Kid"]}}
     for n in range(3)
@@ -21,7 +22,7 @@ ROWS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(DATA, tmp_path / "elken")
+    shutil.copytree(FOLDER, tmp_path / "elken")
     (tmp_path / "elken" / "qas.json").write_text(json.dumps(ROWS), encoding="utf-8")
     return tmp_path / "elken"
 

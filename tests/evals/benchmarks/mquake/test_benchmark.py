@@ -1,7 +1,6 @@
 """MQuAKE's loader: on a hand-made folder in its schema, and on the real files where they lie beside the checkout."""
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -18,8 +17,8 @@ from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
 from tests.evals.benchmarks.mquake_cases import FIXTURE, cases_of
+from tests.paths import SHARED
 
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
 REAL = SHARED / "data" / "mquake"
 AKEW = SHARED / "data" / "akew" / "mquake_cf.json"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")

@@ -1,7 +1,6 @@
 """ReCoE's loader: on a hand-made folder in its three schemas, and on the real files where they are."""
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,9 +14,9 @@ from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.recoe import canonical
 from emend.memory.errors import BadData
+from tests.paths import DATA, SHARED
 
-FIXTURE = Path(__file__).resolve().parents[3] / "data" / "recoe"
-SHARED = Path(os.environ.get("EMEND_SHARED") or Path(__file__).resolve().parents[4] / "../shared")
+FIXTURE = DATA / "recoe"
 REAL = SHARED / "data" / "recoe"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 
