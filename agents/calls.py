@@ -15,6 +15,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from tenacity import RetryCallState
 
@@ -113,10 +114,10 @@ class Journal(BaseCallbackHandler):
             made = ModelCall(**call.told, **told, ms=ms, retries=tuple(call.retries))
             self._ended.append((call.tasks, made))
 
-    def add(self, call: ModelCall) -> None:
-        """A call of which LangChain is told nothing."""
+    def add(self, call: ModelCall, tasks: frozenset[str] = frozenset()) -> None:
+        """Add a call that LangChain does not report; `tasks` as in `_Open`."""
         with self._lock:
-            self._ended.append((frozenset(), call))
+            self._ended.append((tasks, call))
 
     def rest(self) -> tuple[ModelCall, ...]:
         """All calls that nobody has taken, in the order in which they ended."""
@@ -173,7 +174,8 @@ def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> S
                 input_tokens=scores.usage.input_tokens,
                 ms=round((time.perf_counter() - began) * 1000, 3),
                 at=round(at, 6),
-            )
+            ),
+            tasks_of(str(ensure_config().get("metadata", {}).get("langgraph_checkpoint_ns", ""))),
         )
     return scores
 

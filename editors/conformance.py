@@ -1,4 +1,4 @@
-"""What every editor owes its users, as a test class; the author of a plug-in subclasses it."""
+"""The contract of editors as a test class, for the authors of plug-ins to subclass."""
 
 # ruff: noqa: D102  (the name of a test says what it holds)
 
@@ -45,8 +45,12 @@ class Boom(Exception):
 class EditorContract:
     """Tests that pytest collects from a subclass named `Test...`, which says what `factory` is.
 
-    By default the model is `ReadingModel`, which believes what its prompt says; an editor that changes weights needs
-    `materials` with a local model. `takes` is False for an editor that means to change nothing.
+    By default the model is `ReadingModel`, which believes what its prompt says; `conformance_toys` has others, for
+    editors that ask in steps, for thoughts, or with tools. An editor that changes weights needs `materials` with a
+    local model. `takes` is False for an editor that changes nothing.
+
+    Probabilities (`score`), steps and usage are optional, and checked if present. A `conftest.py` with
+    `pytest.register_assert_rewrite("emend.editors.conformance")` makes failures show the values compared.
 
     Example:
         class TestMine(EditorContract):
@@ -80,8 +84,12 @@ class EditorContract:
         self.check_takes((CAPITAL, CURRENCY))
 
     def test_other_scripts_many_tokens_and_braces_are_no_obstacle(self) -> None:
+        in_prompt = not self.editor().needs_weights
         for edit in ODD:
-            self.check_takes((edit,))
+            if in_prompt or self.can_tell_apart(edit.subject):
+                self.check_takes((edit,))
+            else:
+                self.check_changes(edit)
 
     def test_leaving_restores_the_model_bit_for_bit(self) -> None:
         materials = self.materials()
@@ -130,7 +138,8 @@ class EditorContract:
         with self.editor(materials).edit(()) as answerer:
             check_same(before, state_of(materials), "under an empty list of edits")
             said = asked(answerer, CAPITAL)
-        assert (said.text, said.log_probs) == (told.text, told.log_probs), f"{said} instead of {told}"
+        assert said.text == told.text, f"{said} instead of {told}"
+        assert said.log_probs == (told.log_probs if isinstance(answerer, Scorable) else ()), f"{said}, not {told}"
 
     def test_what_stood_before_leaves_no_trace(self) -> None:
         editor = self.editor()
@@ -148,10 +157,10 @@ class EditorContract:
         with self.editor().edit((CAPITAL,)) as answerer:
             for answer in said_and_scored(answerer, CAPITAL):
                 assert answer.prompt, "the exact prompt is missing"
-                assert answer.steps, "no step tells what was done"
                 assert all(step.error is None and step.ms >= 0 for step in answer.steps)
-                assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
                 json.dumps([step.update for step in answer.steps])  # steps are JSON, or the trace could not be kept
+                if answer.steps:  # the run fills in both for an editor that gives neither
+                    assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
 
     def test_scoring_gives_one_log_probability_per_target_under_the_same_prompt(self) -> None:
         with self.editor().edit((CAPITAL,)) as answerer:
@@ -181,6 +190,21 @@ class EditorContract:
             rose = bool(after.log_probs) and after.log_probs[0] > before.log_probs[0]
             says = edit.target_new in (after.text or "") and edit.target_new not in (before.text or "")
             assert (rose or says) == self.takes, f"edit '{edit.text}': before {before}, after {after}"
+
+    def can_tell_apart(self, subject: str) -> bool:
+        """Return whether the model can tell a subject from others.
+
+        A tokenizer that never saw a script spells it in single bytes. The model has not learnt to tell these apart, so
+        that weights changed for one subject of the script change for all of it, the target included.
+        """
+        lm = getattr(self.materials().model, "lm", None)
+        return lm is None or len(lm.tokenizer.encode(subject, add_special_tokens=False)) < len(subject.encode())
+
+    def check_changes(self, edit: Edit) -> None:
+        """Assert that the edit changes how probable its target is; not so when `takes` is False."""
+        editor = self.editor()
+        before, after = self.under(editor, (), edit), self.under(editor, (edit,), edit)
+        assert (after.log_probs != before.log_probs) == self.takes, f"before {before}, after {after}"
 
     def under(self, editor: Editor, edits: Sequence[Edit], edit: Edit) -> Answer:
         """What is said about an edit while these stand."""

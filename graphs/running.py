@@ -15,77 +15,120 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
 
 
-def graph_in(found: object) -> Graph | None:
-    """The graph that something is, or has as its `graph` or `app`, as judges and editors do; compiled if need be."""
-    for one in (found, getattr(found, "graph", None), getattr(found, "app", None)):
-        if isinstance(one, StateGraph):
-            return one.compile()
-        if isinstance(one, CompiledStateGraph):
-            return one
+def graph_in(source: object) -> Graph | None:
+    """The compiled graph that an object is, or has as its `graph` or `app`; None if it has no graph."""
+    for candidate in (source, getattr(source, "graph", None), getattr(source, "app", None)):
+        if isinstance(candidate, StateGraph):
+            return candidate.compile()
+        if isinstance(candidate, CompiledStateGraph):
+            return candidate
     return None
 
 
-_LISTENER: ContextVar[Callable[[Step], None] | None] = ContextVar("listener", default=None)
+_ON_STEP: ContextVar[Callable[[Step], None] | None] = ContextVar("on_step", default=None)
 
 
 @contextmanager
-def listening(told: Callable[[Step], None]) -> Iterator[None]:
-    """Inside the `with` each step of a graph that this thread runs is told as soon as it has ended."""
-    kept = _LISTENER.set(told)
+def listening(callback: Callable[[Step], None]) -> Iterator[None]:
+    """Call `callback` with each step of the graphs that run inside the `with`, as soon as its superstep has ended."""
+    token = _ON_STEP.set(callback)
     try:
         yield
     finally:
-        _LISTENER.reset(kept)
+        _ON_STEP.reset(token)
 
 
 def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[str, Any], tuple[Step, ...]]:
-    """The final state, and one step per node run, in the order in which they ended.
+    """The final state and one step per node run, ordered by superstep and, within one, by the name of the node.
 
-    A node's exception comes out as it is, with the steps so far (its own last, with the error) put on it: `steps_of`.
+    A node's exception is raised unchanged, with the steps up to it attached; read them with `steps_of`.
     """
     final: dict[str, Any] = dict(state)
-    steps: list[Step] = []
-    begun: dict[str, _Begun] = {}
     with recording() as journal:
+        log = _StepLog(app, journal)
         try:
             events: Iterator[Any] = app.stream(state, context=context, stream_mode=["tasks", "values"])
             for mode, event in events:
                 if mode == "values":
                     final = event
                 elif "input" in event:
-                    begun[event["id"]] = _Begun(time.time(), time.perf_counter(), event["input"])
+                    log.start(event)
                 else:
-                    steps.append(_step(event, begun.pop(event["id"]), len(steps) + 1, journal))
-                    if listener := _LISTENER.get():
-                        listener(steps[-1])
+                    log.end(event)
         except Exception as error:
-            keep_steps(error, tuple(steps))
+            log.close_superstep()
+            keep_steps(error, tuple(log.steps))
             raise
-    return final, tuple(steps)
+    return final, tuple(log.steps)
 
 
-class _Begun(NamedTuple):
-    """When a node began, by two clocks, and what it was given."""
+class _Task(NamedTuple):
+    """A node's run: when it began (wall clock and performance counter), its input state, and what triggered it."""
 
     at: float
-    began: float
+    clock: float
     state: Any
+    triggers: tuple[str, ...]
 
 
-def _step(event: dict[str, Any], begun: _Begun, place: int, journal: Journal) -> Step:
-    ms = (time.perf_counter() - begun.began) * 1000
-    error = event["error"]  # an exception, or its text, by langgraph's streaming version
-    told = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-    update = event["result"] or {}
-    calls = journal.take(event["id"], begun.state if isinstance(begun.state, dict) else None, update)
-    return Step(node=event["name"], update=update, ms=ms, error=told, at=begun.at, place=place, calls=calls)
+class _StepLog:
+    """The steps of one run.
+
+    LangGraph reports the nodes of a superstep in the order in which their threads finish. Steps are therefore held back
+    until all nodes of the superstep have ended, and are numbered then.
+    """
+
+    def __init__(self, app: Graph, journal: Journal) -> None:
+        self.steps: list[Step] = []
+        self._journal = journal
+        self._tasks: dict[str, _Task] = {}
+        self._ended: dict[str, Step] = {}
+        self._previous: tuple[int, ...] = ()
+        # A join waits for nodes of several supersteps; LangGraph names its trigger after them.
+        self._joins = {f"join:{'+'.join(nodes)}:{end}": nodes for nodes, end in app.builder.waiting_edges}
+
+    def start(self, event: dict[str, Any]) -> None:
+        """Record that a node has begun."""
+        self._tasks[event["id"]] = _Task(time.time(), time.perf_counter(), event["input"], tuple(event["triggers"]))
+
+    def end(self, event: dict[str, Any]) -> None:
+        """Record that a node has ended; the last one of a superstep closes it."""
+        task = self._tasks[event["id"]]
+        ms = (time.perf_counter() - task.clock) * 1000
+        error = event["error"]  # an exception, or its text, by langgraph's streaming version
+        message = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        update = event["result"] or {}
+        calls = self._journal.take(event["id"], task.state if isinstance(task.state, dict) else None, update)
+        self._ended[event["id"]] = Step(
+            node=event["name"], update=update, ms=ms, error=message, at=task.at, calls=calls, after=self._after(task)
+        )
+        if len(self._ended) == len(self._tasks):
+            self.close_superstep()
+
+    def close_superstep(self) -> None:
+        """Number the steps of the superstep, and pass them to the listener."""
+        ended = [self._ended[task] for task in self._tasks if task in self._ended]  # in the graph's order
+        first = len(self.steps) + 1
+        ordered = sorted(ended, key=lambda step: step.node)
+        numbered = [step.model_copy(update={"place": place}) for place, step in enumerate(ordered, first)]
+        self.steps += numbered
+        self._previous = tuple(step.place for step in numbered)
+        self._tasks, self._ended = {}, {}
+        if callback := _ON_STEP.get():
+            for step in numbered:
+                callback(step)
+
+    def _after(self, task: _Task) -> tuple[int, ...]:
+        awaited = {node for trigger in task.triggers for node in self._joins.get(trigger, ())}
+        latest = {step.node: step.place for step in self.steps if step.node in awaited}
+        return tuple(sorted({*self._previous, *latest.values()}))
 
 
 def keep_steps(error: Exception, steps: tuple[Step, ...]) -> None:
-    """Puts the steps that led to an error on it, for whoever records the failure."""
+    """Attach the steps that led to an error, for whoever records the failure."""
     error.steps = steps  # type: ignore[attr-defined]
 
 
 def steps_of(error: BaseException) -> tuple[Step, ...]:
-    """The steps that led to an error out of `run_graph`; empty for any other."""
+    """The steps that led to an error raised by `run_graph`; empty for any other error."""
     return getattr(error, "steps", ())

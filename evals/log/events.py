@@ -16,6 +16,7 @@ def event_of(step: Step) -> dict[str, Any]:
         "v": VERSION,
         "node": step.node,
         "place": step.place,
+        "after": list(step.after),
         "at": round(step.at, 6),
         "ms": round(step.ms, 3),
         "update": step.update,
@@ -32,10 +33,12 @@ def told_steps(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """
     state: dict[str, Any] = {}
     for event in events:
+        place = event.get("place", 0)
+        after = event.get("after", [place - 1] if place > 1 else [])  # older runs: in a line
         update = event.get("update") or {}
         calls = [_whole(ModelCall.model_validate(call), state, update) for call in event.get("calls", ())]
         kept = {name: event.get(name) for name in ("node", "ms", "update", "error", "at")}
-        yield {**kept, "place": event.get("place", 0), "calls": [call.model_dump(mode="json") for call in calls]}
+        yield {**kept, "place": place, "after": after, "calls": [call.model_dump(mode="json") for call in calls]}
         state |= update
 
 

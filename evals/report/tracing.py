@@ -13,7 +13,7 @@ from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.evals.report.escape import one_line, safe
 from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
-from emend.evals.trace.graph_paths import START, Ways
+from emend.evals.trace.graph_paths import START, GraphEdges
 from emend.evals.trace.judged_steps import JudgedItem
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
@@ -70,7 +70,7 @@ def lines_of(trace: Trace) -> Iterator[Line]:
         yield Line(Text("nothing failed, was retried or is unscored", style="dim"), 2)
 
 
-def _probe_lines(probe: TracedProbe, ways: Ways | None) -> Iterator[Line]:
+def _probe_lines(probe: TracedProbe, ways: GraphEdges | None) -> Iterator[Line]:
     record = probe.record
     yield Line(Text(heading(record), style="bold"))
     yield field("asked", record.prompt, indent=2)
@@ -127,7 +127,7 @@ def judged_heading(one: JudgedItem) -> str:
 
 
 def steps_lines(
-    steps: Sequence[dict[str, Any]], ways: Ways | None = None, whole: Sequence[dict[str, Any]] = ()
+    steps: Sequence[dict[str, Any]], ways: GraphEdges | None = None, whole: Sequence[dict[str, Any]] = ()
 ) -> Iterator[Line]:
     """A probe asked for a text and for probabilities goes through the graph twice; what repeats is said once.
 
@@ -151,11 +151,11 @@ def steps_lines(
         last = step
 
 
-def _chosen(step: dict[str, Any], last: dict[str, Any], ways: Ways | None) -> bool:
+def _chosen(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None) -> bool:
     """Whether a router sent the probe to this step from the last one, or from the start."""
     if ways is None or not step["place"]:
         return False
-    follows = bool(last) and last["place"] == step["place"] - 1
+    follows = bool(last) and last["place"] in step["after"]
     return ways.chooses(last["node"] if follows else START) if follows or step["place"] == 1 else False
 
 

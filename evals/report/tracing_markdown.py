@@ -21,7 +21,7 @@ from emend.evals.report.tracing import (
     step_title,
 )
 from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
-from emend.evals.trace.graph_paths import drawn, failed_at
+from emend.evals.trace.graph_paths import mermaid, paths_of
 from emend.evals.trace.judged_steps import JudgedItem
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#~!])")
@@ -62,8 +62,7 @@ def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
     yield f"- scored: {', '.join(scores) or 'nothing'}"
     yield f"- cost: {cost(record)}"
     if ways is not None and probe.steps:
-        path = [step["node"] for step in probe.steps]
-        yield from ("", "```mermaid", drawn(ways, [path], [failed_at(probe.steps)]), "```")
+        yield from ("", "```mermaid", mermaid(ways, paths_of(ways, probe.steps)), "```")
     yield from _steps(probe.shown, probe.steps)
     for one in probe.judged:
         yield from _judged(one)

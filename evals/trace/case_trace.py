@@ -11,7 +11,7 @@ from emend.evals.log.events import told_steps
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
 from emend.evals.trace.filters import Wanted
-from emend.evals.trace.graph_paths import Ways, ways_of
+from emend.evals.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps
 from emend.evals.trace.trajectory import trajectory
 from emend.memory.edit import FrozenModel
@@ -43,7 +43,7 @@ class Trace(FrozenModel):
     edits: tuple[dict[str, Any], ...]
     probes: tuple[TracedProbe, ...]
     failures: tuple[dict[str, Any], ...]
-    ways: dict[str, Ways] = {}
+    ways: dict[str, GraphEdges] = {}
     """By editor, where the nodes of its graph may lead; without those that have no graph."""
 
 
@@ -87,7 +87,7 @@ def trace(
         edits=tuple(found["edits"]),
         probes=_traced(folder, chosen, judged),
         failures=tuple(line | {"steps": list(told_steps(line.get("steps", ())))} for line in open_failures),
-        ways=ways_of(manifest, found["setting"]),
+        ways=edges_of(manifest, found["setting"]),
     )
     return whole if wanted.everything else _narrowed(whole, wanted)
 

@@ -2,6 +2,7 @@
 
 import statistics
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
 from emend.evals.trace import case_trace as tracing
 from emend.evals.trace.filters import Wanted, text_of
-from emend.evals.trace.graph_paths import drawn, failed_at, ways_of
+from emend.evals.trace.graph_paths import Path as GraphPath
+from emend.evals.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -146,7 +148,7 @@ def _every(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict
 
 def _check(manifest: Manifest, wanted: Wanted, ran: set[str], kind: str | None, kinds: set[str]) -> None:
     for setting in manifest.cases:
-        ran = ran.union(*(ways.nodes for ways in ways_of(manifest, setting).values()))
+        ran = ran.union(*(ways.nodes for ways in edges_of(manifest, setting).values()))
     wanted.check_node(ran, "the run")
     if kind is not None and kind not in kinds:
         raise BadSettings(f"the run has no probes of kind '{kind}': {nearest(kind, sorted(kinds))}")
@@ -228,17 +230,18 @@ def paths_drawn(
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    taken: dict[tuple[str, str], tuple[list[list[str]], list[str]]] = {}
+    graphs = {setting: edges_of(manifest, setting) for setting in manifest.cases}
+    probes = Counter[tuple[str, str]]()
+    paths = defaultdict[tuple[str, str], list[GraphPath]](list)
     for record, steps in _asked(folder, case, probe, editor, kind):
-        paths, failed = taken.setdefault((record.setting, record.editor), ([], []))
-        paths.append([step["node"] for step in steps])
-        failed.append(failed_at(steps))
+        if graph := graphs[record.setting].get(record.editor):
+            probes[record.setting, record.editor] += 1
+            paths[record.setting, record.editor] += paths_of(graph, steps)
     texts = []
-    for (setting, name), (paths, failed) in taken.items():
-        ways = ways_of(manifest, setting).get(name)
-        if ways is not None:
-            head = f"%% {name}, {setting}: {len(paths)} probes through the graph {ways.graph}"
-            texts.append(f"{head}\n{drawn(ways, paths, failed)}")
+    for (setting, name), count in probes.items():
+        graph = graphs[setting][name]
+        head = f"%% {name}, {setting}: {count} probes through the graph {graph.graph}"
+        texts.append(f"{head}\n{mermaid(graph, paths[setting, name])}")
     if not texts:
         raise BadSettings(f"no graph was gone through: the editors are {', '.join(manifest.config.editors)}.")
     return "\n\n".join(texts)

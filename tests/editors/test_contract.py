@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from emend.agents.llm import load_model
 from emend.editors.base import Materials
-from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract
+from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract, said_and_scored
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.rag import Remembering
 from emend.editors.memory_based.unedited import Unedited
@@ -32,14 +33,28 @@ def test_no_editor_that_is_a_graph_is_missing_from_what_all_of_them_owe():
     assert {METHODS[name].graph for name in graphs} | {"extract", "direct", "in_context"} == set(GRAPHS.names())
 
 
-class TestUnedited(EditorContract):
+class ShippedContract(EditorContract):
+    """Emend's own editors also tell steps and usage, and weights take edits of a random model in any script."""
+
+    def can_tell_apart(self, subject):
+        return True
+
+    def test_answers_carry_prompt_steps_and_usage(self):
+        super().test_answers_carry_prompt_steps_and_usage()
+        with self.editor().edit((CAPITAL,)) as answerer:
+            for answer in said_and_scored(answerer, CAPITAL):
+                assert answer.steps, "no step tells what was done"
+                assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
+
+
+class TestUnedited(ShippedContract):
     takes = False
 
     def factory(self):
         return METHODS["unedited"]
 
 
-class TestEveryEditorByPrompt(EditorContract):
+class TestEveryEditorByPrompt(ShippedContract):
     @pytest.fixture(autouse=True, params=PROMPTS)
     def _named(self, request):
         self.name = request.param
@@ -79,8 +94,8 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"null_below": 10.0, "ridge": 1.0}
 """Settings for models of two layers."""
 
 
-class TestEveryEditorOfWeights(EditorContract):
-    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "lora", "rome", "memit", "alphaedit"))
+class TestEveryEditorOfWeights(ShippedContract):
+    @pytest.fixture(autouse=True, params=WEIGHTS)
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")
@@ -93,6 +108,31 @@ class TestEveryEditorOfWeights(EditorContract):
         return Materials(model=self.model, settings=SMALL.get(self.name, {}))
 
 
+@pytest.fixture(scope="module")
+def embedded():
+    model = load_model("tiny")
+    yield model
+    model.close()
+
+
+@pytest.mark.slow
+class TestRomeOnTheEmbeddedModel(EditorContract):
+    """With the settings that ROME has for it; it spells Chinese in bytes that it was never trained on."""
+
+    @pytest.fixture(autouse=True)
+    def _model(self, embedded):
+        self.model = embedded
+
+    def factory(self):
+        return METHODS["rome"]
+
+    def materials(self):
+        return Materials(model=self.model)
+
+    def test_what_the_model_can_tell_apart(self):
+        assert [self.can_tell_apart(edit.subject) for edit in (CAPITAL, *ODD)] == [True, True, False, True, True]
+
+
 OTHERS = ("gpt2", "gpt2 tied", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi")
 """Beside llama, on which the whole contract runs; GPT-J's head has a bias."""
 AT_THE_END = Edit.from_triplet(Triplet(subject="Veldania", relation="twin", object="Orland"), "The twin of it is {}")
@@ -102,7 +142,7 @@ AT_THE_END = Edit.from_triplet(Triplet(subject="Veldania", relation="twin", obje
 @pytest.mark.parametrize("architecture", mostly_slow(OTHERS, "gpt2 tied", "gpt_neox", "gemma2"))
 @pytest.mark.parametrize("method", [name for name in WEIGHTS if name != "qlora"])
 def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method, architecture, random_model):
-    class Contract(EditorContract):
+    class Contract(ShippedContract):
         def factory(self):
             return METHODS[method]
 
@@ -115,14 +155,10 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
     Contract().test_an_exception_comes_out_and_the_model_is_restored()
 
 
-SPEAKING = [name for name in PROMPTS if name != "agent"]
-"""The methods that a small trained model can follow: it calls no tools."""
-
-
-class TestEveryEditorByPromptOnATrainedModel(EditorContract):
-    @pytest.fixture(autouse=True, params=mostly_slow(SPEAKING, "rag"))
-    def _named(self, request, trained_model):
-        self.name, self.model = request.param, trained_model
+class TestEveryEditorByPromptOnATrainedModel(ShippedContract):
+    @pytest.fixture(autouse=True, params=[name for name in PROMPTS if name != "agent"])  # it calls no tools
+    def _named(self, request, stand_in):
+        self.name, self.model = request.param, stand_in
 
     def factory(self):
         return METHODS[self.name]

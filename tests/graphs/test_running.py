@@ -1,3 +1,4 @@
+import sys
 import time
 from dataclasses import dataclass
 from typing import TypedDict
@@ -111,3 +112,46 @@ def test_who_listens_hears_of_each_step_before_the_next_one_begins_and_of_none_a
     assert heard == [("add0", 0), ("note1", 1), ("add2", 1)]
     run_graph(app, {"count": 1}, Upto(0))
     assert len(heard) == 3
+
+
+def parallel(names, slow=""):
+    """All of `names` beside each other, then one node that joins them."""
+
+    def node(name):
+        def run(state: Counting) -> Counting:
+            time.sleep(0.05 if name == slow else 0)
+            return {}
+
+        return run
+
+    graph = StateGraph(Counting)
+    for name in (*names, "last"):
+        graph.add_node(name, node(name))
+    for name in names:
+        graph.add_edge(START, name)
+    graph.add_edge(list(names), "last")
+    graph.add_edge("last", END)
+    return graph.compile()
+
+
+def test_steps_of_nodes_that_run_together_are_ordered_by_name_and_follow_those_before_them():
+    heard: list[tuple[str, int]] = []
+    with listening(lambda step: heard.append((step.node, step.place))):
+        _, steps = run_graph(parallel("cab", slow="a"), {"count": 0}, None)
+    assert [(step.node, step.place, step.after) for step in steps] == [
+        ("a", 1, ()),
+        ("b", 2, ()),
+        ("c", 3, ()),
+        ("last", 4, (1, 2, 3)),
+    ]
+    assert heard == [("a", 1), ("b", 2), ("c", 3), ("last", 4)]
+
+
+def test_the_order_of_steps_does_not_depend_on_when_threads_finish():
+    app, interval = parallel("dcabfe"), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        orders = {tuple(step.node for step in run_graph(app, {"count": 0}, None)[1]) for _ in range(100)}
+    finally:
+        sys.setswitchinterval(interval)
+    assert orders == {(*"abcdef", "last")}

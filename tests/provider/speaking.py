@@ -5,8 +5,7 @@ import json
 from emend.agents.roles.decompose import CHECK, CHECKED, FINAL, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
 from emend.agents.roles.relevance import TASK
 from emend.agents.roles.tools import NOTHING
-from emend.editors.conformance_toys import UNKNOWN, ReadingModel
-from tests.editors.speakers import found_in, said_of, walk
+from emend.editors.conformance_toys import UNKNOWN, ReadingModel, change_about, continuation, next_steps
 from tests.provider.protocols import Asked, Said, ToolCall
 
 READER = ReadingModel()
@@ -23,19 +22,19 @@ def believes(asked: Asked) -> Said | str:
         return _stepped(asked.prompt)
     if asked.prompt.startswith(CHECK):
         return _checked(asked.prompt)
-    return _line(text) or walk(text) or str(READER.invoke(text).text)
+    return _line(text) or next_steps(text) or str(READER.invoke(text).text)
 
 
 def _searched(asked: Asked) -> Said | str:
     question = next(text for role, text in asked.messages if role == "user")
     if "<change>" in asked.prompt or NOTHING in asked.prompt:
-        return found_in(asked.prompt, question)
+        return change_about(asked.prompt, question)
     return Said(calls=[ToolCall("search_memory", {"query": question})])
 
 
 def _judged(prompt: str) -> str:
     passage = prompt.rpartition("<passage>\n")[2]
-    return json.dumps({"score": 0.9 if said_of(passage, _after(prompt, QUESTION)) else -0.99})
+    return json.dumps({"score": 0.9 if continuation(passage, _after(prompt, QUESTION)) else -0.99})
 
 
 def _stepped(prompt: str) -> str:
@@ -47,7 +46,7 @@ def _stepped(prompt: str) -> str:
 
 
 def _checked(prompt: str) -> str:
-    found = said_of(_after(prompt, RETRIEVED), _after(prompt, SUBQUESTION))
+    found = continuation(_after(prompt, RETRIEVED), _after(prompt, SUBQUESTION))
     return json.dumps({"contradicts": found is not None, "intermediate_answer": found or UNKNOWN})
 
 
@@ -59,13 +58,13 @@ def _line(text: str) -> str | None:
         return asked
     if asked and block[-1].startswith(TENTATIVE):
         facts = [line.removeprefix("New Fact: ") for line in block if line.startswith("New Fact: ")]
-        return f"{next(filter(None, (said_of(fact, asked) for fact in facts)), UNKNOWN)}."
+        return f"{next(filter(None, (continuation(fact, asked) for fact in facts)), UNKNOWN)}."
     if asked and block[-1] == FINAL:
         told = block[-2].rpartition(": ")[2]
-        return said_of(told, asked) or told
+        return continuation(told, asked) or told
     if block[-1] != CHECKED:
         return None
-    found = said_of(block[-2].removeprefix(f"{RETRIEVED} "), asked)
+    found = continuation(block[-2].removeprefix(f"{RETRIEVED} "), asked)
     does = "contradicts" if found else "does not contradict"
     return f"{does} to generated answer, so the intermediate answer is: {found or UNKNOWN}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from emend.editors.base import Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
-from emend.editors.conformance_toys import PlainMemory, ReadingModel
+from emend.editors.conformance_toys import PlainMemory, ReadingModel, StepwiseModel, ToolModel
 from emend.editors.memory_based.chain_of_thought import Everything
 from emend.graphs.running import steps_of
 from emend.memory.edit import Edit, Triplet
@@ -14,7 +14,7 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
-from tests.editors.speakers import StepwiseModel, ToolModel, speaker_for
+from tests.editors.speakers import speaker_for
 from tests.graphs import forms
 
 NAMES = forms.EDITORS

@@ -8,12 +8,11 @@ import pytest
 
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
-from emend.editors.conformance_toys import PlainMemory, ReadingModel
+from emend.editors.conformance_toys import PlainMemory, ReadingModel, change_about, next_steps
 from emend.editors.registry import EDITORS
 from emend.graphs.running import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.retrieval.registry import RETRIEVERS
-from tests.editors.speakers import found_in, walk
 from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
@@ -41,7 +40,7 @@ def speak(asked: Asked) -> Said | str:
     if "search_memory" in asked.tools:
         if "<change>" not in asked.prompt:
             return Said(calls=[ToolCall("search_memory", {"query": CAPITAL.cloze})])
-        return found_in(asked.prompt, CAPITAL.cloze)
+        return change_about(asked.prompt, CAPITAL.cloze)
     if "<passage>" in text:
         return json.dumps({"score": 0.9 if CAPITAL.text in text else -0.99})
     if "No step yet." in text:
@@ -52,7 +51,7 @@ def speak(asked: Asked) -> Said | str:
     if "so the intermediate answer is: Kestrel Bay" in text:
         step = {"done": True, "subquestion": "", "tentative_answer": "", "final_answer": CAPITAL.target_new}
         return json.dumps(step)
-    return walk(text) or str(ReadingModel().invoke(text).text)
+    return next_steps(text) or str(ReadingModel().invoke(text).text)
 
 
 def editor(name: str, settings: dict[str, Any], model: Any) -> Any:

@@ -17,14 +17,15 @@ from emend.evals.report.tracing import show_trace
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import Wanted
-from emend.evals.trace.graph_paths import Edge, Ways, drawn
+from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.evals.trace.overview import overview, paths_drawn
 from emend.evals.trace.trajectory import trajectory
 from emend.memory.errors import BadSettings, EmendError
 from tests.evals.toys import EDITOR
+from tests.evals.trace.test_graph_paths import steps_through
 from tests.evals.traced_runs import rough_run, smooth_run
 
-LOOP = Ways(
+LOOP = GraphEdges(
     graph="loop",
     nodes=("plan", "use", "say"),
     edges=(
@@ -203,24 +204,28 @@ def test_walks_are_told_apart_by_the_numbers_of_their_steps():
     assert [len(walk) for walk in passes_of(steps)] == [3, 1]
 
 
+def path(*nodes):
+    return paths_of(LOOP, steps_through(*nodes))
+
+
 def test_the_way_taken_is_marked_on_the_graph_with_the_numbers_of_its_steps():
-    text = drawn(LOOP, [("plan", "use", "plan", "say")])
+    text = mermaid(LOOP, [*path("plan", "use", "plan", "say")])
     assert 'n0 ==>|"1"| n1' in text and 'n1 ==>|"2"| n2' in text and 'n2 ==>|"3"| n1' in text
     assert 'n1 ==>|"4"| n3' in text and 'n3 ==>|"5"| n4' in text and "class n0,n1,n2,n3,n4 taken" in text
 
 
 def test_a_way_not_taken_stays_thin_and_a_choice_dashed():
-    text = drawn(LOOP, [("plan", "say")])
+    text = mermaid(LOOP, [*path("plan", "say")])
     assert "n1 -.-> n2" in text and "n2 --> n1" in text and "class n0,n1,n3,n4 taken" in text
 
 
 def test_of_different_walks_the_numbers_of_times_are_told():
-    text = drawn(LOOP, [("plan", "say"), ("plan", "use", "plan", "say", "plan", "say")])
+    text = mermaid(LOOP, [*path("plan", "say"), *path("plan", "use", "plan", "say"), *path("plan", "say")])
     assert 'n0 ==>|"3x"| n1' in text and 'n1 ==>|"1x"| n2' in text and 'n3 ==>|"3x"| n4' in text
 
 
 def test_a_name_cannot_break_out_of_the_drawing():
-    text = drawn(Ways(graph="g", nodes=('a"]; click',), edges=()), [('a"]; click',)])
+    text = mermaid(GraphEdges(graph="g", nodes=('a"]; click',), edges=()), path('a"]; click'))
     assert 'n1("a#quot;]; click")' in text
 
 

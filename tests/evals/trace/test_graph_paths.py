@@ -7,7 +7,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from emend.evals.trace.graph_paths import Edge, Ways, drawn, failed_at, walks_of
+from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.graphs.registry import GRAPHS
 from emend.graphs.running import run_graph
 
@@ -23,11 +23,19 @@ def node(name: str) -> Any:
     return lambda state: {"seen": [name]}
 
 
-def ways_of(app: Any) -> Ways:
+def edges_of(app: Any) -> GraphEdges:
     told = app.get_graph().to_json()
     edges = tuple(Edge(one["source"], one["target"], bool(one.get("conditional"))) for one in told["edges"])
     names = tuple(str(one["id"]) for one in told["nodes"] if one["id"] not in (START, END))
-    return Ways(graph="own", nodes=names, edges=edges)
+    return GraphEdges(graph="own", nodes=names, edges=edges)
+
+
+def steps_through(*nodes: str, failed: bool = False) -> list[dict[str, Any]]:
+    """The steps of one pass through nodes in a line; the last one may have failed."""
+    return [
+        {"node": name, "place": place, "after": [place - 1][: place - 1], "error": failed and place == len(nodes)}
+        for place, name in enumerate(nodes, 1)
+    ]
 
 
 def made(nodes: str, edges: str, **chosen: Any) -> Any:
@@ -43,16 +51,16 @@ def made(nodes: str, edges: str, **chosen: Any) -> Any:
     return graph.compile()
 
 
-def taken(app: Any, failed: str = "") -> set[str]:
+def taken(app: Any) -> set[str]:
     """The edges that are drawn thick after a real run, with their marks."""
-    ways = ways_of(app)
-    path = [step.node for step in run_graph(app, {"seen": []}, None)[1]]
-    text = drawn(ways, [path], [failed])
+    graph = edges_of(app)
+    paths = paths_of(graph, [step.model_dump() for step in run_graph(app, {"seen": []}, None)[1]])
+    text = mermaid(graph, paths)
     names = {line.split("(")[0].strip(): line.split('"')[1] for line in text.splitlines() if line.endswith(")")}
     thick = [line.split() for line in text.splitlines() if "==>" in line]
     found = {f"{names[words[0]]}>{names[words[-1]]} {' '.join(words[1:-1])[5:-2]}" for words in thick}
-    known = {(edge.source, edge.target) for edge in ways.edges}
-    assert all(way[:2] in known for walk in walks_of(ways, path) for way in walk.taken)
+    known = {(edge.source, edge.target) for edge in graph.edges}
+    assert all(pair in known for path in paths for pair, _ in path.taken)
     return found
 
 
@@ -78,9 +86,27 @@ def test_a_loop_ends_where_its_router_says() -> None:
     assert taken(app) == {"start>a 1", "a>a 2, 3", "a>end 4"}
 
 
+def test_a_join_of_branches_of_unlike_length_follows_both() -> None:
+    app = joined("a", "b", "c")
+    assert taken(app) == {"start>a 1", "start>b 2", "b>c 3", "a>join 4", "c>join 4", "join>end 5"}
+
+
+def joined(short: str, first: str, second: str) -> Any:
+    """Two branches, of one node and of two, that a join waits for."""
+    graph = StateGraph(Seen)
+    for name in (short, first, second, "join"):
+        graph.add_node(name, node(name))
+    graph.add_edge(START, short)
+    graph.add_edge(START, first)
+    graph.add_edge(first, second)
+    graph.add_edge([short, second], "join")
+    graph.add_edge("join", END)
+    return graph.compile()
+
+
 def test_a_node_to_which_no_edge_leads_is_coloured_and_nothing_is_made_up() -> None:
-    ways = Ways(graph="g", nodes=("jump", "land"), edges=(Edge(START, "jump"), Edge("land", END)))
-    text = drawn(ways, [("jump", "land")])
+    graph = GraphEdges(graph="g", nodes=("jump", "land"), edges=(Edge(START, "jump"), Edge("land", END)))
+    text = mermaid(graph, paths_of(graph, steps_through("jump", "land")))
     assert text.count("==>") == 2 and 'n0 ==>|"1"| n1' in text and 'n2 ==>|"3"| n3' in text
     assert "class n0,n1,n2,n3 taken" in text and "-->" not in text
 
@@ -88,16 +114,16 @@ def test_a_node_to_which_no_edge_leads_is_coloured_and_nothing_is_made_up() -> N
 @pytest.mark.parametrize(
     ("graph", "path", "failed"),
     [
-        ("agent", ["plan", "use_tools", "plan"], ""),  # what it chose is missing: it broke off there
-        ("agent", ["plan"], "plan"),
-        ("rag", ["retrieve", "compose"], ""),
-        ("rag", ["retrieve", "compose", "respond"], "respond"),  # all nodes ran, and the last one failed
+        ("agent", ["plan", "use_tools", "plan"], False),  # what it chose is missing: it broke off there
+        ("agent", ["plan"], True),
+        ("rag", ["retrieve", "compose"], False),
+        ("rag", ["retrieve", "compose", "respond"], True),  # all nodes ran, and the last one failed
     ],
 )
-def test_a_walk_that_failed_is_marked_where_it_did_and_has_no_end(graph: str, path: list[str], failed: str) -> None:
-    ways = ways_of(GRAPHS.load(graph)())
-    text = drawn(ways, [path], [failed])
-    order = [START, *ways.nodes, *(end for edge in ways.edges for end in edge[:2])]
+def test_a_walk_that_failed_is_marked_where_it_did_and_has_no_end(graph: str, path: list[str], failed: bool) -> None:
+    edges = edges_of(GRAPHS.load(graph)())
+    text = mermaid(edges, paths_of(edges, steps_through(*path, failed=failed)))
+    order = [START, *edges.nodes, *(end for edge in edges.edges for end in edge[:2])]
     place = {name: f"n{number}" for number, name in enumerate(dict.fromkeys(order))}
     assert f"class {place[path[-1]]} failed" in text and "classDef failed " in text
     assert not [line for line in text.splitlines() if "==>" in line and line.endswith(f" {place[END]}")]
@@ -105,31 +131,30 @@ def test_a_walk_that_failed_is_marked_where_it_did_and_has_no_end(graph: str, pa
 
 
 def test_walks_that_went_well_beside_one_that_failed() -> None:
-    ways = ways_of(GRAPHS.load("rag")())
-    whole = ["retrieve", "compose", "respond"]
-    text = drawn(ways, [whole * 2, whole, whole], ["", "", "respond"])
+    graph = edges_of(GRAPHS.load("rag")())
+    whole = ("retrieve", "compose", "respond")
+    (good,), (broken,) = paths_of(graph, steps_through(*whole)), paths_of(graph, steps_through(*whole, failed=True))
+    text = mermaid(graph, [good, good, good, broken])
     assert 'n0 ==>|"4x"| n1' in text and 'n3 ==>|"3x"| n4' in text
     assert "class n0,n1,n2,n4 taken" in text and "class n3 failed" in text
-    assert "failed" not in drawn(ways, [whole * 2])
+    assert "failed" not in mermaid(graph, [good, good])
 
 
 @pytest.mark.parametrize("graph", sorted({*GRAPHS.names()} - {"extract"}))
 def test_probes_that_go_through_emends_graphs_twice_are_two_walks(graph: str) -> None:
-    ways = ways_of(GRAPHS.load(graph)())
+    edges = edges_of(GRAPHS.load(graph)())
     paths = [[START]]
     while paths[0][-1] != END:  # the shortest way through
         first = paths.pop(0)
-        paths += [[*first, edge.target] for edge in ways.edges if edge.source == first[-1]]
-    path = paths[0][1:-1]
-    walks = walks_of(ways, path * 2)
-    assert [walk.nodes for walk in walks] == [path, path] and not any(walk.failed for walk in walks)
-    assert walks[0].taken == walks[1].taken and walks[0].taken[-1].target == END
+        paths += [[*first, edge.target] for edge in edges.edges if edge.source == first[-1]]
+    nodes = paths[0][1:-1]
+    once, again = paths_of(edges, steps_through(*nodes) * 2)
+    assert once == again and once.nodes == tuple(nodes) and not once.failed
+    assert once.taken[-1][0][1] == END
 
 
-def test_the_node_that_failed_is_told_also_where_it_is_the_last_one():
-    steps: list[dict[str, Any]] = [
-        {"node": "compose", "error": None},
-        {"node": "respond", "error": "RateLimited: wait"},
-    ]
-    assert failed_at(steps) == "respond"
-    assert failed_at(steps[:1]) == "" and failed_at([]) == ""
+def test_steps_that_no_graph_numbered_are_taken_one_after_the_other() -> None:
+    graph = edges_of(GRAPHS.load("rag")())
+    nodes = ("retrieve", "compose", "respond")
+    unnumbered = [{**step, "place": 0, "after": []} for step in steps_through(*nodes)]
+    assert paths_of(graph, unnumbered) == paths_of(graph, steps_through(*nodes))
