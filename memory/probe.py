@@ -13,7 +13,7 @@ Reading = Literal["line", "thoughts", "whole"]
 
 
 class Probe(FrozenModel):
-    """One thing asked of the edited model.
+    """One question or cloze for the edited model.
 
     `gold` is the correct answer followed by its aliases; `rival` the answer that it competes with in likelihood;
     `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` are the
@@ -54,7 +54,7 @@ class Probe(FrozenModel):
 
 
 class Usage(FrozenModel):
-    """What an answer cost: tokens into and out of the model, and calls made.
+    """The cost of an answer: input and output tokens, and calls.
 
     `cached` counts replies from a cache: they cost no token and are no call. `retries` counts the repeated attempts
     after errors and rate limits; they are not calls. `untold` counts the calls whose token counts the provider did not
@@ -81,7 +81,7 @@ class Usage(FrozenModel):
 
 
 class Retry(FrozenModel):
-    """An attempt that failed and was followed by another: its number from 1, the seconds waited, and how it failed.
+    """A failed attempt that was followed by another: its number from 1, the seconds waited, and the error.
 
     `error` is a class of `memory/errors.py`; `status` the HTTP status, 0 without a response; `at` the time of the
     failure in seconds since 1970.
@@ -99,7 +99,7 @@ LOCAL_PROVIDER = "emend"
 
 
 class ModelCall(FrozenModel):
-    """One call to a model: what was asked and said, as OpenAI writes messages, tokens, and when it was made.
+    """One call to a model: messages and reply in OpenAI's format, tokens, and time.
 
     A `score` call asks for log-probabilities of targets and has no reply. `messages_field` names the field of the state
     before the step that was the prompt, and `reply_field` the field of the step's update that is the reply; the texts
@@ -125,11 +125,10 @@ class ModelCall(FrozenModel):
 
 
 class Step(FrozenModel):
-    """One node of a graph (or the one act of an editor without graph): what it changed in the state, and how long.
+    """One node of a graph (or the single step of an editor without graph): its state update and its duration.
 
-    `at` is when it began, in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 if
-    unknown. `after` holds the places of the steps that it followed: those of the superstep before, none for the first.
-    `calls` are those to models.
+    `at` is the start in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 if unknown.
+    `after` holds the places of the steps it followed, those of the superstep before; `calls` are the model calls.
     """
 
     node: str
@@ -143,7 +142,7 @@ class Step(FrozenModel):
 
 
 class Answer(FrozenModel):
-    """What the edited model said to one probe.
+    """The edited model's answer to one probe.
 
     `text` is None when only probabilities were requested; `reply` is the whole reply where the text was parsed from
     thoughts; `log_probs` holds one joint natural-log probability per requested target, and is empty for a model without
