@@ -13,9 +13,9 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
 from tests.fakes import ScriptedScoringModel
-from tests.paths import SHARED
+from tests.paths import DATA
 
-DECISIONS = SHARED / "parity/crag_decisions.json"
+DECISIONS = DATA / "parity/crag_decisions.json"
 APP = build()
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
 GOOD, FAIR, BAD = "Veldania's capital is Ostrim now.", "Veldania lies on the sea.", "Soor is a river in Orland."
@@ -24,8 +24,6 @@ SCORES = {GOOD: 0.9, SHORT: 0.8, FAIR: 0.1, BAD: -0.99}
 
 
 def published(kind: str) -> list[Any]:
-    if not DECISIONS.is_file():
-        return [pytest.param(None, marks=pytest.mark.skip(reason=f"no published decisions at {DECISIONS}"))]
     cases = json.loads(DECISIONS.read_text(encoding="utf-8"))[kind]
     return [pytest.param(case, id=case["id"]) for case in cases]
 

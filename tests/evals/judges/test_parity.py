@@ -15,10 +15,9 @@ from emend.evals.case import Metric, Record
 from emend.evals.judges.panel import Judgement, Panel, combine
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
-from tests.paths import SHARED
+from tests.paths import DATA
 
-PARITY = SHARED / "parity" / "elken_metrics.json"
-pytestmark = pytest.mark.skipif(not PARITY.is_file(), reason=f"no parity cases at {PARITY}")
+PARITY = DATA / "parity" / "elken_metrics.json"
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from tests.paths import SHARED
+from tests.paths import DATA
 
-PARITY = SHARED / "parity" / "docter_metrics.json"
-CASES = json.loads(PARITY.read_text())["joint_probability_cases"] if PARITY.is_file() else []
+PARITY = DATA / "parity" / "docter_metrics.json"
+CASES = json.loads(PARITY.read_text("utf-8"))["joint_probability_cases"]
 HALF, THIRD = math.log(2), math.log(3)
 LOGITS: list[list[float]] = [[0, HALF, -math.inf], [0, 0, 0], [0, -math.inf, THIRD], [0, 0, -math.inf]]
 """Probabilities of ids 0, 1, 2 per place: 1/3 2/3 0, thirds, 1/4 0 3/4, 1/2 1/2 0."""
@@ -39,7 +39,6 @@ def counted_probability(context: Sequence[int], whole: Sequence[int], logits: Ar
     return math.prod(float(found[place, whole[after]]) for place, after in scored)
 
 
-@pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['id']} {case['tags'][0]}")
 @pytest.mark.parametrize("target", ["original", "altered"])
 def test_probabilities_equal_those_of_the_benchmarks_own_code(case, target):

@@ -17,11 +17,10 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.memory.probe import Answer
 from tests.evals.metrics.elken_code import select_event, selection_accuracy
-from tests.paths import SHARED
+from tests.paths import DATA
 
-PARITY = SHARED / "parity" / "elken_metrics.json"
-CASES = json.loads(PARITY.read_text()) if PARITY.is_file() else {}
-parity = pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")
+PARITY = DATA / "parity" / "elken_metrics.json"
+CASES = json.loads(PARITY.read_text("utf-8"))
 BACKGROUND = "background_knowledge_needed(type=1, gold not unknown)"
 RATES = {
     "overall": ("fact_direct", "fact_background", "fact_unknown", "fact_unknown_background"),
@@ -52,25 +51,21 @@ def rate(chosen):
     return sum(chosen) / len(chosen)
 
 
-@parity
 @pytest.mark.parametrize("case", CASES.get("normalise_answer", []), ids=repr)
 def test_answers_are_normalised_as_by_the_code(case):
     assert normalise_answer(case["text"]) == case["expected"]
 
 
-@parity
 @pytest.mark.parametrize("case", CASES.get("parse_option", []), ids=repr)
 def test_options_are_parsed_as_by_the_code(case):
     assert parse_option(case["text"]) == case["expected"]
 
 
-@parity
 @pytest.mark.parametrize("case", CASES.get("normalise_locality", []), ids=repr)
 def test_locality_is_normalised_as_by_the_code(case):
     assert normalise_locality(case["text"], case["alias"] or ()) == case["expected"]
 
 
-@parity
 @pytest.mark.parametrize("case", CASES.get("factual", []), ids=lambda case: case["name"])
 def test_fact_questions_score_as_by_the_code(case):
     items, expected = case["items"], case["expected"]
@@ -86,7 +81,6 @@ def test_fact_questions_score_as_by_the_code(case):
         assert rate(chosen) == pytest.approx(expected["question_level"][name]["rate"], rel=1e-9)
 
 
-@parity
 @pytest.mark.parametrize(
     ("case", "block", "value"),
     [*((c, "fact", "right") for c in CASES.get("factual", [])), (*CASES.get("tendency_m", []), "tendency_m", "option")]
@@ -104,7 +98,6 @@ def test_the_edit_level_is_as_by_the_paper_and_as_by_the_code(case, block, value
     assert original == pytest.approx(case["expected"]["edit_level"]["rate"], rel=1e-9)
 
 
-@parity
 @pytest.mark.parametrize("case", CASES.get("tendency_m", []), ids=lambda case: case["name"])
 def test_multiple_choice_scores_as_by_the_code(case):
     scored = [said_of(item, "tendency_m")[1] for item in case["items"]]
@@ -118,7 +111,6 @@ def test_multiple_choice_scores_as_by_the_code(case):
         assert rate(values) == pytest.approx(case["expected"][name]["rate"], rel=1e-9)
 
 
-@parity
 def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
     items = CASES["overall_edit_level"]["fact_items"]
     assert [said_of(i, "fact")[1].values.get("right") for i in items if not i["local"]] == [1.0, 1.0, 0.0, 1.0]
@@ -131,7 +123,6 @@ def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
     assert score(probe, Answer(text="USA")).values == {"right": 1.0, "overall": 1.0}
 
 
-@parity
 def test_a_scope_classifier_chooses_as_in_the_code():
     case = CASES["serac_selection"]
     names = [event["event"] for event in case["events"]]

@@ -14,11 +14,10 @@ from tests.evals.metrics.elken_code import (
     parse_consistency,
     parse_marks,
 )
-from tests.paths import SHARED
+from tests.paths import DATA
 
-PARITY = SHARED / "parity" / "elken_metrics.json"
-CASES = json.loads(PARITY.read_text()) if PARITY.is_file() else {}
-parity = pytest.mark.skipif(not CASES, reason=f"no parity cases at {PARITY}")
+PARITY = DATA / "parity" / "elken_metrics.json"
+CASES = json.loads(PARITY.read_text("utf-8"))
 LINE = "Accuracy: 5; Coherence: 4; Comprehensive: 5; Overall: 4"
 MARKS = {"accuracy": 5, "coherence": 4, "comprehensive": 5, "overall": 4}
 
@@ -31,7 +30,6 @@ def judged():
     return [item["event"] for item in items], marks, case["expected"]
 
 
-@parity
 def test_marks_rates_and_means_are_as_by_the_code():
     events, marks, expected = judged()
     unread = dict.fromkeys(SCALES, UNREAD)
@@ -45,7 +43,6 @@ def test_marks_rates_and_means_are_as_by_the_code():
     assert by_code == pytest.approx(expected["edit_level_as_original_code"]["rate"], rel=1e-9)
 
 
-@parity
 def test_the_edit_level_over_facts_and_judged_answers_is_as_by_the_code():
     events, marks, _ = judged()
     case = CASES["overall_edit_level"]
@@ -54,7 +51,6 @@ def test_the_edit_level_over_facts_and_judged_answers_is_as_by_the_code():
     assert overall_edit_level(facts, marks, events) == pytest.approx(case["expected"]["rate"], rel=1e-9)
 
 
-@parity
 def test_consistency_is_as_by_the_code():
     case = CASES["tendency_g_locality"]
     marks = [parse_consistency(reply) for reply in case["judge_replies"]]
@@ -62,7 +58,6 @@ def test_consistency_is_as_by_the_code():
     assert consistency_rate(marks) == pytest.approx(case["expected"]["rate"], rel=1e-9)
 
 
-@parity
 def test_agreement_with_a_person_is_as_measured():
     case = CASES["judge_agreement"]
     found, expected = agreement(case["human_overall"], case["judge_overall"], range(12), resamples=5), case["expected"]

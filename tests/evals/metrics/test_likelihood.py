@@ -15,16 +15,14 @@ from tests.evals.metrics.docter_scores import (
     edit_success,
     neighborhood_magnitude,
 )
-from tests.paths import SHARED
+from tests.paths import DATA
 
-PARITY = SHARED / "parity" / "docter_metrics.json"
+PARITY = DATA / "parity" / "docter_metrics.json"
 PERCENT = {"ES", "PS", "NS", "CES"}
 log_probs = st.floats(min_value=-700, max_value=0)
 
 
 def parity_cases():
-    if not PARITY.is_file():
-        return [pytest.param(None, marks=pytest.mark.skip(reason=f"no parity file {PARITY}"))]
     return [pytest.param(case, id=case["id"]) for case in json.loads(PARITY.read_text())["cases"]]
 
 
