@@ -69,6 +69,7 @@ class AskedModel(BaseChatModel):
         """
         policy = policy or CallPolicy.of()
         policy.ledger.admit(spec)
+        policy.models.add(spec)
         # LangChain's own cache would answer every repeat with the same reply.
         made = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
         made._held, made.reply_limit = held_by(inner, settings or {}), limit_in(settings or {})

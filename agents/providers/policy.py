@@ -80,6 +80,8 @@ class CallPolicy:
     ledger: Ledger = field(default_factory=Ledger)
     cache: CallJournal | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
+    models: set[str] = field(default_factory=set)
+    """Names of the models that are called by this policy."""
 
     @classmethod
     def of(

@@ -107,12 +107,12 @@ def _edits(folder: Path) -> dict[Place, Columns]:
 
 def spent_of(gathered: Gathered, folder: Path) -> Spent:
     """What the whole run took, as its files tell."""
-    from emend.evals.runner.baseline import Kept  # brings the graphs' libraries, which other tables do without
+    from emend.evals.runner.baseline import BaselineAnswer  # imports the graphs' libraries
 
     told = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls", "untold")}
     tokens = calls = 0
     for line in read_lines(folder, BASELINE):
-        usage = Kept.model_validate(line).usage
+        usage = BaselineAnswer.model_validate(line).usage
         told["input_tokens"] += usage.input_tokens
         told["output_tokens"] += usage.output_tokens
         told["calls"] += usage.calls

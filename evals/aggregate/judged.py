@@ -7,7 +7,7 @@ from emend.agents.judging.tendency import SCALES
 from emend.evals.aggregate.columns import Row
 from emend.evals.benchmarks.elken.rows import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
-from emend.evals.judges.store import Scoring, judged_records, scorings_of
+from emend.evals.judges.store import Scoring, judged_records, list_scorings
 from emend.evals.metrics.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.elken import Marks, full_mark_rate, judged_edit_level
 from emend.graphs.registry import JUDGES
@@ -90,7 +90,7 @@ def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
         told.append("a judge is the model under test itself: its numbers are no independent judgement")
     if "tendency" in scoring.kinds:
         told += as_coded(judged_records(folder, scoring))
-    others = [one.id for one in scorings_of(folder) if one.id != scoring.id]
+    others = [one.id for one in list_scorings(folder) if one.id != scoring.id]
     if others:
         told.append(f"other scorings of this run: {', '.join(others)}; show one with --scoring ID")
     return told

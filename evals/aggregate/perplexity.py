@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emend.evals.aggregate.columns import Place, Row
-from emend.evals.log.checkpoints import Checkpoints
+from emend.evals.log.config import Checkpoints
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.evals.report.escape import one_line

@@ -10,7 +10,7 @@ from emend.evals.aggregate.costs import Spent, costs_of, spent_of
 from emend.evals.aggregate.forgetting import ForgettingRow, forgetting_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.case import Metric
-from emend.evals.log.checkpoints import Checkpoints
+from emend.evals.log.config import Checkpoints
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import ERRORS, read_lines, read_records
 from emend.memory.edit import FrozenModel
@@ -107,7 +107,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
         costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
         perplexity=tuple(
-            perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.checkpoints))
+            perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
         ),
         spent=spent_of(gathered, folder),
     )

@@ -294,7 +294,17 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
                 f"{one.setting}, {one.editor_a} and {one.editor_b}: {one.paired} probes of {one.cases} cases are "
                 f"paired; {one.only_a} are in the first alone, {one.only_b} in the second alone"
             )
-    for name in ("model", "mode", "retriever", "embedding", "wording", "overrides", "options", "limit", "seed"):
+    for name in (
+        "model",
+        "mode",
+        "retriever",
+        "embedding",
+        "prompt_template",
+        "overrides",
+        "benchmark_options",
+        "limit",
+        "seed",
+    ):
         first, second = getattr(a.config, name), getattr(b.config, name)
         if first != second:
             yield f"{name} differs: {first} and {second}"

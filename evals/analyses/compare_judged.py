@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from emend.evals.aggregate.judged import with_judged
 from emend.evals.case import Metric, Record
-from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, judged_records, scorings_of
+from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, judged_records, list_scorings
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.memory.errors import BadSettings
@@ -37,7 +37,7 @@ def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Jud
     """
     if name == NO_SCORING:
         return Judged(None, None)
-    theirs = {one.id: one for one in scorings_of(folder_b)}
+    theirs = {one.id: one for one in list_scorings(folder_b)}
     if name is not None:
         one = find_scoring(folder_a, name)
         if one is None or one.id not in theirs:
@@ -47,7 +47,7 @@ def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Jud
                 f"'{folder_a}' was: emend score {folder_b} --judge {who}"
             )
         return Judged(one, theirs[one.id])
-    ours = scorings_of(folder_a)
+    ours = list_scorings(folder_a)
     for one in reversed(ours):
         if one.id in theirs:
             return Judged(one, theirs[one.id])

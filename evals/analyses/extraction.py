@@ -7,7 +7,7 @@ from pathlib import Path
 from emend.evals.analyses.base import Analysis, Asked, Inventory, Kind, Lacking, Picture, Row, Run, ordered, row_of
 from emend.evals.benchmarks.triples import Triples, text_setting
 from emend.evals.components.extraction import documents_of, score
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.runner.components import load_benchmark
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -47,7 +47,8 @@ def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
 def _rows(run: Run, file: Path, encoder: Embedding) -> list[Row]:
     found = Triples(file).documents
     options = {name: value for name, value in run.options.items() if name != "triples"}
-    source, _ = load_benchmark(RunConfig(benchmark=run.benchmark, data=run.data, editors=("rag",), options=options))
+    config = RunConfig(benchmark=run.benchmark, data=run.data, editors=("rag",), benchmark_options=options)
+    source, _ = load_benchmark(config)
     documents = [one for one in documents_of(source, text_setting(source, None)) if one.edit.id in found]
     if not documents:
         raise Lacking(f"'{file}' has triplets of none of the documents of this run's data: give the right file.")

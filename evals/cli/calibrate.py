@@ -25,22 +25,21 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Measure how far a judge agrees with people's labels, and keep it for reports."""
-    from emend.evals.judges.ask import Asking, JudgeKinds
     from emend.evals.judges.calibration import calibrate as calibrate_on
-    from emend.evals.judges.calibration import keep, kept, read_labels
+    from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration, stored_calibration
 
     if plot is not None:
         from emend.evals.report.plots.plotting import require_plotting
 
         require_plotting(plot)
-    panel, settings, kinds = judges.panel(), judges.settings, JudgeKinds()
-    rows = read_labels(labels, kinds)
+    panel, rows = judges.panel(), read_labels(labels)
     with asking(limits) as policy:
-        found = calibrate_on(rows, panel.judges, kinds, Asking.of(panel, policy, settings, judges.concurrency))
+        models = panel.models(policy, judges.settings)
+        found = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
     good = [one for one in found if one.n]
     if good:
-        before = [kept(panel.judges, one.kind) for one in good]
-        _tell(good, [keep(one, panel.judges) for one in good], before, plot, as_json)
+        before = [stored_calibration(panel.judges, one.kind) for one in good]
+        _tell(good, [store_calibration(one, panel.judges) for one in good], before, plot, as_json)
     if silent := [one.kind for one in found if not one.n]:
         raise ModelError(
             f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so nothing of it is "

@@ -5,7 +5,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.report.escape import one_line
 from emend.evals.report.table import console_for, legend
 

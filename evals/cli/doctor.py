@@ -13,7 +13,7 @@ from rich.text import Text
 from emend.evals.log.manifest import versions
 from emend.evals.report.escape import one_line
 from emend.evals.report.table import console_for
-from emend.evals.runner.failures import told
+from emend.evals.runner.failures import error_text
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
 from emend.memory.redaction import hide_keys
@@ -121,7 +121,7 @@ def _answers(spec: str) -> Finding:
     except EmendError as error:
         return Finding(section="model", check=spec, status="broken", detail=hide_keys(str(error)))
     except Exception as error:  # a provider's client may raise anything; that is a finding too
-        return Finding(section="model", check=spec, status="broken", detail=told(error))
+        return Finding(section="model", check=spec, status="broken", detail=error_text(error))
     status: Literal["ok", "broken"] = "ok" if reply and right in ("", reply) else "broken"
     detail = hide_keys(f"{question} {reply}") + ("" if status == "ok" else f" (right: {right})")
     return Finding(section="model", check=spec, status=status, detail=detail)

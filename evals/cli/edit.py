@@ -64,7 +64,7 @@ def edit(
 
 def _refuse_idle(settings: list[str], wording: str, seed: int, models: bool) -> None:
     """Refuses options that have no part in applying or reverting: what was solved is what is written."""
-    from emend.evals.log.manifest import MODEL
+    from emend.evals.log.config import MODEL
 
     idle = [f"--set {name}" for name in overrides_of(settings) if not (models and name == MODEL)]
     idle += ["--wording"] * (wording != WORDING) + ["--seed"] * (seed != 0)
@@ -80,7 +80,8 @@ def _solve(
     from emend.editors.checkpoint.deltas import check_solving, new_folder, solve_delta, write_delta
     from emend.editors.costing import Meter, counted
     from emend.editors.registry import EDITORS
-    from emend.evals.log.manifest import MODEL, versions
+    from emend.evals.log.config import MODEL
+    from emend.evals.log.manifest import versions
     from emend.evals.runner.progress import duration, heartbeat
 
     factory, overrides, told = EDITORS.load(method), overrides_of(settings), _edits(files)
@@ -108,7 +109,7 @@ def _solve(
 def _save(model: str, delta: Path, folder: Path, settings: list[str], as_json: bool) -> None:
     from emend.editors.checkpoint.deltas import dtype_of, read_delta, read_manifest
     from emend.editors.checkpoint.saving import save_edited
-    from emend.evals.log.manifest import MODEL
+    from emend.evals.log.config import MODEL
 
     manifest = read_manifest(delta)
     with local_model(model, {"dtype": dtype_of(manifest)} | overrides_of(settings).get(MODEL, {})) as loaded:

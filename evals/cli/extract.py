@@ -53,9 +53,9 @@ def extract(
     """Extract triplets from a benchmark's documents, and measure them; the same command again goes on."""
     from emend.evals.benchmarks.triples import text_setting
     from emend.evals.components.extraction import documents_of, extract_to, reader, score, settings_of
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
     from emend.evals.runner.components import load_benchmark
-    from emend.evals.runner.progress import fitting
+    from emend.evals.runner.progress import progress_on
     from emend.graphs.extraction.graph import ExtractContext
     from emend.memory.embeddings.embed import load_embedding
     from emend.memory.paths import cache_folder
@@ -63,7 +63,7 @@ def extract(
     _check(limit, concurrency, method, form)
     overrides = _overrides(settings or [], method, judge)
     options = dict(pair(text, "--option") for text in option or ())
-    config = RunConfig(benchmark=benchmark, data=data, editors=("rag",), options=options)
+    config = RunConfig(benchmark=benchmark, data=data, editors=("rag",), benchmark_options=options)
     source, _ = load_benchmark(config)
     chosen = text_setting(source, setting)
     encoder = load_embedding(embedding, cache_folder("vectors"))
@@ -72,7 +72,7 @@ def extract(
         context = ExtractContext(extractor, encoder, coreference, validation, deduplication, attempts, normalisation)
         documents = documents_of(source, chosen, limit, seed)
         told = settings_of(context)
-        found = extract_to(out, documents, reader(context), context.fingerprint, fitting(), concurrency, told)
+        found = extract_to(out, documents, reader(context), context.fingerprint, progress_on(), concurrency, told)
         quality = score(documents, found.rows, encoder, *_sorter(judge, overrides.get("judge", {}), policy))
     _print(benchmark, method, documents[0].edit.language if documents else "en", quality, encoder.identity, as_json)
     if not as_json:

@@ -34,7 +34,7 @@ from emend.memory.redaction import hide_keys
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
 
 app = typer.Typer(
     name="emend",
@@ -123,15 +123,15 @@ def run(
     limits: Limits,
 ) -> None:
     """Run editors over a benchmark; the same command again finishes what is missing."""
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
 
     asked: dict[str, Any] = dict(benchmark=benchmark, data=data, model=model, mode=mode, limit=limit, seed=seed)
-    asked |= dict(retriever=retriever, embedding=embedding, wording=wording, repeat=repeat, checkpoints=checkpoints)
-    asked |= asdict(limits) | {"held_out": held_out}
+    asked |= dict(retriever=retriever, embedding=embedding, prompt_template=wording, repeats=repeat)
+    asked |= asdict(limits) | {"perplexity_text": held_out, "reevaluate_at": checkpoints}
     config = RunConfig(
         editors=tuple(dict.fromkeys(editor)),
         settings=tuple(setting or ()),
-        options=dict(pair(text, "--option") for text in option or ()),
+        benchmark_options=dict(pair(text, "--option") for text in option or ()),
         overrides=overrides_of(settings or []),
         concurrency=concurrency,
         fail_on_error=fail_on_error,
@@ -241,12 +241,12 @@ def _run(config: "RunConfig", folder: Path) -> Path:
     from emend.evals.aggregate.rows import report as report_of
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.table import console_for, show
-    from emend.evals.runner.progress import fitting
+    from emend.evals.runner.progress import progress_on
     from emend.evals.runner.run import run as run_it
-    from emend.evals.runner.spending import spent_lines
+    from emend.evals.runner.summary import spent_lines
 
     with interruptible(folder):
-        summary = run_it(config, folder, fitting())
+        summary = run_it(config, folder, progress_on())
     show(report_of(folder), console_for())
     for line in spent_lines(folder, summary.spent):
         typer.echo(line)

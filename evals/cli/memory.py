@@ -113,7 +113,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search what is current, by any retrieval strategy."""
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
     from emend.memory.retrieval.compose import load_retriever
     from emend.memory.retrieval.registry import retriever_errors
 

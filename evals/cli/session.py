@@ -14,12 +14,12 @@ from emend.agents.scoring import ScoringModel
 from emend.editors.base import Answerer, Materials
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.report.escape import one_line, safe
 from emend.evals.report.table import console_for
 from emend.evals.report.tracing import content_of, grown_by
-from emend.evals.runner.ask_unit import heard
-from emend.evals.runner.components import model_with_policy
+from emend.evals.runner.ask_probe import ask_recorded
+from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
 from emend.evals.trace.case_trace import new_hits
 from emend.graphs.running import keep_steps, listening, steps_of
 from emend.memory.edit import Edit
@@ -86,7 +86,7 @@ class Asking:
     def __enter__(self) -> Self:
         with ExitStack() as opening:
             memory = opening.enter_context(self._memory()) if self._needs_memory else None
-            model, policy = model_with_policy(self._config)
+            model, policy = load_model_and_policy(self._config)
             opening.callback(policy.close)
             if hasattr(model, "close"):
                 opening.callback(model.close)
@@ -95,6 +95,7 @@ class Asking:
             materials = Materials(model, lent, self._strategy, settings=settings, policy=policy)
             with EDITORS.plugin_errors(self._editor):
                 self._answerer = opening.enter_context(self._factory(materials).edit(edits))
+            refuse_unused_limits(self._config, policy)
             self._reading = reading_of(model)
             self._open = opening.pop_all()
         return self
@@ -131,7 +132,7 @@ class Asking:
                 told(step)
 
         with self._told_of(text), listening(hear):
-            answer = heard(self._editor, self._answerer, probe)
+            answer = ask_recorded(self._editor, self._answerer, probe)
             for step in () if steps else answer.steps:
                 hear(step)
         return answer

@@ -36,7 +36,7 @@ def stats(
 ) -> None:
     """Collect what rome, memit and alphaedit must know of usual text; the same command again goes on."""
     from emend.evals.components.corpora import read_corpus
-    from emend.evals.log.manifest import MODEL
+    from emend.evals.log.config import MODEL
 
     overrides = overrides_of(settings or [])
     read = read_corpus([*corpus, *(more or ())], texts)

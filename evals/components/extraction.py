@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from emend.evals.benchmarks.triples import TEXTS, ExtractedDocument, read_extracted
 from emend.evals.case import Benchmark, Case
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
-from emend.evals.runner.progress import Progress, Quiet
+from emend.evals.runner.progress import Progress, RunProgress
 from emend.graphs.extraction import canonical
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
 from emend.memory.edit import Edit, FrozenModel
@@ -108,7 +108,7 @@ def extract_to(
         RunRefused: the file was made otherwise, is in use, or cannot be written; nothing in it is lost.
         BadData: a line of it is damaged.
     """
-    told = progress or Quiet()
+    told = progress or RunProgress()
     with _owned(out):
         rows = {row.document_id: row for row in _mended(out, fingerprint, settings or {})}
         left = [one for one in documents if one.edit.id not in rows or rows[one.edit.id].failed]

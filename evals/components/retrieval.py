@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 
 from emend.evals.case import Case
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.runner.components import load_benchmark
 from emend.evals.runner.units import without_repeats
@@ -112,7 +112,7 @@ def measure_retrieval(
     config = RunConfig(
         benchmark=benchmark,
         data=data,
-        options=dict(options or {}),
+        benchmark_options=dict(options or {}),
         settings=(setting,) if setting else (),
         editors=("rag",),
         embedding=embedding,

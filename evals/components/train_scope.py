@@ -13,7 +13,7 @@ from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold
 from emend.agents.scope.gate import encoder_inputs
 from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.figures import frame
@@ -121,7 +121,8 @@ def train_scope_on(run: ScopeRun, out: Path) -> list[ScopeRow]:
 def questions_of(run: ScopeRun, options: dict[str, str]) -> Told:
     """What the benchmark asks under these options; a question is about the first edit that bears on it."""
     config = RunConfig(
-        benchmark=run.benchmark, editors=("serac",), data=run.data, options=options, limit=run.limit, seed=run.seed,
+        benchmark=run.benchmark, editors=("serac",), data=run.data, benchmark_options=options,
+        limit=run.limit, seed=run.seed,
         settings=(run.setting,) if run.setting else (),
     )  # fmt: skip
     benchmark, settings = load_benchmark(config)

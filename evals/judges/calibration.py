@@ -1,22 +1,27 @@
-"""How far a judge agrees with people: labelled items are judged, and the agreement is kept for reports to show."""
+"""Calibration of judges: their agreement with people's labels, measured and kept for reports to show."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from emend.agents.judging.base import Item, Scale
-from emend.evals.judges.panel import judge_id
+from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_judge, make_calls
+from emend.evals.judges.store import calibration_file
+from emend.evals.judges.stress_cases import case_of
 from emend.evals.log.manifest import now, replace
 from emend.evals.metrics.agreement import Agreement, agreement
+from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings
-from emend.memory.paths import cache_folder
+from emend.memory.errors import BadData, BadSettings, ModelUnreachable
 from emend.memory.registry import nearest
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
 FORMAT = (
     '{"kind": "coherence", "case": "7", "item": {"question": "..", "thoughts": "..", "answer": ".."}, "label": "yes"}'
@@ -28,8 +33,13 @@ EXPECTED: dict[Scale, str] = {
     "share": "a share from 0 to 1",
 }
 
+Verdict = float | str
+"""A number, or the reason why there is none."""
+AskPanel = Callable[[Sequence[Item]], Sequence[Sequence[Verdict]]]
+"""Items of one kind -> per repeat, the verdict on each."""
 
-class Labelled(FrozenModel):
+
+class LabelledItem(FrozenModel):
     """One item with a person's label as a number, None where it was left open; items of one case are one cluster."""
 
     kind: str
@@ -38,7 +48,7 @@ class Labelled(FrozenModel):
     label: float | None
 
 
-class Line(FrozenModel):
+class LabelLine(FrozenModel):
     """A line of the file of labels, as it is written."""
 
     kind: str
@@ -47,18 +57,12 @@ class Line(FrozenModel):
     label: bool | int | float | str | None = None
 
 
-class JudgeKind(FrozenModel):
-    """What must be known of a kind of judge: its scale, what its items are made of (empty: anything), its prompt."""
+class JudgeKind(NamedTuple):
+    """A judge's scale, the parts of its items (empty: any), and the id of its prompt."""
 
     scale: Scale
     fields: tuple[str, ...] = ()
     prompt_id: str = ""
-
-
-Verdict = float | str
-"""A number, or the reason why there is none."""
-Judging = Callable[[Sequence[Item]], Sequence[Sequence[Verdict]]]
-"""Items of one kind -> per repeat, the verdict on each."""
 
 
 class Calibration(Agreement):
@@ -83,8 +87,22 @@ class Calibration(Agreement):
     measured: str
 
 
-def read_labels(path: Path, kinds: Mapping[str, JudgeKind]) -> list[Labelled]:
-    """The labelled items of a file of JSON lines; blank lines are passed over.
+def judge_kind(name: str) -> JudgeKind:
+    """Describe the judge of that name, or at that `module:attribute`, of whose items the parts are not known.
+
+    Raises:
+        BadSettings: there is no such judge.
+    """
+    if ":" not in name and name not in JUDGES.names():
+        hint = nearest(name, list(JUDGES.names()))
+        raise BadSettings(f"no judge '{name}': {hint} One of your own is named as module:attribute.")
+    role = load_judge(name).role
+    fields = next(iter(case_of(name, {}).items(name).values())).parts if name in JUDGES.builtin else ()
+    return JudgeKind(role.scale, tuple(fields), role.prompt_id)
+
+
+def read_labels(path: Path) -> list[LabelledItem]:
+    """Read the labelled items of a file of JSON lines; blank lines are skipped.
 
     Raises:
         BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
@@ -93,96 +111,110 @@ def read_labels(path: Path, kinds: Mapping[str, JudgeKind]) -> list[Labelled]:
         lines = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
-    rows = [_labelled(line, f"{path}, line {n}", kinds) for n, line in enumerate(lines, 1) if line.strip()]
+    rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise BadData(f"'{path}' has no label: each line is to be like {FORMAT}.")
     return rows
 
 
-def _labelled(line: str, where: str, kinds: Mapping[str, JudgeKind]) -> Labelled:
+def _labelled(text: str, where: str) -> LabelledItem:
     try:
-        told = Line.model_validate_json(line)
+        line = LabelLine.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
         raise BadData(f"{where}, field '{field}': {first['msg']}. A line is to be like {FORMAT}.") from error
     try:
-        kind = kinds[told.kind]
-    except KeyError:
-        hint = f"{nearest(told.kind, list(kinds))} One of your own is named as module:attribute."
-        raise BadData(f"{where}, field 'kind': no judge '{told.kind}': {hint}") from None
+        kind = judge_kind(line.kind)
     except BadSettings as error:
         raise BadData(f"{where}, field 'kind': {error}") from error
-    if kind.fields and set(told.item) != set(kind.fields):
+    if kind.fields and set(line.item) != set(kind.fields):
         raise BadData(
-            f"{where}, field 'item': it has {', '.join(sorted(told.item))}, and a judge of {told.kind} is shown "
+            f"{where}, field 'item': it has {', '.join(sorted(line.item))}, and a judge of {line.kind} is shown "
             f"{', '.join(kind.fields)}. Give exactly these."
         )
-    parts = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in told.item.items()}
+    parts = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in line.item.items()}
     if empty := [name for name, texts in parts.items() if not texts]:
         raise BadData(f"{where}, field 'item.{empty[0]}': an empty list. Give a text, or several.")
-    item = Item(kind=told.kind, parts=parts)
-    label = _number(told.label, kind.scale, where)
-    return Labelled(kind=told.kind, case=str(told.case) or item.id, item=item, label=label)
+    item = Item(kind=line.kind, parts=parts)
+    label = _number(line.label, kind.scale, where)
+    return LabelledItem(kind=line.kind, case=str(line.case) or item.id, item=item, label=label)
 
 
 def _number(label: bool | int | float | str | None, scale: Scale, where: str) -> float | None:
     """The label on its scale; None where there is none."""
     if label is None or label == "":
         return None
-    value = YES.get(label.strip().casefold()) if isinstance(label, str) else float(label)
-    if isinstance(label, str) and value is None:
-        value = _parsed(label)
+    word = isinstance(label, bool) or (isinstance(label, str) and label.strip().casefold() in YES)
+    try:
+        value = YES[label.strip().casefold()] if word and isinstance(label, str) else float(label)
+    except ValueError:
+        value = -1.0
     possible = {"yes or no": (0.0, 1.0), "1 to 5": (1.0, 2.0, 3.0, 4.0, 5.0)}.get(scale)
-    said = isinstance(label, bool) or (isinstance(label, str) and label.strip().casefold() in YES)
-    words = said and scale != "yes or no"
-    right = value is not None and (value in possible if possible else 0 <= value <= 1) and not words
-    if not right:
+    if (word and scale != "yes or no") or not (value in possible if possible else 0 <= value <= 1):
         raise BadData(f"{where}, field 'label': {json.dumps(label)} is not {EXPECTED[scale]}. Correct it.")
     return value
 
 
-def _parsed(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def panel_verdicts(panel: Panel, models: "Mapping[str, BaseChatModel]", concurrency: int = 4) -> AskPanel:
+    """Make the function that asks a panel about items; its repeats are separate verdicts.
+
+    The function raises ModelError if the judges cannot be called.
+    """
+    once = panel.model_copy(update={"repeats": 1})
+
+    def ask(items: Sequence[Item]) -> list[list[Verdict]]:
+        kind = items[0].kind
+        judge = load_judge(kind)
+        own = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
+        judgements: list[Judgement] = []
+        with JUDGES.plugin_errors(kind):
+            calls = make_calls(panel, judge, own, set())
+            counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
+        if counts.failed and not counts.succeeded:
+            raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {counts.first_failure}")
+        grouped: dict[tuple[int, str], list[Judgement]] = {}
+        for one in judgements:
+            grouped.setdefault((one.repeat, one.item), []).append(one.model_copy(update={"repeat": 0}))
+
+        def verdict(repeat: int, item: Item) -> Verdict:
+            combined, output = combine(once, judge, grouped.get((repeat, item.id), [])), judge.role.output
+            return combined.values.get(output, combined.unscored.get(output, "no verdict"))
+
+        return [[verdict(repeat, item) for item in own] for repeat in range(panel.repeats)]
+
+    return ask
 
 
 def calibrate(
-    rows: Sequence[Labelled],
-    judges: Sequence[str],
-    kinds: Mapping[str, JudgeKind],
-    judging: Judging,
-    seed: int = 0,
+    rows: Sequence[LabelledItem], judges: Sequence[str], ask_panel: AskPanel, seed: int = 0
 ) -> list[Calibration]:
-    """The agreement for each kind of item that the labels have.
+    """Measure the agreement for each kind of item that the labels have.
 
     Args:
         rows: labelled items.
         judges: names of the judges.
-        kinds: what must be known of each kind.
-        judging: asks the judges; called once per kind.
+        ask_panel: asks the judges, see `panel_verdicts`; called once per kind.
         seed: of the bootstrap over cases.
     """
     found = []
     for name in dict.fromkeys(row.kind for row in rows):
         own = [row for row in rows if row.kind == name]
         labelled = [row for row in own if row.label is not None]
-        verdicts = judging([row.item for row in labelled]) if labelled else [[]]
-        found.append(_calibration(name, kinds[name], own, labelled, judges, verdicts, seed))
+        verdicts = ask_panel([row.item for row in labelled]) if labelled else [[]]
+        found.append(_calibration(name, own, labelled, judges, verdicts, seed))
     return found
 
 
 def _calibration(
     name: str,
-    kind: JudgeKind,
-    own: Sequence[Labelled],
-    labelled: Sequence[Labelled],
+    own: Sequence[LabelledItem],
+    labelled: Sequence[LabelledItem],
     judges: Sequence[str],
     verdicts: Sequence[Sequence[Verdict]],
     seed: int,
 ) -> Calibration:
+    kind = judge_kind(name)
     ordered, categories = kind.scale != "yes or no", kind.scale != "share"
     cases = [row.case for row in labelled]
     labels = [row.label for row in labelled if row.label is not None]
@@ -207,40 +239,34 @@ def _retest(
     verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], ordered: bool, categories: bool, seed: int
 ) -> Agreement:
     """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
-    ones: list[float] = []
-    others: list[float | None] = []
+    firsts: list[float] = []
+    seconds: list[float | None] = []
     owners: list[str] = []
-    for one, other in combinations([_numbers(told) for told in verdicts], 2):
+    for one, other in combinations([_numbers(repeat) for repeat in verdicts], 2):
         for a, b, case in zip(one, other, cases, strict=True):
             if a is not None:
-                ones.append(a)
-                others.append(b)
+                firsts.append(a)
+                seconds.append(b)
                 owners.append(case)
-    repeats = ("one repeat", "another repeat")
-    return agreement(ones, others, owners, ordered=ordered, categories=categories, raters=repeats, seed=seed)
+    raters = ("one repeat", "another repeat")
+    return agreement(firsts, seconds, owners, ordered=ordered, categories=categories, raters=raters, seed=seed)
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
     return [None if isinstance(one, str) else one for one in verdicts]
 
 
-def keep(found: Calibration, judges: Sequence[str]) -> Path:
-    """Store it where reports look; one of the same judges and kind is replaced.
-
-    Returns:
-        The file.
-    """
-    path = cache_folder("calibration") / judge_id(judges) / f"{found.kind}.json"
+def store_calibration(found: Calibration, judges: Sequence[str]) -> Path:
+    """Store it where reports look, in the place of one of the same judges and kind; return the file."""
+    path = calibration_file(judges, found.kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, found.model_dump_json(indent=1) + "\n")
     return path
 
 
-def kept(judges: Sequence[str], kind: str) -> Calibration | None:
-    """What is stored of these judges; None where nobody has measured it, or it cannot be read."""
-    path = cache_folder("calibration") / judge_id(judges) / f"{kind}.json"
+def stored_calibration(judges: Sequence[str], kind: str) -> Calibration | None:
+    """Read what is stored of these judges; None where nobody has measured it, or it cannot be read."""
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return Calibration.model_validate(told)
+        return Calibration.model_validate_json(calibration_file(judges, kind).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Several judges, repeats and orders over the same items: what is asked, and how the votes become one number."""
+"""A panel of judges: models, repeats and orders over the same items, and how the votes become one number."""
 
 import re
 import threading
@@ -8,12 +8,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from emend.agents.judging.base import Item
 from emend.agents.providers.policy import repetition
+from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
 from emend.memory.probe import Step, Usage
@@ -23,20 +24,35 @@ from emend.memory.registry import nearest
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from emend.agents.providers.policy import CallPolicy
     from emend.graphs.judges.graph import Judge
 
-Combining = Literal["majority", "mean"]
 NOT_YET = "not judged yet"
-TURNED = "the verdict changes with the order of the two texts"
-MOST_FAILED = 20
-"""After so many calls that failed for the provider's sake, more than those that did not, no more are made."""
+ORDER_DEPENDENT = "the verdict changes with the order of the two texts"
+MAX_FAILED = 20
+"""Once more calls than this, and more than succeeded, failed because of the provider, no more are made."""
+
+JudgementKey = tuple[str, str, str, int, bool]
+"""Item, kind, judge, repeat, swapped."""
+
+
+def load_judge(name: str) -> "Judge":
+    """Load the judge of that name, or at that `module:attribute`.
+
+    Raises:
+        BadSettings: there is none, or what is there is no judge.
+    """
+    judge = JUDGES.load(name)
+    if not all(hasattr(judge, part) for part in ("role", "name", "judge")):
+        raise BadSettings(f"judge '{name}' is {judge!r:.60} and no Judge: see docs/judges.md, Your own.")
+    return judge
 
 
 class Panel(FrozenModel):
     """Who judges and how: models by name, repeats, both orders where a judge has them, and how votes are combined.
 
     `batch` False asks about one item at a time where the published judge takes several; `retries` is how often an
-    unreadable reply is asked for again.
+    unparsable reply is asked for again.
 
     Raises:
         BadSettings: no judge, or an impossible number.
@@ -47,7 +63,7 @@ class Panel(FrozenModel):
     both_orders: bool = True
     batch: bool = True
     retries: int = 1
-    combine: Combining = "majority"
+    combine: Literal["majority", "mean"] = "majority"
 
     @model_validator(mode="after")
     def _possible(self) -> "Panel":
@@ -60,12 +76,22 @@ class Panel(FrozenModel):
         return self
 
     def orders(self, judge: "Judge") -> tuple[bool, ...]:
-        """Whether the parts are swapped, for each order that is asked."""
+        """Orders that are asked: for each, whether the parts are swapped."""
         return (False, True) if self.both_orders and judge.role.swaps else (False,)
+
+    def models(self, policy: "CallPolicy | None", settings: Mapping[str, Any]) -> "dict[str, BaseChatModel]":
+        """Load the judges' models, by name.
+
+        Raises:
+            BadSettings: no such model, or a setting that it does not have.
+        """
+        from emend.agents.llm import load_model
+
+        return {spec: load_model(spec, policy, **settings) for spec in self.judges}
 
 
 def judge_id(judges: Sequence[str]) -> str:
-    """What a calibration is kept under: the judges' names, fit for a path, and a digest that tells like ones apart.
+    """Make the name under which a calibration is stored: the judges' names, fit for a path, and a digest.
 
     >>> judge_id(["openai:gpt-4.1"])[:15]
     'openai-gpt-4.1-'
@@ -76,7 +102,7 @@ def judge_id(judges: Sequence[str]) -> str:
 
 
 class Judgement(FrozenModel):
-    """What one judge said of one item in one repeat and order; a line of a scoring."""
+    """Verdict of one judge on one item in one repeat and order; a line of a scoring."""
 
     item: str
     kind: str
@@ -91,26 +117,26 @@ class Judgement(FrozenModel):
     usage: Usage = Usage()
     seconds: float = 0.0
     steps: tuple[Step, ...] = Field(default=(), exclude=True)
-    """What the judge's graph did, at the first item of a call; kept beside the line, not in it."""
+    """Steps of the judge's graph, at the first item of a call; kept beside the line, not in it."""
 
     @property
-    def key(self) -> tuple[str, str, str, int, bool]:
-        """What is not asked twice."""
+    def key(self) -> JudgementKey:
+        """Identity: what has this key is not asked twice."""
         return (self.item, self.kind, self.judge, self.repeat, self.swapped)
 
-    def but_numbers(self) -> "Judgement":
-        """The same without reason and reply, which take most of the room."""
+    def without_texts(self) -> "Judgement":
+        """Copy without reason and reply, which take most of the room."""
         return self.model_copy(update={"reason": "", "reply": "", "steps": ()})
 
 
-class Combined(NamedTuple):
-    """An item's numbers, and a reason per number that it has not."""
+class CombinedVerdict(NamedTuple):
+    """An item's numbers, and a reason for each missing one."""
 
     values: dict[str, float]
     unscored: dict[str, str]
 
 
-class Call(NamedTuple):
+class JudgeCall(NamedTuple):
     """One question to one judge about one item, or several that are judged together."""
 
     judge: "Judge"
@@ -119,38 +145,36 @@ class Call(NamedTuple):
     repeat: int
     swapped: bool
 
-    def keys(self) -> list[tuple[str, str, str, int, bool]]:
-        """Of the judgements that it gives."""
+    def keys(self) -> list[JudgementKey]:
+        """Keys of the judgements that the call gives."""
         return [(item.id, self.judge.name, self.spec, self.repeat, self.swapped) for item in self.items]
 
 
-def calls_of(
-    panel: Panel, judge: "Judge", items: Sequence[Item], done: "set[tuple[str, str, str, int, bool]]"
-) -> Iterator[Call]:
-    """What is to be asked about items of one kind, without what is done; each item once, however often it comes."""
+def make_calls(panel: Panel, judge: "Judge", items: Sequence[Item], done: set[JudgementKey]) -> Iterator[JudgeCall]:
+    """List the calls about items of one kind that are not done yet; each item once, however often it occurs."""
     own = list({item.id: item for item in items if item.kind == judge.name}.values())
     size = judge.role.batch if panel.batch else 1
-    chunks = [tuple(own[start : start + size]) for start in range(0, len(own), size)]
+    batches = [tuple(own[start : start + size]) for start in range(0, len(own), size)]
     for repeat in range(panel.repeats):
         for spec in panel.judges:
             for swapped in panel.orders(judge):
-                for chunk in chunks:
-                    whole = Call(judge, chunk, spec, repeat, swapped)
-                    left = tuple(i for i, key in zip(chunk, whole.keys(), strict=True) if key not in done)
+                for batch in batches:
+                    call = JudgeCall(judge, batch, spec, repeat, swapped)
+                    left = tuple(i for i, key in zip(batch, call.keys(), strict=True) if key not in done)
                     if left:
-                        yield whole._replace(items=left)
+                        yield call._replace(items=left)
 
 
-def ask(call: Call, model: "BaseChatModel", retries: int = 1) -> list[Judgement]:
-    """The judgements of one call; a reply that is no use is a problem in them.
+def ask_judge(call: JudgeCall, model: "BaseChatModel", retries: int = 1) -> list[Judgement]:
+    """Make one call; an unusable reply is a problem in its judgements.
 
     Raises:
-        ModelError: the model could not be asked.
+        ModelError: the model could not be called.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     with repetition(call.repeat):
-        found = call.judge.judge(call.items, model, swapped=call.swapped, retries=retries)
-    seconds = round((time.perf_counter() - began) / len(found), 6)
+        verdicts = call.judge.judge(call.items, model, swapped=call.swapped, retries=retries)
+    seconds = round((time.perf_counter() - start) / len(verdicts), 6)
     return [
         Judgement(
             item=item.id,
@@ -158,79 +182,79 @@ def ask(call: Call, model: "BaseChatModel", retries: int = 1) -> list[Judgement]
             judge=call.spec,
             repeat=call.repeat,
             swapped=call.swapped,
-            values=told.values,
-            reason=told.reason,
-            problem=hide_keys(told.problem),
-            reply=told.reply,
-            usage=told.usage,
+            values=verdict.values,
+            reason=verdict.reason,
+            problem=hide_keys(verdict.problem),
+            reply=verdict.reply,
+            usage=verdict.usage,
             seconds=seconds,
-            steps=told.steps,
+            steps=verdict.steps,
         )
-        for item, told in zip(call.items, found, strict=True)
+        for item, verdict in zip(call.items, verdicts, strict=True)
     ]
 
 
 @dataclass
-class Tally:
-    """What became of the calls."""
+class CallCounts:
+    """Numbers of calls that succeeded and failed, and the first failure."""
 
-    asked: int = 0
+    succeeded: int = 0
     failed: int = 0
-    first: str = ""
+    first_failure: str = ""
 
 
 def ask_all(
-    calls: Iterator[Call],
-    models: Mapping[str, "BaseChatModel"],
+    calls: Iterator[JudgeCall],
+    models: "Mapping[str, BaseChatModel]",
     keep: Callable[[list[Judgement]], None],
     retries: int = 1,
     concurrency: int = 4,
-) -> Tally:
+) -> CallCounts:
     """Make the calls, several at a time, and keep what each gives at once.
 
     A call that fails because its provider does not answer is left out, and can be made another time.
 
     Raises:
-        TooManyFailures: too many failed so.
-        ModelError: of another kind, which would befall every call; what was asked is kept.
+        TooManyFailures: too many calls failed like that.
+        ModelError: of another kind, which every call would meet; what was judged is kept.
     """
-    tally, lock = Tally(), threading.Lock()
+    counts, lock = CallCounts(), threading.Lock()
 
-    def make(call: Call) -> None:
+    def make(call: JudgeCall) -> None:
         try:
-            found = ask(call, models[call.spec], retries)
+            judgements = ask_judge(call, models[call.spec], retries)
         except (ModelUnreachable, RateLimited, CallDropped) as error:
             with lock:
-                tally.failed += 1
-                tally.first = tally.first or f"{type(error).__name__}: {hide_keys(str(error))}"
+                counts.failed += 1
+                counts.first_failure = counts.first_failure or f"{type(error).__name__}: {hide_keys(str(error))}"
             return
-        keep(found)
+        keep(judgements)
         with lock:
-            tally.asked += 1
+            counts.succeeded += 1
 
     with ThreadPoolExecutor(concurrency, "emend-judge") as pool:
-        under_way: set[Future[None]] = set()
+        pending: set[Future[None]] = set()
         try:
             while True:
-                under_way |= {pool.submit(make, call) for call in islice(calls, 2 * concurrency - len(under_way))}
-                if not under_way:
+                pending |= {pool.submit(make, call) for call in islice(calls, 2 * concurrency - len(pending))}
+                if not pending:
                     break
-                ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                for one in ended:
-                    one.result()
-                if tally.failed > max(MOST_FAILED, tally.asked):
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                if counts.failed > max(MAX_FAILED, counts.succeeded):
                     raise TooManyFailures(
-                        f"{tally.failed} calls to judges failed, the first with {tally.first}. What was judged is "
-                        "kept; the same command goes on."
+                        f"{counts.failed} calls to judges failed, the first with {counts.first_failure}. What was "
+                        "judged is kept; the same command goes on."
                     )
         finally:
-            for one in under_way:
-                one.cancel()
-    return tally
+            for future in pending:
+                future.cancel()
+    return counts
 
 
-def combine(panel: Panel, judge: "Judge", judgements: Sequence[Judgement]) -> Combined:
-    """One item's judgements as one number per output.
+def combine(panel: Panel, judge: "Judge", judgements: Sequence[Judgement]) -> CombinedVerdict:
+    """Combine one item's judgements into one number per output.
 
     Both orders of one judge and repeat are one vote: marks are averaged, and a yes or no that changes with the order is
     no vote. Votes on yes or no, and on full marks, are decided by majority; marks and shares are averaged. With
@@ -238,8 +262,8 @@ def combine(panel: Panel, judge: "Judge", judgements: Sequence[Judgement]) -> Co
     """
     role, votes, problems = judge.role, list[dict[str, float]](), list[str]()
     by_voter: dict[tuple[str, int], list[Judgement]] = {}
-    for told in judgements:
-        by_voter.setdefault((told.judge, told.repeat), []).append(told)
+    for judgement in judgements:
+        by_voter.setdefault((judgement.judge, judgement.repeat), []).append(judgement)
     for spec in panel.judges:
         for repeat in range(panel.repeats):
             vote = _vote(by_voter.get((spec, repeat), []), len(panel.orders(judge)), judge)
@@ -248,42 +272,42 @@ def combine(panel: Panel, judge: "Judge", judgements: Sequence[Judgement]) -> Co
             else:
                 votes.append(vote)
     if len(votes) <= len(problems):
-        return Combined({}, dict.fromkeys(role.outputs, _told(problems, len(votes) + len(problems))))
-    out = Combined({}, {})
+        return CombinedVerdict({}, dict.fromkeys(role.outputs, _reason(problems, len(votes) + len(problems))))
+    combined = CombinedVerdict({}, {})
     for name in role.outputs:
-        found = [vote[name] for vote in votes if name in vote]
-        value = _decide(found, name in role.voted and panel.combine == "majority")
+        values = [vote[name] for vote in votes if name in vote]
+        value = _decide(values, name in role.voted and panel.combine == "majority")
         if isinstance(value, str):
-            out.unscored[name] = value if found else role.missing
+            combined.unscored[name] = value if values else role.missing
         else:
-            out.values[name] = value
-    return out
+            combined.values[name] = value
+    return combined
 
 
-def _vote(told: Sequence[Judgement], orders: int, judge: "Judge") -> dict[str, float] | str:
-    """What one judge said in one repeat, or why that is no vote."""
-    if len(told) < orders:
+def _vote(judgements: Sequence[Judgement], orders: int, judge: "Judge") -> dict[str, float] | str:
+    """One judge's vote in one repeat, or why there is none."""
+    if len(judgements) < orders:
         return NOT_YET
-    for one in told:
-        if one.problem:
-            return one.problem
-    names = [name for name in told[0].values if all(name in one.values for one in told)]
-    values = {name: [one.values[name] for one in told] for name in names}
-    if judge.role.scale == "yes or no" and any(len(set(found)) > 1 for found in values.values()):
-        return TURNED
-    return judge.role.derive({name: fmean(found) for name, found in values.items()})
+    for judgement in judgements:
+        if judgement.problem:
+            return judgement.problem
+    names = [name for name in judgements[0].values if all(name in one.values for one in judgements)]
+    values = {name: [one.values[name] for one in judgements] for name in names}
+    if judge.role.scale == "yes or no" and any(len(set(by_order)) > 1 for by_order in values.values()):
+        return ORDER_DEPENDENT
+    return judge.role.derive({name: fmean(by_order) for name, by_order in values.items()})
 
 
-def _decide(found: Sequence[float], voted: bool) -> float | str:
-    if not found:
+def _decide(values: Sequence[float], by_majority: bool) -> float | str:
+    if not values:
         return "no vote"
-    if not voted:
-        return fmean(found)
-    ayes = sum(vote == 1.0 for vote in found)
-    if 2 * ayes == len(found):
-        return f"the votes are split {ayes} to {len(found) - ayes}"
-    return float(2 * ayes > len(found))
+    if not by_majority:
+        return fmean(values)
+    ayes = sum(vote == 1.0 for vote in values)
+    if 2 * ayes == len(values):
+        return f"the votes are split {ayes} to {len(values) - ayes}"
+    return float(2 * ayes > len(values))
 
 
-def _told(problems: Sequence[str], voters: int) -> str:
-    return problems[0] if voters == 1 else f"{len(problems)} of {voters} judgements are no use: {problems[0]}"
+def _reason(problems: Sequence[str], voters: int) -> str:
+    return problems[0] if voters == 1 else f"{len(problems)} of {voters} judgements are unusable: {problems[0]}"

@@ -1,23 +1,28 @@
-"""Judgements added to a finished run: each scoring is three files of its own in the run's folder `scorings`."""
+"""Scorings: judgements added to a finished run, each in three files of its own in the run's folder `scorings`."""
 
 import json
+import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
 from emend.agents.judging.base import Asked, Item
 from emend.evals.case import Record
-from emend.evals.judges.panel import NOT_YET, Combined, Judgement, Panel, combine, judge_id
+from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
+from emend.evals.log.events import event_of
 from emend.evals.log.manifest import replace
-from emend.evals.log.records import BASELINE, CASES, read_lines, read_records
-from emend.evals.runner.baseline import Kept
+from emend.evals.log.records import BASELINE, CASES, json_line, read_lines, read_records, write_all
+from emend.evals.runner.baseline import BaselineAnswer
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, RunRefused
 from emend.memory.paths import cache_folder
+from emend.memory.redaction import hide_in_bytes
 
 if TYPE_CHECKING:
     from emend.graphs.judges.graph import Judge
@@ -26,7 +31,7 @@ FOLDER = "scorings"
 NO_SCORING = "none"
 """Names no scoring, where the newest is taken otherwise."""
 LOCAL = "_local"
-"""Ends the kind of a probe that is out of scope."""
+"""Suffix of the kind of a probe that is out of scope."""
 _QUESTION = re.compile(r"(?:.*\n)?Question:\s*(.+?)(?:\n(?:Answer|Thoughts):\s*)?\Z", re.DOTALL)
 
 
@@ -44,7 +49,7 @@ class Scoring(FrozenModel):
     forced: bool = False
     """A judge is the model under test."""
     calibration: dict[str, Any] = {}
-    """By kind, what was known of the judges' agreement with people when the scoring began."""
+    """By kind, what was known of the judges' agreement with people when the scoring started."""
     versions: dict[str, str] = {}
     started: str
 
@@ -54,77 +59,86 @@ class Scoring(FrozenModel):
         return ", ".join(self.panel.judges)
 
     def write(self, folder: Path) -> None:
-        """Put it into the run's folder."""
+        """Write it into the run's folder."""
         replace(folder / FOLDER / f"{self.id}.json", self.model_dump_json(indent=1) + "\n")
 
     def calibrated(self, kind: str) -> dict[str, Any] | None:
-        """What is known now, else was known then, of the agreement with people; None where nobody has measured it.
+        """Return the known agreement with people, now or else at the start; None where nobody has measured it.
 
         A calibration of another prompt says nothing about this one.
         """
-        for told in (read_calibration(self.panel.judges, kind), self.calibration.get(kind)):
-            if told and told.get("prompt_id") == self.prompts[kind]:
-                return dict(told)
+        for known in (read_calibration(self.panel.judges, kind), self.calibration.get(kind)):
+            if known and known.get("prompt_id") == self.prompts[kind]:
+                return dict(known)
         return None
 
 
 def scoring_id(panel: Panel, kinds: Sequence[str], prompts: Mapping[str, str], fingerprints: Mapping[str, Any]) -> str:
-    """Made from all that decides the judgements, so that the same command goes on with the same scoring."""
-    told = content_id(panel.model_dump(), sorted(kinds), dict(prompts), dict(fingerprints))
+    """Make the id from all that decides the judgements, so that the same command goes on with the same scoring."""
+    digest = content_id(panel.model_dump(), sorted(kinds), dict(prompts), dict(fingerprints))
     first = re.sub(r"[^\w.]+", "-", panel.judges[0].partition("@")[0]).strip("-.")[:40]
-    return f"{first}-{told[:8]}"
+    return f"{first}-{digest[:8]}"
+
+
+def calibration_file(judges: Sequence[str], kind: str) -> Path:
+    """Return the file of the calibration of these judges for that kind."""
+    return cache_folder("calibration") / judge_id(judges) / f"{kind}.json"
 
 
 def read_calibration(judges: Sequence[str], kind: str) -> dict[str, Any] | None:
-    """The calibration of these judges for that kind, as it is kept; None without one."""
-    path = cache_folder("calibration") / judge_id(judges) / f"{kind}.json"
+    """Read the calibration of these judges for that kind; None without one."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(calibration_file(judges, kind).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return content if isinstance(content, dict) else None
 
 
-def scorings_of(folder: Path) -> list[Scoring]:
-    """The scorings of a run, the oldest first.
+def list_scorings(folder: Path) -> list[Scoring]:
+    """List the scorings of a run, the oldest first.
 
     Raises:
         BadData: one cannot be read.
     """
-    found = []
+    scorings = []
     for path in sorted((folder / FOLDER).glob("*.json")):
         try:
-            found.append(Scoring.model_validate_json(path.read_text(encoding="utf-8")))
+            scorings.append(Scoring.model_validate_json(path.read_text(encoding="utf-8")))
         except ValidationError as error:
             raise BadData(
                 f"{path} is no scoring: {error.errors()[0]['msg']}. Restore the file, or remove it."
             ) from error
-    return sorted(found, key=lambda one: (one.started, one.id))
+    return sorted(scorings, key=lambda scoring: (scoring.started, scoring.id))
 
 
 def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
-    """The scoring of that id or beginning of it, else the newest that has a judgement; None if there is none at all.
+    """Find the scoring of that id or prefix, else the newest that has a judgement; None if there is none at all.
 
     Raises:
         BadSettings: no such scoring, or several.
     """
-    every = scorings_of(folder)
+    scorings = list_scorings(folder)
     if name is None:
-        begun = [one for one in every if next(read_judgements(folder, one), None) is not None]
-        return next(reversed(begun or every), None)
-    found = [one for one in every if one.id == name] or [one for one in every if one.id.startswith(name)]
-    if len(found) > 1:
-        told = ", ".join(one.id for one in found)
-        raise BadSettings(f"'{name}' begins {len(found)} scorings of '{folder}': {told}. Give more of the id.")
-    if not found:
-        known = ", ".join(one.id for one in every)
-        there = f"it has {known}." if known else f"it has none; make one with: emend score {folder} --judge MODEL"
+        judged = [one for one in scorings if next(read_judgements(folder, one), None) is not None]
+        return next(reversed(judged or scorings), None)
+    fitting = [one for one in scorings if one.id == name] or [one for one in scorings if one.id.startswith(name)]
+    if len(fitting) > 1:
+        ids = ", ".join(one.id for one in fitting)
+        raise BadSettings(f"'{name}' begins {len(fitting)} scorings of '{folder}': {ids}. Give more of the id.")
+    if not fitting:
+        known = ", ".join(one.id for one in scorings)
+        there = f"it has {known}." if known else f"it has none; make one with: emend judge run {folder} --judge MODEL"
         raise BadSettings(f"run '{folder}' has no scoring '{name}': {there}")
-    return found[0]
+    return fitting[0]
+
+
+def choose_scoring(folder: Path, name: str | None) -> Scoring | None:
+    """Find the scoring of that name as `find_scoring` does; None for `none`."""
+    return None if name == NO_SCORING else find_scoring(folder, name)
 
 
 def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:
-    """The lines of a scoring; a torn last line is left out.
+    """Yield the lines of a scoring; a torn last line is left out.
 
     Raises:
         BadData: another line cannot be read.
@@ -144,62 +158,122 @@ def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:
                 ) from error
 
 
-class Wanted(NamedTuple):
+def steps_file(scoring: Scoring) -> str:
+    """Return the name of the file, beside the judgements, of the steps that led to them."""
+    return f"{scoring.id}.events.jsonl"
+
+
+class ScoringLog:
+    """Appends judgements and the steps of their calls; safe for many threads.
+
+    What a killed process left half written is cut off first.
+    """
+
+    def __init__(self, folder: Path, scoring: Scoring) -> None:
+        self.path = folder / FOLDER / f"{scoring.id}.jsonl"
+        self._lock = threading.Lock()
+        self._steps, self._file = (_open_whole(path) for path in (folder / FOLDER / steps_file(scoring), self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._steps.close()
+        self._file.close()
+
+    def add(self, judgements: Sequence[Judgement]) -> None:
+        """Append the lines of one call.
+
+        Raises:
+            RunRefused: the disk is full or failing.
+        """
+        content = b"".join(one.model_dump_json().encode() + b"\n" for one in judgements)
+        steps = hide_in_bytes(b"".join(_step_lines(judgements)))
+        with self._lock:
+            for file, lines in ((self._steps, steps), (self._file, content)):
+                self._append(file, lines)
+
+    def _append(self, file: FileIO, content: bytes) -> None:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            write_all(file, content)
+        except OSError as error:
+            os.ftruncate(file.fileno(), size)
+            raise RunRefused(
+                f"cannot write to '{self.path}': {error.strerror}. What was judged is kept; make room and give the "
+                "same command again."
+            ) from error
+
+
+def _open_whole(path: Path) -> FileIO:
+    """Open a file for appending, without a torn last line."""
+    if path.exists():
+        head, newline, _ = path.read_bytes().rpartition(b"\n")
+        os.truncate(path, len(head) + len(newline))
+    return path.open("ab", buffering=0)
+
+
+def _step_lines(judgements: Sequence[Judgement]) -> Iterator[bytes]:
+    """The steps of a call, which its first judgement has, with the ids of all items that it judged."""
+    items = [one.item for one in judgements]
+    for one in judgements:
+        head = {"items": items, **one.model_dump(include={"kind", "judge", "repeat", "swapped"})}
+        for step in one.steps:
+            yield json_line(head | event_of(step))
+
+
+class JudgeableRecord(NamedTuple):
     """A record, and by kind of judge the item that it gives or why it gives none."""
 
     record: Record
     items: dict[str, Item | str]
 
 
-def plan(folder: Path, judges: Mapping[str, "Judge"]) -> Iterator[Wanted]:
-    """Every record of a run with what the judges can say of it; records that they are not meant for have no items."""
-    cases = {(str(told["setting"]), str(told["case"])): told["edits"] for told in read_lines(folder, CASES)}
-    before = _before(folder) if "agreement" in judges or set(judges) - set(JUDGES.builtin) else {}
+def plan(folder: Path, judges: "Mapping[str, Judge]") -> Iterator[JudgeableRecord]:
+    """Yield every record of a run with what the judges can judge of it; not meant for a judge, it has no item."""
+    cases = {(str(line["setting"]), str(line["case"])): line["edits"] for line in read_lines(folder, CASES)}
+    before = _answers_before(folder) if "agreement" in judges or set(judges) - set(JUDGES.builtin) else {}
     for record in read_records(folder):
-        asked = _asked(record, cases.get((record.setting, record.case), ()), before.get((record.probe, record.repeat)))
+        edits = cases.get((record.setting, record.case), ())
+        asked = _asked(record, edits, before.get((record.probe, record.repeat)))
         picked = {name: judge.role.pick(asked) for name, judge in judges.items()}
-        yield Wanted(record, {name: item for name, item in picked.items() if item is not None})
+        yield JudgeableRecord(record, {name: item for name, item in picked.items() if item is not None})
 
 
-def judged_records(folder: Path, scoring: Scoring) -> Iterator[Record]:
-    """The records of a run with a scoring's numbers among their values, and its reasons among what is unscored.
+def judged_records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
+    """Yield the records of a run, with a scoring's numbers and reasons added if there is one.
 
     Raises:
         BadData: a damaged line.
     """
+    if scoring is None:
+        yield from read_records(folder)
+        return
     judges = {name: JUDGES.load(name) for name in scoring.kinds}
-    found: dict[tuple[str, str], list[Judgement]] = {}
-    for told in read_judgements(folder, scoring):
-        found.setdefault((told.kind, told.item), []).append(told.but_numbers())
-    kept: dict[tuple[str, str], Combined] = {}
+    judgements: dict[tuple[str, str], list[Judgement]] = {}
+    for one in read_judgements(folder, scoring):
+        judgements.setdefault((one.kind, one.item), []).append(one.without_texts())
+    combined: dict[tuple[str, str], CombinedVerdict] = {}
     for record, items in plan(folder, judges):
         for name, item in items.items():
-            record = overlaid(record, _combined(scoring, judges[name], item, found, kept))
+            outputs = judges[name].role.outputs
+            if isinstance(item, str):
+                record = add_verdict(record, CombinedVerdict({}, dict.fromkeys(outputs, item)))
+                continue
+            key = (judges[name].name, item.id)
+            if key not in combined:
+                own = judgements.get(key, [])
+                missing = CombinedVerdict({}, dict.fromkeys(outputs, NOT_YET))
+                combined[key] = combine(scoring.panel, judges[name], own) if own else missing
+            record = add_verdict(record, combined[key])
         yield record
 
 
-def overlaid(record: Record, told: Combined) -> Record:
-    """The record with these numbers and reasons in the place of its own of the same names."""
-    unscored = {name: why for name, why in record.unscored.items() if name not in told.values}
-    values = {name: value for name, value in record.values.items() if name not in told.unscored}
-    return record.model_copy(update={"values": values | told.values, "unscored": unscored | told.unscored})
-
-
-def _combined(
-    scoring: Scoring,
-    judge: "Judge",
-    item: Item | str,
-    found: Mapping[tuple[str, str], list[Judgement]],
-    kept: dict[tuple[str, str], Combined],
-) -> Combined:
-    if isinstance(item, str):
-        return Combined({}, dict.fromkeys(judge.role.outputs, item))
-    key = (judge.name, item.id)
-    if key not in kept:
-        told = found.get(key, [])
-        missing = Combined({}, dict.fromkeys(judge.role.outputs, NOT_YET))
-        kept[key] = combine(scoring.panel, judge, told) if told else missing
-    return kept[key]
+def add_verdict(record: Record, verdict: CombinedVerdict) -> Record:
+    """Copy the record with these numbers and reasons in the place of its own of the same names."""
+    unscored = {name: why for name, why in record.unscored.items() if name not in verdict.values}
+    values = {name: value for name, value in record.values.items() if name not in verdict.unscored}
+    return record.model_copy(update={"values": values | verdict.values, "unscored": unscored | verdict.unscored})
 
 
 def _asked(record: Record, edits: Sequence[Mapping[str, Any]], before: str | None) -> Asked:
@@ -218,14 +292,14 @@ def _asked(record: Record, edits: Sequence[Mapping[str, Any]], before: str | Non
 
 
 def question_of(prompt: str) -> str:
-    """What a prompt asks, without the instruction before `Question:` and the `Answer:` that is to follow."""
+    """Return what a prompt asks, without the instruction before `Question:` and the `Answer:` that is to follow."""
     hit = _QUESTION.fullmatch(prompt.strip())
     return hit[1].strip() if hit else prompt
 
 
-def _before(folder: Path) -> dict[tuple[str, int], str]:
-    """What the unedited model said, by probe and repeat."""
-    told = (Kept.model_validate(line) for line in read_lines(folder, BASELINE))
+def _answers_before(folder: Path) -> dict[tuple[str, int], str]:
+    """The unedited model's answers, by probe and repeat."""
+    lines = (BaselineAnswer.model_validate(line) for line in read_lines(folder, BASELINE))
     return {
-        (kept.probe, kept.repeat): kept.answer.text for kept in told if kept.answer and kept.answer.text is not None
+        (line.probe, line.repeat): line.answer.text for line in lines if line.answer and line.answer.text is not None
     }

@@ -1,12 +1,10 @@
-"""A judge under stress: texts that want to speak for it, and the order that its verdicts must keep."""
+"""Stress test of judges: texts that try to dictate the verdict, and the order that verdicts must keep."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from emend.agents.judging.base import Item
-from emend.evals.judges.lookup import judge_of
-from emend.evals.judges.panel import Combined, Judgement, Panel, ask_all, calls_of, combine
-from emend.evals.judges.stress_cases import WORDS, Rule, StressCase, case_of, rules_of
+from emend.evals.judges.panel import CombinedVerdict, Judgement, Panel, ask_all, combine, load_judge, make_calls
+from emend.evals.judges.stress_cases import WORDS, StressCase, StressRule, case_of, rules_of
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 
@@ -16,13 +14,12 @@ if TYPE_CHECKING:
     from emend.graphs.judges.graph import Judge
 
 Outcome = Literal["holds", "broken", "unscored"]
-STEP = 1.0
-"""Of marks from 1 to 5, which two that are about the same may be apart; shares may by half of it."""
-SLACK = {"1 to 5": STEP, "share": STEP / 2, "yes or no": 0.0}
+TOLERANCE = {"1 to 5": 1.0, "share": 0.5, "yes or no": 0.0}
+"""By scale, how far apart two values that should be about the same may be."""
 
 
 class StressRow(FrozenModel):
-    """One text and what the judge made of it."""
+    """One text and its verdict."""
 
     kind: str
     variant: str
@@ -34,7 +31,7 @@ class StressRow(FrozenModel):
 
 
 class Relation(FrozenModel):
-    """What must hold between two texts, and whether it does; unscored where one of them has no number."""
+    """A relation that must hold between the verdicts on two texts; unscored where one of them has no number."""
 
     kind: str
     left: str
@@ -51,79 +48,71 @@ class StressReport(FrozenModel):
     relations: tuple[Relation, ...]
 
 
-def stress_items(kind: str) -> dict[str, Item]:
-    """The shipped texts of that kind of judge by variant.
-
-    Raises:
-        BadSettings: there are none.
-    """
-    return case_of(kind, {}).items(kind)
-
-
 def stress(
     panel: Panel,
-    models: "dict[str, BaseChatModel]",
+    models: "Mapping[str, BaseChatModel]",
     kinds: Sequence[str] = (),
     concurrency: int = 4,
     cases: Mapping[str, StressCase] | None = None,
 ) -> StressReport:
-    """Have the stress set judged.
+    """Judge the stress set.
 
     Args:
         panel: who judges and how.
         models: by the names of the panel.
         kinds: names of judges; those of `cases` by default, and all shipped ones without these.
         concurrency: calls at the same time.
-        cases: a user's own by kind, which count before the shipped ones.
+        cases: a user's own by kind, in the place of shipped ones.
 
     Raises:
         BadSettings: an unknown judge, or one without a stress set.
-        ModelError: a judge cannot be asked.
+        ModelError: a judge cannot be called.
     """
     named = list(dict.fromkeys(kinds or cases or JUDGES.builtin))
-    told = [(kind, judge_of(kind), case_of(kind, cases or {})) for kind in named]  # all, before one is asked
+    loaded = [(kind, load_judge(kind), case_of(kind, cases or {})) for kind in named]  # all, before one is asked
     rows: list[StressRow] = []
     relations: list[Relation] = []
-    for kind, judge, case in told:
+    for kind, judge, case in loaded:
         found, failure = _judged(panel, models, kind, judge, case, concurrency)
         rows += [_row(kind, variant, judge.role.output, one, failure) for variant, one in found.items()]
         values = {variant: one.values.get(judge.role.output) for variant, one in found.items()}
-        relations += [_relation(kind, rule, values, SLACK[judge.role.scale]) for rule in rules_of(case)]
+        relations += [_relation(kind, rule, values, TOLERANCE[judge.role.scale]) for rule in rules_of(case)]
     return StressReport(judge=", ".join(panel.judges), rows=tuple(rows), relations=tuple(relations))
 
 
 def _judged(
-    panel: Panel, models: "dict[str, BaseChatModel]", kind: str, judge: "Judge", case: StressCase, concurrency: int
-) -> tuple[dict[str, Combined], str]:
+    panel: Panel, models: "Mapping[str, BaseChatModel]", kind: str, judge: "Judge", case: StressCase, concurrency: int
+) -> tuple[dict[str, CombinedVerdict], str]:
     """The numbers by variant, and the first failure."""
     items = case.items(judge.name)
-    told: list[Judgement] = []
+    judgements: list[Judgement] = []
     single = panel.model_copy(update={"batch": False})  # the texts of one batch would be read side by side
-    calls = calls_of(single, judge, list(items.values()), set())
+    calls = make_calls(single, judge, list(items.values()), set())
     with JUDGES.plugin_errors(kind):
-        tally = ask_all(calls, models, told.extend, panel.retries, concurrency)
+        counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
     found = {
-        variant: combine(panel, judge, [one for one in told if one.item == item.id]) for variant, item in items.items()
+        variant: combine(panel, judge, [one for one in judgements if one.item == item.id])
+        for variant, item in items.items()
     }
-    return found, tally.first
+    return found, counts.first_failure
 
 
-def _row(kind: str, variant: str, output: str, told: Combined, failure: str) -> StressRow:
-    why = told.unscored.get(output, "")
+def _row(kind: str, variant: str, output: str, verdict: CombinedVerdict, failure: str) -> StressRow:
+    why = verdict.unscored.get(output, "")
     return StressRow(
         kind=kind,
         variant=variant,
         about=WORDS[variant],
         output=output,
-        value=told.values.get(output),
+        value=verdict.values.get(output),
         why=failure if failure and "not judged" in why else why,
     )
 
 
-def _relation(kind: str, rule: Rule, values: dict[str, float | None], slack: float) -> Relation:
+def _relation(kind: str, rule: StressRule, values: dict[str, float | None], tolerance: float) -> Relation:
     one, other = values.get(rule.left), values.get(rule.right)
     outcome: Outcome = "unscored"
     if one is not None and other is not None:
-        holds = {">": one > other, "<=": one <= other, "about": abs(one - other) <= slack}[rule.op]
+        holds = {">": one > other, "<=": one <= other, "about": abs(one - other) <= tolerance}[rule.op]
         outcome = "holds" if holds else "broken"
     return Relation(kind=kind, outcome=outcome, **rule.model_dump())

@@ -1,9 +1,8 @@
-"""The texts that a judge is stressed with: those that are shipped, and a user's own for a judge of their own."""
+"""Texts of the stress test: those that are shipped, and a user's own for a judge of their own."""
 
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,16 +31,16 @@ EXAMPLE = (
 )
 
 
-class Rule(FrozenModel):
-    """What must hold between the main numbers of two variants of one case."""
+class StressRule(FrozenModel):
+    """A relation that must hold between the main numbers of two variants of one case."""
 
     left: str
     op: str
     right: str
 
 
-class Long(FrozenModel):
-    """A text that is said over and over."""
+class RepeatedText(FrozenModel):
+    """A text that is repeated."""
 
     text: str
     times: Annotated[int, Field(ge=1, le=10_000)]
@@ -54,52 +53,50 @@ class StressCase(FrozenModel):
     varies: str
     parts: dict[str, str | tuple[str, ...]] = {}
     variants: dict[str, str]
-    long: Long | None = None
+    long: RepeatedText | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> "StressCase":
         if unknown := [name for name in self.variants if name not in WORDS]:
             raise ValueError(f"no variant '{unknown[0]}': {nearest(unknown[0], list(WORDS))}")
         if self.varies in self.parts:
-            raise ValueError(f"'{self.varies}' varies, and stands among the parts that stay too")
+            raise ValueError(f"'{self.varies}' varies, and is among the fixed parts too")
         if not rules_of(self):
-            raise ValueError(
-                "of none of the pairs that must hold are both texts there: give gold and unedited at least"
-            )
+            raise ValueError("no relation has both of its texts: give gold and unedited at least")
         return self
 
     @property
     def texts(self) -> dict[str, str]:
-        """The texts of the part that varies, by variant, in their order."""
-        told = dict(self.variants) | ({"long": self.long.text * self.long.times} if self.long else {})
-        return {name: told[name] for name in WORDS if name in told}
+        """Texts of the part that varies, by variant, in their order."""
+        texts = dict(self.variants) | ({"long": self.long.text * self.long.times} if self.long else {})
+        return {name: texts[name] for name in WORDS if name in texts}
 
     def items(self, name: str) -> dict[str, Item]:
-        """What the judge of that name is shown, by variant."""
+        """Items for the judge of that name, by variant."""
         fixed = {part: (text,) if isinstance(text, str) else text for part, text in self.parts.items()}
         return {variant: Item(kind=name, parts={**fixed, self.varies: (text,)}) for variant, text in self.texts.items()}
 
 
-def rules_of(case: StressCase) -> list[Rule]:
-    """The rules of which the case has both texts."""
+def rules_of(case: StressCase) -> list[StressRule]:
+    """Return the rules of which the case has both texts."""
     return [rule for rule in _rules() if {rule.left, rule.right} <= set(case.texts)]
 
 
 def own_cases(path: Path) -> dict[str, StressCase]:
-    """The cases of a user's TOML file, by kind of judge.
+    """Read the cases of a user's TOML file, by kind of judge.
 
     Raises:
         BadData: no such file, or it or a case is not as it must be; names case and field.
     """
     like = f"A case is {EXAMPLE}."
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise BadData(f"cannot read the cases '{path}': {error}. {like}") from error
     found: dict[str, StressCase] = {}
-    cases = told.get("case")
+    cases = content.get("case")
     if not isinstance(cases, list) or not cases:
-        raise BadData(f"'{path}' has no [[case]] but {', '.join(told) or 'nothing'}. {like}")
+        raise BadData(f"'{path}' has no [[case]] but {', '.join(content) or 'nothing'}. {like}")
     for number, one in enumerate(cases, 1):
         try:
             case = StressCase.model_validate(one)
@@ -114,7 +111,7 @@ def own_cases(path: Path) -> dict[str, StressCase]:
 
 
 def case_of(kind: str, own: Mapping[str, StressCase]) -> StressCase:
-    """The case of that kind of judge, the user's own first.
+    """Return the case of that kind of judge, the user's own first.
 
     Raises:
         BadSettings: there is none.
@@ -128,16 +125,16 @@ def case_of(kind: str, own: Mapping[str, StressCase]) -> StressCase:
 
 
 @cache
-def _rules() -> list[Rule]:
-    """What must hold within each case."""
-    return [Rule.model_validate(one) for one in _shipped()["relation"]]
+def _rules() -> list[StressRule]:
+    """Rules of every case."""
+    return [StressRule.model_validate(one) for one in _shipped()["relation"]]
 
 
 @cache
 def _cases() -> dict[str, StressCase]:
-    """Emend's own, by kind."""
+    """Shipped cases, by kind."""
     return {one["kind"]: StressCase.model_validate(one) for one in _shipped()["case"]}
 
 
 def _shipped() -> dict[str, Any]:
-    return tomllib.loads(files("emend.evals.judges").joinpath("stress.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("stress.toml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a run is: its configuration, what it was started with, and the refusal to go on with anything else."""
+"""The manifest of a run: what it was started with, and the refusal to go on with anything else."""
 
 import json
 import os
@@ -8,17 +8,15 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 
 from emend.agents.providers.usage import Spent
 from emend.evals.case import Metric
-from emend.evals.log.checkpoints import END, NONE, Checkpoints
+from emend.evals.log.config import RunConfig
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData, BadSettings, RunRefused
-from emend.memory.redaction import refuse_secrets
-from emend.memory.registry import nearest
+from emend.memory.errors import BadData, RunRefused
 
 MANIFEST = "manifest.json"
 PACKAGES = (
@@ -34,122 +32,14 @@ PACKAGES = (
     "bm25s",
     "pydantic",
 )
-MODEL = "model"
 FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
-"""May change between a run and its resumption; that the data is the same is told by its content, not by its path."""
-
-
-class RunConfig(FrozenModel):
-    """Everything that decides a run's records.
-
-    `settings` empty means the benchmark's first setting, `mode` and `wording` None the benchmark's own; `overrides` are
-    editor settings by editor name, and under `model` those of loading the model; `fail_on_error` is `true` (stop at
-    the first failed unit), `false`, a proportion such as `0.1` of the units tried, or a count; `checkpoints` are counts
-    of standing edits at which mode `sequential` asks all earlier cases again: unless told otherwise after the last one,
-    and never with `none`. `max_cost` and `max_calls` bound what one
-    process spends, `prices` is a file, `rpm` and `tpm` are calls and tokens per minute, `cache` a folder of replies.
-    `held_out` is a file of texts whose perplexity is taken under edits of weights; None takes the benchmark's own, or
-    plain ones; `none` takes none.
-
-    Raises:
-        BadSettings: unknown mode, or an impossible number; checkpoints without mode `sequential`.
-    """
-
-    benchmark: str
-    data: str | None = None
-    options: dict[str, str] = {}
-    settings: tuple[str, ...] = ()
-    editors: tuple[str, ...]
-    model: str = "tiny"
-    retriever: str = "default"
-    embedding: str = "auto"
-    mode: str | None = None
-    checkpoints: str | None = None
-    limit: int | None = None
-    seed: int = 0
-    concurrency: int = 4
-    repeat: int = 1
-    overrides: dict[str, dict[str, Any]] = {}
-    wording: str | None = None
-    fail_on_error: str = "0.1"
-    max_cost: float | None = None
-    max_calls: int | None = None
-    prices: str | None = None
-    rpm: float | None = None
-    tpm: float | None = None
-    cache: str | None = None
-    held_out: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _asked_again(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("mode") == "sequential" and values.get("checkpoints") is None:
-            return values | {"checkpoints": END}
-        return values
-
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        if self.mode is not None:
-            parse_mode(self.mode)
-        Checkpoints.parse(self.checkpoints)
-        if self.checkpoints not in (None, NONE) and self.mode != "sequential":
-            raise BadSettings(
-                f"--checkpoints {self.checkpoints} with mode {self.mode or 'as usual'}: only mode sequential has "
-                "checkpoints. Give --mode sequential, or leave them out."
-            )
-        parse_threshold(self.fail_on_error)
-        if not self.editors:
-            raise BadSettings("no editor is named: give at least one, for example --editor rag.")
-        for name in ("limit", "concurrency", "repeat"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise BadSettings(f"{name} is {number}: it must be 1 or more.")
-        refuse_secrets(self.overrides.get(MODEL, {}), MODEL)
-        for name in self.overrides:
-            if name not in (*self.editors, MODEL):
-                raise BadSettings(
-                    f"--set names the editor '{name}', which is not in the run: {nearest(name, [*self.editors, MODEL])}"
-                )
-        return self
-
-
-def parse_mode(mode: str) -> tuple[Literal["single", "all", "batch", "sequential"], int]:
-    """The kind of mode and, for `batch:N`, how many cases stand at once (otherwise 0).
-
-    Raises:
-        BadSettings: no such mode.
-    """
-    kind, _, size = mode.partition(":")
-    if kind == "batch" and size.isdigit() and int(size) > 0:
-        return "batch", int(size)
-    if mode in ("single", "all", "sequential"):
-        return mode, 0  # type: ignore[return-value]
-    raise BadSettings(f"unknown mode '{mode}': {nearest(mode, ['single', 'all', 'sequential', 'batch:N'])}")
-
-
-def parse_threshold(text: str) -> tuple[Literal["count", "share"], float]:
-    """How many failed units are too many: more than this count, or more than this share of those tried.
-
-    Raises:
-        BadSettings: not true, false, a proportion or a count.
-    """
-    if text.lower() in ("true", "false"):
-        return "count", 0.0 if text.lower() == "true" else float("inf")
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if 0 < number < 1:
-        return "share", number
-    if number >= 0 and number == int(number):
-        return "count", number
-    raise BadSettings(f"--fail-on-error is '{text}': give true, false, a proportion such as 0.1, or a count such as 5.")
+"""Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 
 
 class CaseList(FrozenModel):
-    """How many cases a setting has in this run, and a digest of their content-derived ids.
+    """Number of cases and probes of a setting in this run, and a digest of the cases' ids.
 
-    `again` is how many are asked once more at checkpoints, all of these together.
+    `again` is the number of cases asked again at checkpoints, at all of them together.
     """
 
     cases: int
@@ -159,7 +49,7 @@ class CaseList(FrozenModel):
 
 
 class Manifest(FrozenModel):
-    """What a run was started with; `manifest.json` in its folder."""
+    """Everything that a run was started with; `manifest.json` in its folder."""
 
     config: RunConfig
     cases: dict[str, CaseList]
@@ -168,7 +58,7 @@ class Manifest(FrozenModel):
     editors: dict[str, dict[str, dict[str, Any]]]
     """Fingerprints by setting and editor name."""
     benchmark: dict[str, Any]
-    """Where the data came from, as the benchmark tells it."""
+    """Provenance of the data."""
     metrics: tuple[Metric, ...]
     graphs: dict[str, dict[str, Any]] = {}
     versions: dict[str, str]
@@ -176,17 +66,17 @@ class Manifest(FrozenModel):
     platform: dict[str, Any]
     started: str
     prices: dict[str, Any] | None = None
-    """Of the user's file, as the last process read it."""
+    """The user's price file, as the last process read it."""
     spent: dict[str, Spent] = {}
-    """On models behind an API, by model, by all processes that came to an end."""
+    """Spent on models behind an API, by model, by all processes that came to an end."""
 
     def write(self, folder: Path) -> None:
-        """Put it into the folder, whole or not at all."""
+        """Write it into the folder, whole or not at all."""
         replace(folder / MANIFEST, self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The manifest of a run folder.
+        """Read the manifest of a run folder.
 
         Raises:
             BadData: there is none, or it cannot be read.
@@ -203,12 +93,12 @@ class Manifest(FrozenModel):
 
     @property
     def units(self) -> int:
-        """Cases of all settings, those of checkpoints again, times editors, times repeats."""
+        """Number of units: cases of all settings, with those asked again, times editors, times repeats."""
         cases = sum(listed.cases + listed.again for listed in self.cases.values())
-        return cases * len(self.config.editors) * self.config.repeat
+        return cases * len(self.config.editors) * self.config.repeats
 
     def refuse_change(self, now: dict[str, Any], folder: Path) -> None:
-        """Compare with what a run would be now, or with those parts of it that are given.
+        """Compare with the manifest that a run would have now, or with some fields of it.
 
         Raises:
             RunRefused: something that decides the records differs; names each field with both values.
@@ -217,9 +107,10 @@ class Manifest(FrozenModel):
         new = _decisive(now)
         changed = [name for name in then | new if then.get(name) != new.get(name)]
         if changed:
-            told = "; ".join(f"{name}: was {_short(then.get(name))}, now {_short(new.get(name))}" for name in changed)
+            was_now = (f"{name}: was {_short(then.get(name))}, now {_short(new.get(name))}" for name in changed)
+            changes = "; ".join(was_now)
             raise RunRefused(
-                f"the run in '{folder}' was started differently ({told}). Give the same, or another --out folder."
+                f"the run in '{folder}' was started differently ({changes}). Give the same, or another --out folder."
             )
 
 
@@ -234,10 +125,10 @@ def replace(path: Path, text: str) -> None:
 
 
 def _decisive(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The parts that decide the records, flat, under dotted names."""
-    told = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
+    """Fields that decide the records, flat, under dotted names."""
+    parts = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
     config = {name: value for name, value in manifest["config"].items() if name not in FREE}
-    return dict(_flat(config | told))
+    return dict(_flat(config | parts))
 
 
 def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
@@ -256,7 +147,7 @@ def _short(value: Any) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of the packages that can change a score."""
+    """Return the installed versions of the packages that can change a score."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -267,7 +158,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Operating system and processor, without names of hosts or users."""
+    """Describe operating system and processor, without names of hosts or users."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -277,12 +168,12 @@ def machine() -> dict[str, Any]:
 
 
 def now() -> str:
-    """The time, UTC, to the second."""
+    """Return the time, UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout that Emend is imported from, and whether it has changes; None outside a checkout."""
+    """Return commit and changes of the checkout that Emend is imported from; None outside a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

@@ -80,7 +80,7 @@ def rules(paper: str) -> Rules:
 def places(paper: str, row: Row, manifest: Manifest) -> Iterator[Place]:
     """Where the number of a run belongs in the tables of a paper; nowhere, if no rule says so."""
     told = rules(paper)
-    options = manifest.benchmark.get("options") or manifest.config.options
+    options = manifest.benchmark.get("options") or manifest.config.benchmark_options
     for rule in told.metrics:
         if rule.metric != row.metric or rule.mode not in (None, row.mode):
             continue

@@ -1,128 +1,120 @@
-"""Asks an edited model everything that a case asks, and turns what it says into records and events."""
+"""One unit: all probes of a case put to an edited model, as records and events."""
 
 import threading
 import time
 from typing import Any, NamedTuple
 
-from emend.agents.calls import recording
 from emend.agents.providers.policy import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.log.events import event_of
-from emend.evals.metrics.scorers import SCORE_BASELINE, ask_of, score
+from emend.evals.metrics.scorers import SCORE_BASELINE, score
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, Scores
-from emend.evals.runner.baseline import Baseline, ask, needs_baseline, spent_until, usage_over
-from emend.evals.runner.units import Pass, Unit
+from emend.evals.runner.ask_probe import ask_recorded, needs_baseline, usage_until
+from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.units import EditorPass, Unit
 from emend.graphs.running import steps_of
-from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys
+
+UNUSABLE = (ModelReplyError, ContextOverflow)
+"""Errors that are a result: there was an answer, and it is unusable."""
 
 
 class Stopped(Exception):
-    """The run is ending; the unit in work is dropped and will be asked again on resume."""
+    """The run is ending; the unit is dropped and asked again on resume."""
 
 
-class Asked(NamedTuple):
-    """A finished unit: its records, and one event per step of the editor."""
+class UnitResult(NamedTuple):
+    """A finished unit: one record per probe, and one event per step of the editor."""
 
     records: list[Record]
     events: list[dict[str, Any]]
 
 
-class Said(NamedTuple):
-    """What was said to one probe, how that scored, how long it took, and whether it was kept from before the edits."""
+class ProbeResult(NamedTuple):
+    """Answer to one probe, its scores, the seconds it took, and whether it is the baseline's."""
 
     answer: Answer
     scores: Scores
     seconds: float
-    kept: bool = False
+    from_baseline: bool = False
 
 
-def ask_unit(run: Pass, unit: Unit, answerer: Answerer, baseline: Baseline, stop: threading.Event) -> Asked:
-    """Ask all probes of a case.
+def ask_unit(
+    editor_pass: EditorPass, unit: Unit, answerer: Answerer, baseline: Baseline, stop: threading.Event
+) -> UnitResult:
+    """Ask all probes of a case and score the answers.
 
     Raises:
         Stopped: the run is ending.
         Exception: what asking a probe raised, with the probe's id as `probe_id`.
     """
-    asked = Asked([], [])
+    result = UnitResult([], [])
     for probe in unit.case.probes:
         if stop.is_set():
             raise Stopped
         try:
-            with repetition(run.repeat):
-                said = _one(run, answerer, probe, baseline)
+            with repetition(editor_pass.repeat):
+                asked = _ask(editor_pass, answerer, probe, baseline)
         except Exception as error:
             error.probe_id = probe.id  # type: ignore[attr-defined]
             raise
-        asked.records.append(_record(run, unit, probe, said))
-        asked.events.extend(_events(run, unit, probe, said.answer))
-    return asked
+        result.records.append(_record(editor_pass, unit, probe, asked))
+        head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": editor_pass.name}
+        result.events.extend(head | event_of(step) for step in asked.answer.steps)
+    return result
 
 
-def _one(run: Pass, answerer: Answerer, probe: Probe, baseline: Baseline) -> Said:
-    """The answer, its scores, and the seconds that the edited model took."""
-    began = time.perf_counter()
-    compared = needs_baseline(probe)
-    kept = baseline.kept(probe, run.repeat) if compared and isinstance(run.editor, Unedited) else None
-    try:
-        answer = kept.said() if kept else heard(run.name, answerer, probe)
-        no_use = None
-    except (ModelReplyError, ContextOverflow) as error:  # an answer was given and is no use: that is a result
-        answer, no_use = _of_no_use(error, probe), hide_keys(str(error))
-    seconds = kept.seconds if kept else time.perf_counter() - began
-    if no_use is not None:
-        known = not SCORE_BASELINE.isdisjoint(probe.scorers)
-        told = _compared(probe, Answer(), baseline, run.repeat) if known else score(probe, Answer())
-        scores = Scores(told.values, dict.fromkeys(told.unscored, no_use))
+def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Baseline) -> ProbeResult:
+    repeat, start = editor_pass.repeat, time.perf_counter()
+    error: Exception | None = None
+    if needs_baseline(probe) and isinstance(editor_pass.editor, Unedited):
+        line = baseline.get(probe, repeat)
+        try:
+            answer = line.result()
+        except UNUSABLE as unusable:
+            error = unusable
+        seconds, from_baseline = line.seconds, True
     else:
-        scores = _compared(probe, answer, baseline, run.repeat) if compared else score(probe, answer)
+        try:
+            answer = ask_recorded(editor_pass.name, answerer, probe)
+        except UNUSABLE as unusable:
+            error = unusable
+        seconds, from_baseline = time.perf_counter() - start, False
+    if error is None:
+        scores = _score(probe, answer, baseline, repeat)
+    else:
+        answer, scores = _answer_until(error, probe), _unusable_scores(error, probe, baseline, repeat)
     if not isinstance(answerer, Scorable):
-        scores = _by_whom(scores, run.name)
-    found = hit_at_1(probe, answer)
-    if found is not None:
-        scores.values["hit@1"] = found
-    elif _searched(answer) and UNTOLD in probe.tags:
-        scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
-    return Said(answer, scores, seconds, bool(kept))
+        scores = _name_editor(scores, editor_pass.name)
+    return ProbeResult(answer, _with_hit(scores, probe, answer), seconds, from_baseline)
 
 
-def heard(editor: str, answerer: Answerer, probe: Probe) -> Answer:
-    """The answer; where the editor tells no steps, with one that has its calls to models, and with what they cost.
-
-    Raises:
-        BadSettings: the editor answers with something else than an `Answer`.
-    """
-    at, began = time.time(), time.perf_counter()
-    with recording() as journal:
-        answer: object = ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
-    if not isinstance(answer, Answer):
-        raise BadSettings(
-            f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/extend.md."
-        )
-    calls = journal.rest()
-    if answer.steps or not calls:
-        return answer
-    update = {} if answer.text is None else {"reply": answer.text}
-    step = Step(node="answer", update=update, ms=(time.perf_counter() - began) * 1000, at=at, place=1, calls=calls)
-    usage = usage_over(calls) if answer.usage == Usage() else answer.usage
-    return answer.but(steps=(step,), usage=usage)
+def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> Scores:
+    """Score an answer; if the unedited model's is unusable, only the comparison with it is unscored."""
+    if not needs_baseline(probe):
+        return score(probe, answer)
+    try:
+        return score(probe, answer, baseline.answer(probe, repeat))
+    except UNUSABLE as error:
+        scores, reason = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
+        unscored = {name: reason if why.startswith(NO_BASELINE) else why for name, why in scores.unscored.items()}
+        return Scores(scores.values, unscored)
 
 
-def _by_whom(scores: Scores, editor: str) -> Scores:
-    """Ours score wherever the model does; of a plug-in one cannot tell which of the two has no probabilities."""
-    if ":" not in editor:
-        return scores
-    why = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
-    told = {name: why if said == NO_PROBABILITIES else said for name, said in scores.unscored.items()}
-    return Scores(scores.values, told)
+def _unusable_scores(error: Exception, probe: Probe, baseline: Baseline, repeat: int) -> Scores:
+    """Leave everything unscored with the error as reason, but for what only looks at the unedited model."""
+    about_before = not SCORE_BASELINE.isdisjoint(probe.scorers)
+    scores = _score(probe, Answer(), baseline, repeat) if about_before else score(probe, Answer())
+    return Scores(scores.values, dict.fromkeys(scores.unscored, hide_keys(str(error))))
 
 
-def _of_no_use(error: ModelReplyError | ContextOverflow, probe: Probe) -> Answer:
-    """What can be told of an answer that ended in an error: its reply, its steps and what they found and cost."""
+def _answer_until(error: Exception, probe: Probe) -> Answer:
+    """Return what is known of an answer that ended in an error: reply, steps, usage and retrieved edits."""
     steps = steps_of(error)
     hits = next((step.update["hits"] for step in reversed(steps) if "hits" in step.update), ())
     reply = error.reply if isinstance(error, ModelReplyError) else None
@@ -131,23 +123,31 @@ def _of_no_use(error: ModelReplyError | ContextOverflow, probe: Probe) -> Answer
         text=None if chain else reply,
         reply=reply if chain else None,
         steps=steps,
-        usage=spent_until(error),
+        usage=usage_until(error),
         retrieved=tuple(hit["edit_id"] for hit in hits or ()),
     )
 
 
-def _compared(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> Scores:
-    """The scores beside what the unedited model says; where that is no use, only what looks at it is unscored."""
-    try:
-        return score(probe, answer, baseline.take(probe, repeat))
-    except (ModelReplyError, ContextOverflow) as error:
-        scores, why = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
-        told = {name: why if reason.startswith(NO_BASELINE) else reason for name, reason in scores.unscored.items()}
-        return Scores(scores.values, told)
+def _name_editor(scores: Scores, editor: str) -> Scores:
+    """Correct the reason for missing log-probabilities of a plug-in: its editor may be what lacks them."""
+    if ":" not in editor:
+        return scores
+    reason = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
+    unscored = {name: reason if why == NO_PROBABILITIES else why for name, why in scores.unscored.items()}
+    return Scores(scores.values, unscored)
+
+
+def _with_hit(scores: Scores, probe: Probe, answer: Answer) -> Scores:
+    hit = hit_at_1(probe, answer)
+    if hit is not None:
+        scores.values["hit@1"] = hit
+    elif _searched(answer) and UNTOLD in probe.tags:
+        scores.unscored["hit@1"] = "no triplet was read out of the document, so that none can be found"
+    return scores
 
 
 def hit_at_1(probe: Probe, answer: Answer) -> float | None:
-    """1.0 when the first retrieved entry is of an edit that bears on the probe; None where nothing was to be found."""
+    """Return 1.0 when the first retrieved entry is of a relevant edit; None if there was nothing to retrieve."""
     if not probe.edit_ids or not _searched(answer):
         return None
     return float(bool(answer.retrieved) and answer.retrieved[0] in probe.edit_ids)
@@ -157,19 +157,16 @@ def _searched(answer: Answer) -> bool:
     return bool(answer.retrieved) or any("hits" in step.update for step in answer.steps)
 
 
-def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
-    answer, scores = said.answer, said.scores
+def _record(editor_pass: EditorPass, unit: Unit, probe: Probe, result: ProbeResult) -> Record:
+    answer = result.answer
     return Record(
+        **editor_pass.labels,
         unit=unit.key,
         of=len(unit.case.probes),
         case=unit.case.id,
         probe=probe.id,
         kind=probe.kind,
-        editor=run.name,
-        model=run.model,
-        setting=run.setting,
-        mode=run.mode,
-        repeat=run.repeat,
+        model=editor_pass.model,
         prompt=probe.prompt,
         gold=probe.gold,
         rival=probe.rival,
@@ -177,21 +174,16 @@ def _record(run: Pass, unit: Unit, probe: Probe, said: Said) -> Record:
         reply=answer.reply,
         log_probs=answer.log_probs,
         target_tokens=answer.target_tokens,
-        values=scores.values,
-        unscored=scores.unscored,
+        values=result.scores.values,
+        unscored=result.scores.unscored,
         retrieved=answer.retrieved,
         path=tuple(step.node for step in answer.steps),
         cut_tokens=answer.cut_tokens,
         usage=answer.usage,
-        seconds=round(said.seconds, 6),
-        kept=said.kept,
-        standing=unit.standing,
+        seconds=round(result.seconds, 6),
+        kept=result.from_baseline,
+        standing=unit.active_edits,
         checkpoint=unit.checkpoint,
         edit_cost=unit.cost,
         tags=probe.tags,
     )
-
-
-def _events(run: Pass, unit: Unit, probe: Probe, answer: Answer) -> list[dict[str, Any]]:
-    head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": run.name}
-    return [head | event_of(step) for step in answer.steps]

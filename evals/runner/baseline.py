@@ -1,26 +1,26 @@
-"""What the unedited model says, asked once and kept in the run folder for every editor, and for a resumed run."""
+"""Answers of the unedited model, asked once and kept in the run folder for all editors and for a resumed run."""
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Self
 
 from emend.agents.providers.policy import repetition
-from emend.editors.base import Answerer, Editor, Finding, Scorable
-from emend.evals.log.records import RunFiles
-from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
-from emend.graphs.running import keep_steps, steps_of
+from emend.editors.base import Editor
+from emend.evals.log.records import RunLog
+from emend.evals.runner.ask_probe import ask_probe, needs_baseline, usage_until
+from emend.graphs.running import keep_steps
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
+from emend.memory.probe import Answer, Probe, Step, Usage
 from emend.memory.redaction import hide_keys
 
 STRIPES = 64
-"""So many probes can be asked at the same time without one waiting for another that is not the same."""
+"""Number of locks: different probes are asked at the same time, the same probe is asked once."""
 
 
-class Kept(FrozenModel):
-    """A line of `baseline.jsonl`: the answer to one probe, or why the model's reply was no use, and what it took."""
+class BaselineAnswer(FrozenModel):
+    """A line of `baseline.jsonl`: the answer to one probe, or why the model's reply was unusable."""
 
     key: str
     probe: str
@@ -31,31 +31,23 @@ class Kept(FrozenModel):
     """Class of the error."""
     reply: str | None = None
     steps: tuple[Step, ...] = ()
-    """Those that led to the error."""
+    """Steps that led to the error."""
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, answer: Answer | Exception, **told: Any) -> Self:
-        """An answer, or an error that was one."""
-        if isinstance(answer, Answer):
-            return cls(answer=answer, **told)
-        reply = answer.reply if isinstance(answer, ModelReplyError) else None
-        error, steps = hide_keys(str(answer)), getattr(answer, "steps", ())
-        return cls(error=error, kind=type(answer).__name__, reply=reply, steps=steps, **told)
+    def of(cls, outcome: Answer | Exception, **fields: Any) -> Self:
+        """Make the line from an answer or from the error that took its place."""
+        if isinstance(outcome, Answer):
+            return cls(answer=outcome, **fields)
+        reply = outcome.reply if isinstance(outcome, ModelReplyError) else None
+        error, steps = hide_keys(str(outcome)), getattr(outcome, "steps", ())
+        return cls(error=error, kind=type(outcome).__name__, reply=reply, steps=steps, **fields)
 
-    @property
-    def usage(self) -> Usage:
-        """What it cost, whatever came of it."""
-        try:
-            return self.said().usage
-        except (ModelReplyError, ContextOverflow) as error:
-            return spent_until(error)
-
-    def said(self) -> Answer:
-        """The answer.
+    def result(self) -> Answer:
+        """Return the answer.
 
         Raises:
-            ModelReplyError: the reply could not be used.
+            ModelReplyError: the reply was unusable.
             ContextOverflow: the prompt did not fit.
         """
         if self.answer is not None:
@@ -65,6 +57,14 @@ class Kept(FrozenModel):
         keep_steps(error, self.steps)
         raise error
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens and calls, of an error too."""
+        try:
+            return self.result().usage
+        except (ModelReplyError, ContextOverflow) as error:
+            return usage_until(error)
+
 
 class Baseline:
     """The unedited model's answers to the probes that are scored by a comparison with it.
@@ -73,119 +73,67 @@ class Baseline:
 
     Args:
         unedited: the editor that changes nothing, on the model of the run.
-        files: of the run folder, where the answers of an earlier process are found too.
+        log: of the run, which has the answers of an earlier process too.
         model: the model's fingerprint.
     """
 
-    def __init__(self, unedited: Editor, files: RunFiles, model: dict[str, Any]) -> None:
-        self._unedited, self._files = unedited, files
-        self._asker = content_id("before", model, unedited.fingerprint)
-        self._places = dict(files.baseline_places())
-        self._asking = [threading.Lock() for _ in range(STRIPES)]
-        self._counting = threading.Lock()
-        self._broken: dict[str, Exception] = {}
-        self.spent = Usage()
-        """Of the answers that were asked for since this was made."""
+    def __init__(self, unedited: Editor, log: RunLog, model: dict[str, Any]) -> None:
+        self._unedited, self._log = unedited, log
+        self._content_id = content_id("before", model, unedited.fingerprint)
+        self._offsets = dict(log.baseline_offsets())
+        self._probe_locks = [threading.Lock() for _ in range(STRIPES)]
+        self._usage_lock = threading.Lock()
+        self._failed: dict[str, Exception] = {}
+        self.usage = Usage()
+        """Usage of the answers that this process asked for."""
 
     def prepare(self, probes: Iterable[Probe], repeat: int = 0) -> None:
-        """Ask now what will be needed, because the model's weights are about to be changed.
+        """Ask now what will be needed, because the model's weights are about to change.
 
-        An error that is no answer is raised by `kept` instead, for the unit that needs the answer.
+        An error other than an unusable reply is raised by `get` instead, for the unit that needs the answer.
         """
         for probe in probes:
             if needs_baseline(probe):
                 key = self._key(probe, repeat)
-                self._broken.pop(key, None)
+                self._failed.pop(key, None)
                 try:
-                    self.kept(probe, repeat)
+                    self.get(probe, repeat)
                 except Exception as error:  # noqa: BLE001
-                    self._broken[key] = error
+                    self._failed[key] = error
 
-    def take(self, probe: Probe, repeat: int = 0) -> Answer:
-        """The unedited model's answer.
+    def answer(self, probe: Probe, repeat: int = 0) -> Answer:
+        """Return the unedited model's answer.
 
         Raises:
-            ModelReplyError: the reply could not be used.
+            ModelReplyError: the reply was unusable.
             ContextOverflow: the prompt did not fit.
         """
-        return self.kept(probe, repeat).said()
+        return self.get(probe, repeat).result()
 
-    def kept(self, probe: Probe, repeat: int = 0) -> Kept:
-        """The answer as it is kept; asked for only if it is not there."""
+    def get(self, probe: Probe, repeat: int = 0) -> BaselineAnswer:
+        """Return the line of `baseline.jsonl`; the model is asked only if there is none."""
         key = self._key(probe, repeat)
-        if key in self._broken:
-            raise self._broken[key]
-        if key not in self._places:
-            with self._asking[int(key, 16) % STRIPES]:
-                if key not in self._places:
-                    self._places[key] = self._files.baseline(self._ask(probe, key, repeat).model_dump_json())
-        return Kept.model_validate_json(self._files.baseline_at(self._places[key]))
+        if key in self._failed:
+            raise self._failed[key]
+        if key not in self._offsets:
+            with self._probe_locks[int(key, 16) % STRIPES]:
+                if key not in self._offsets:
+                    self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat).model_dump_json())
+        return BaselineAnswer.model_validate_json(self._log.baseline_at(self._offsets[key]))
 
     def _key(self, probe: Probe, repeat: int) -> str:
-        return content_id(self._asker, repeat, probe.model_dump(mode="json"))
+        return content_id(self._content_id, repeat, probe.model_dump(mode="json"))
 
-    def _ask(self, probe: Probe, key: str, repeat: int) -> Kept:
-        began = time.perf_counter()
-        said: Answer | Exception
+    def _ask(self, probe: Probe, key: str, repeat: int) -> BaselineAnswer:
+        start = time.perf_counter()
+        outcome: Answer | Exception
         try:
             with repetition(repeat), self._unedited.edit(()) as answerer:
-                said = ask(answerer, probe, ask_of(probe, isinstance(answerer, Scorable)))
-            with self._counting:
-                self.spent = self.spent.plus(said.usage)
+                outcome = ask_probe(answerer, probe)
         except (ModelReplyError, ContextOverflow) as error:
-            said = error
-            with self._counting:
-                self.spent = self.spent.plus(spent_until(error))
-        seconds = round(time.perf_counter() - began, 6)
-        return Kept.of(said, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
-
-
-def spent_until(error: Exception) -> Usage:
-    """What was spent before an answer ended in an error: all calls of its steps, those among them that failed too.
-
-    The error's own cost may be that of several calls, which the steps hold as well: it counts where there are none.
-    """
-    own = error.usage if isinstance(error, ModelReplyError) else Usage()
-    calls = [call for step in steps_of(error) for call in step.calls]
-    if not calls:
-        return own
-    told = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
-    silent = bool(own.calls) and calls[-1] not in told  # refused, and the provider counted no tokens
-    return usage_over(told).plus(Usage(calls=int(silent)))
-
-
-def usage_over(calls: Sequence[ModelCall]) -> Usage:
-    """What calls cost together."""
-    return Usage(
-        input_tokens=sum(call.input_tokens for call in calls),
-        output_tokens=sum(call.output_tokens for call in calls),
-        calls=sum(not call.cached for call in calls),
-        cached=sum(call.cached for call in calls),
-        retries=sum(len(call.retries) for call in calls),
-        untold=sum(not (call.cached or call.input_tokens or call.output_tokens) for call in calls),
-    )
-
-
-def needs_baseline(probe: Probe) -> bool:
-    """Whether the probe is compared with what the unedited model says."""
-    return not COMPARED.isdisjoint(probe.scorers)
-
-
-def ask(answerer: Answerer, probe: Probe, wanted: Ask) -> Answer:
-    """The text, the log-probabilities, or both, as one answer; without either, what is found for the probe."""
-    if not wanted.targets:
-        if wanted.text:
-            return answerer.answer(probe)
-        return answerer.find(probe) if isinstance(answerer, Finding) else Answer()
-    assert isinstance(answerer, Scorable)
-    scored = answerer.score(probe, wanted.targets)
-    if not wanted.text:
-        return scored
-    said = answerer.answer(probe)
-    return said.but(
-        log_probs=scored.log_probs,
-        target_tokens=scored.target_tokens,
-        cut_tokens=max(said.cut_tokens, scored.cut_tokens),
-        usage=said.usage.plus(scored.usage),
-        steps=(*said.steps, *scored.steps),
-    )
+            outcome = error
+        seconds = round(time.perf_counter() - start, 6)
+        line = BaselineAnswer.of(outcome, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
+        with self._usage_lock:
+            self.usage = self.usage.plus(outcome.usage if isinstance(outcome, Answer) else usage_until(outcome))
+        return line

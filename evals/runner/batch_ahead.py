@@ -1,7 +1,7 @@
-"""Lets an editor work ahead for the edits of mode `single`, in the same portions however often a run was interrupted.
+"""Solving the edits of several groups in one batch, ahead of mode `single`.
 
-A portion is solved whole, those of its edits too whose units are finished: what is solved together can move the last
-digits, and records must not depend on where a run was interrupted.
+Chunks are the same however often a run was interrupted, and a chunk is solved whole, edits of finished units too: what
+is solved together can change the last digits, and records must not depend on where a run was interrupted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,54 +9,54 @@ from itertools import islice
 
 from emend.editors.base import NO_COST, EditCost, Foreseeing
 from emend.editors.costing import Meter
-from emend.evals.runner.units import Group, Pass
+from emend.evals.runner.units import EditorPass, Group
 from emend.memory.edit import Edit
 
-PORTION = 16
-"""Groups that are worked ahead for at a time; one whose portion was interrupted costs as much again."""
+CHUNK = 16
+"""Groups that are solved ahead at a time; an interrupted chunk is solved again."""
 
 
-class Ahead:
-    """Works ahead for one pass, if its mode and its editor are such.
+class Lookahead:
+    """Solves edits ahead for one pass, if its mode and its editor allow it.
 
     Args:
-        one: the pass.
-        meter: makes what measures it.
+        editor_pass: the pass.
+        meter: makes the meter of a solve.
     """
 
-    def __init__(self, one: Pass, meter: Callable[[], Meter]) -> None:
-        self._editor = one.editor if one.mode == "single" and isinstance(one.editor, Foreseeing) else None
+    def __init__(self, editor_pass: EditorPass, meter: Callable[[], Meter]) -> None:
+        editor = editor_pass.editor
+        self._editor = editor if editor_pass.mode.kind == "single" and isinstance(editor, Foreseeing) else None
         self._meter = meter
-        self._waiting: list[Sequence[Edit]] = []
-        self._each = NO_COST
+        self._unsolved: list[Sequence[Edit]] = []
+        self._cost_per_edit = NO_COST
 
-    def through(self, groups: Iterator[Group]) -> Iterator[Group]:
-        """The groups as they come, a portion at a time."""
-        while portion := list(islice(groups, PORTION if self._editor else 1)):
-            self._waiting = [group.edits for group in portion]
-            yield from portion
+    def chunks(self, groups: Iterator[Group]) -> Iterator[Group]:
+        """Yield the groups unchanged, one chunk at a time."""
+        while chunk := list(islice(groups, CHUNK if self._editor else 1)):
+            self._unsolved = [group.edits for group in chunk]
+            yield from chunk
 
-    def share(self, count: int) -> EditCost:
-        """What working ahead has cost for so many edits; done now, for the whole portion, if it was not done yet."""
-        if self._editor and self._waiting:
+    def cost(self, edits: int) -> EditCost:
+        """Return the share of so many edits in what solving ahead cost; solve the current chunk if need be."""
+        if self._editor and self._unsolved:
             with self._meter() as meter:
-                told = self._editor.foresee(self._waiting)
-            number = max(1, sum(map(len, self._waiting)))
-            self._each, self._waiting = _divided(meter.cost(number, told), number), []
+                cost = self._editor.foresee(self._unsolved)
+            number = max(1, sum(map(len, self._unsolved)))
+            self._cost_per_edit, self._unsolved = _per_edit(meter.cost(number, cost), number), []
+        each = self._cost_per_edit
         return EditCost(
-            seconds=self._each.seconds * count,
-            cpu_seconds=self._each.cpu_seconds * count,
-            tokens=self._each.tokens * count,
-            peak_bytes=self._each.peak_bytes,
+            seconds=each.seconds * edits,
+            cpu_seconds=each.cpu_seconds * edits,
+            tokens=each.tokens * edits,
+            peak_bytes=each.peak_bytes,
         )
 
 
-def _divided(cost: EditCost, number: int) -> EditCost:
-    """For each of so many edits."""
-    seconds, cpu_seconds = cost.seconds / number, cost.cpu_seconds / number
+def _per_edit(cost: EditCost, number: int) -> EditCost:
     return EditCost(
-        seconds=seconds,
-        cpu_seconds=cpu_seconds,
+        seconds=cost.seconds / number,
+        cpu_seconds=cost.cpu_seconds / number,
         tokens=round(cost.tokens / number),
         peak_bytes=cost.peak_bytes,
     )

@@ -1,7 +1,7 @@
-"""What edits do to a text that has nothing to do with them: how surprising it is before and while they stand.
+"""Perplexity of texts that no edit is about, before and under edits of weights.
 
-Each editor that changes weights is measured on the same texts, the model's own prompt empty. `costs.jsonl` keeps the
-nats of every text, so that a report can say how sure a perplexity is.
+Each editor that changes weights is measured on the same texts, without a prompt. `costs.jsonl` keeps the negative
+log-likelihood of every text in nats, so that a report can give an interval.
 """
 
 import tomllib
@@ -10,115 +10,112 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from emend.agents.scoring import ScoringModel
-from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, RunFiles, read_lines
-from emend.evals.runner.components import Parts
-from emend.evals.runner.units import Pass
-from emend.memory.edit import FrozenModel, content_id
+from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, RunLog, read_lines
+from emend.evals.runner.units import EditorPass
+from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
 
 SHIPPED = Path(__file__).parent / "held_out.toml"
-NONE = "none"
+NO_TEXTS = "none"
 
 
 @runtime_checkable
-class Withholding(Protocol):
-    """A benchmark with texts of its own that no edit touches."""
+class HasHeldOutTexts(Protocol):
+    """A benchmark with texts of its own that no edit is about."""
 
     def held_out(self, seed: int = 0) -> Sequence[str]:
-        """The texts, each to be read by itself."""
+        """Return the texts, each to be read by itself."""
         ...
 
 
-class Surprise(FrozenModel):
-    """Nats and tokens of each held-out text under one state of the model, or why there are none."""
+class TextLikelihoods(FrozenModel):
+    """Negative log-likelihood in nats and number of tokens of each text, or why there are none."""
 
     nats: tuple[float, ...] = ()
     tokens: tuple[int, ...] = ()
     unscored: str = ""
 
 
-def held_out_texts(named: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
-    """The texts of a file, one a line; without a name the benchmark's own, or else plain English; `none` for none.
+def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
+    """Read a file of texts, one a line; None for the benchmark's own or else plain English, `none` for no texts.
 
     Raises:
         MissingData: there is no such file.
         BadData: it has no text.
     """
-    if named == NONE:
+    if name == NO_TEXTS:
         return ()
-    if named is None and isinstance(benchmark, Withholding):
+    if name is None and isinstance(benchmark, HasHeldOutTexts):
         return tuple(benchmark.held_out(seed))
-    if named is None:
+    if name is None:
         return tuple(tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["texts"])
-    file = Path(named).expanduser()
+    file = Path(name).expanduser()
     if not file.is_file():
-        raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NONE}.")
+        raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NO_TEXTS}.")
     try:
-        told = file.read_text(encoding="utf-8-sig")
+        content = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"'{file}' cannot be read: {error}. Write held-out texts in UTF-8, one a line.") from error
-    texts = tuple(line.strip() for line in told.splitlines() if line.strip())
+    texts = tuple(line.strip() for line in content.splitlines() if line.strip())
     if not texts:
-        raise BadData(f"'{file}' has no text: write one a line, or name {NONE}.")
+        raise BadData(f"'{file}' has no text: write one a line, or name {NO_TEXTS}.")
     return texts
 
 
-def surprise(model: Any, texts: Sequence[str]) -> Surprise:
-    """How surprising each text is to a model, or why that cannot be said."""
+def text_likelihoods(model: Any, texts: Sequence[str]) -> TextLikelihoods:
+    """Measure each text, or say why that is impossible."""
     if not isinstance(model, ScoringModel):
-        return Surprise(unscored=f"{type(model).__name__} tells no probabilities")
+        return TextLikelihoods(unscored=f"{type(model).__name__} has no log-probabilities")
     try:
         scores = model.score("", texts)
     except EmendError as error:
-        return Surprise(unscored=str(error))
+        return TextLikelihoods(unscored=str(error))
     if not scores.target_tokens:
-        return Surprise(unscored=f"{type(model).__name__} tells no numbers of tokens")
+        return TextLikelihoods(unscored=f"{type(model).__name__} does not report numbers of tokens")
     nats = tuple(-min(value, 0.0) for value in scores.log_probs)
-    if not all(value < float("inf") for value in nats):  # nor a number that is none
-        return Surprise(unscored="the edited model's probabilities are no numbers")
-    return Surprise(nats=nats, tokens=scores.target_tokens)
+    if not all(value < float("inf") for value in nats):  # also false for NaN
+        return TextLikelihoods(unscored="the edited model's log-probabilities are not finite")
+    return TextLikelihoods(nats=nats, tokens=scores.target_tokens)
 
 
-class Collateral:
-    """Measures and keeps it for the editors of one run that change weights.
+class Perplexity:
+    """Measures the editors of one run that change weights, and writes what it measured to the log.
 
     Args:
-        parts: of the run.
-        files: of the run folder.
+        model: the model under test.
+        texts: the texts; empty to measure nothing.
+        log: of the run.
 
     Raises:
-        MissingData, BadData: the texts that the configuration names cannot be had.
-        RunRefused: the folder was measured on others.
+        RunRefused: earlier measurements in the folder are of other texts.
     """
 
-    def __init__(self, parts: Parts, files: RunFiles) -> None:
-        self._model, self._files = parts.model, files
-        self._texts = held_out_texts(parts.config.held_out, parts.benchmark, parts.config.seed)
-        self._name = content_id("held out", self._texts)
-        self._measured = self._there(files.folder)
+    def __init__(self, model: Any, texts: Sequence[str], log: RunLog) -> None:
+        self._model, self._texts, self._log = model, texts, log
+        self._texts_id = content_id("held out", texts)
+        self._unedited_measured = self._measured_before()
 
-    def before(self, one: Pass) -> None:
-        """The unedited model, once for all editors of this process; called while no edit stands."""
-        if self._texts and one.editor.needs_weights and not self._measured:
-            self._measured = True
-            self._keep({"act": PERPLEXITY_BEFORE, "texts": self._name})
+    def measure_unedited(self, editor_pass: EditorPass) -> None:
+        """Measure the unedited model, once for all editors; called while no edit is applied."""
+        if self._texts and editor_pass.editor.needs_weights and not self._unedited_measured:
+            self._unedited_measured = True
+            self._measure({"act": PERPLEXITY_BEFORE, "texts": self._texts_id})
 
-    def after(self, one: Pass, edits: Sequence[Any], standing: int) -> None:
-        """With these edits just put there, `standing` of them and earlier ones in all."""
-        if self._texts and one.editor.needs_weights and edits:
-            told = {"editor": one.name, "setting": one.setting, "mode": one.mode, "repeat": one.repeat}
-            edited = content_id("edited", [edit.id for edit in edits])
-            self._keep({"act": PERPLEXITY, **told, "edits": edited, "standing": standing})
+    def measure_edited(self, editor_pass: EditorPass, new: Sequence[Edit], active_edits: int) -> None:
+        """Measure the model after `new` edits were applied, so that `active_edits` are in all."""
+        if self._texts and editor_pass.editor.needs_weights and new:
+            edits = content_id("edited", [edit.id for edit in new])
+            self._measure({"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits})
 
-    def _there(self, folder: Path) -> bool:
-        """Whether an earlier process has measured the unedited model."""
-        then = [line["texts"] for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE]
-        if self._texts and any(name != self._name for name in then):
+    def _measured_before(self) -> bool:
+        lines = read_lines(self._log.folder, COSTS)
+        before = [line["texts"] for line in lines if line.get("act") == PERPLEXITY_BEFORE]
+        if self._texts and any(texts != self._texts_id for texts in before):
             raise RunRefused(
-                f"the held-out texts of the run in '{folder}' were others ({then[0]}, now {self._name}): "
-                "give the same --held-out, or another --out folder."
+                f"the held-out texts of the run in '{self._log.folder}' were others ({before[0]}, now "
+                f"{self._texts_id}): give the same --perplexity-text, or another --out folder."
             )
-        return bool(then)
+        return bool(before)
 
-    def _keep(self, told: dict[str, Any]) -> None:
-        self._files.cost(told | surprise(self._model, self._texts).model_dump())
+    def _measure(self, line: dict[str, Any]) -> None:
+        self._log.cost(line | text_likelihoods(self._model, self._texts).model_dump())

@@ -1,4 +1,4 @@
-"""Says how a run is getting on: bars on a terminal, a plain line now and then elsewhere."""
+"""Progress of a run: a bar on a terminal, a plain line now and then elsewhere."""
 
 import sys
 import threading
@@ -8,40 +8,40 @@ from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 EVERY_SECONDS = 5.0
-EARLY = 16
-"""Units whose pace tells little of the rest: an editor may work ahead for so many, and then asks them quickly."""
+MIN_UNITS = 16
+"""Units whose pace says little about the rest: an editor may solve so many ahead, and then asks them quickly."""
 
 
 class Progress(Protocol):
-    """What a run tells while it works; called by one thread at a time."""
+    """What a run reports to while it works; called by one thread at a time."""
 
     def start(self, total: int, skipped: int) -> None:
-        """So many units in all, of which so many were finished earlier."""
+        """Begin: number of units in all, and of those finished earlier."""
         ...
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
-        """One unit is through."""
+        """Count one unit, finished or failed."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End: no more calls follow."""
         ...
 
 
-class Tally:
-    """The counts that every kind of progress shows; says nothing itself."""
+class RunProgress:
+    """Counts, and shows nothing; base of the other kinds of progress."""
 
     def __init__(self) -> None:
         self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
-        self.began = time.monotonic()
+        self.start_time = time.monotonic()
         self.editor = ""
 
     def start(self, total: int, skipped: int) -> None:
         """Begin to count."""
-        self.total, self.skipped, self.began = total, skipped, time.monotonic()
+        self.total, self.skipped, self.start_time = total, skipped, time.monotonic()
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
-        """Count one unit."""
+        """Count one unit, and show the counts."""
         self.editor = editor
         self.done += not failed
         self.failed += failed
@@ -50,40 +50,37 @@ class Tally:
         self.show()
 
     def show(self) -> None:
-        """Shown by subclasses."""
+        """Do nothing; subclasses show the counts."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
     @property
-    def through(self) -> int:
-        """Units that need no more work in this process."""
+    def processed(self) -> int:
+        """Number of units that need no more work in this process."""
         return self.skipped + self.done + self.failed
 
     @property
     def seconds_left(self) -> float | None:
-        """At the pace so far; None while the first units tell little of it."""
+        """Estimate from the pace so far; None while there are too few units for one."""
         worked = self.done + self.failed
-        if not worked or worked < min(EARLY, (self.total - self.skipped) / 10):
+        if not worked or worked < min(MIN_UNITS, (self.total - self.skipped) / 10):
             return None
-        return (time.monotonic() - self.began) / worked * (self.total - self.through)
+        return (time.monotonic() - self.start_time) / worked * (self.total - self.processed)
 
     def line(self) -> str:
-        """All of it in one line."""
-        parts = [f"{self.through}/{self.total} units"]
+        """All counts in one line."""
+        parts = [f"{self.processed}/{self.total} units"]
         if self.skipped:
             parts.append(f"{self.skipped} from before")
         parts += [f"{self.failed} failed", f"{self.unscored} unscored", f"{self.tokens:,} tokens"]
         left = self.seconds_left
-        if left is not None and self.through < self.total:
+        if left is not None and self.processed < self.total:
             parts.append(f"{duration(left)} left")
         return f"{self.editor}: {', '.join(parts)}" if self.editor else ", ".join(parts)
 
 
-Quiet = Tally
-
-
-class Lines(Tally):
+class Lines(RunProgress):
     """A plain line every few seconds, and one at the end."""
 
     def __init__(self, file: TextIO | None = None, every: float = EVERY_SECONDS) -> None:
@@ -107,7 +104,7 @@ class Lines(Tally):
         self._file.flush()
 
 
-class Bar(Tally):
+class Bar(RunProgress):
     """One bar on a terminal."""
 
     def __init__(self, file: TextIO | None = None) -> None:
@@ -121,7 +118,7 @@ class Bar(Tally):
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}", style="dim", markup=False),
+            TextColumn("{task.fields[counts]}", style="dim", markup=False),
             console=Console(file=file or sys.stderr),
             transient=True,
             expand=True,
@@ -130,28 +127,27 @@ class Bar(Tally):
     def start(self, total: int, skipped: int) -> None:
         """Show the bar."""
         super().start(total, skipped)
-        self._task = self._bars.add_task("starting", total=total, completed=skipped, told="")
+        self._task = self._bars.add_task("starting", total=total, completed=skipped, counts="")
         self._bars.start()
 
     def show(self) -> None:
         """Move the bar."""
-        left = self.seconds_left
-        told = [f"{self.tokens:,} tokens"]
+        counts = [f"{self.tokens:,} tokens"]
         if self.failed:
-            told.append(f"{self.failed} failed")
+            counts.append(f"{self.failed} failed")
         if self.unscored:
-            told.append(f"{self.unscored} unscored")
-        if left is not None:
-            told.append(f"{duration(left)} left")
-        self._bars.update(self._task, completed=self.through, description=self.editor, told=" · ".join(told))
+            counts.append(f"{self.unscored} unscored")
+        if (left := self.seconds_left) is not None:
+            counts.append(f"{duration(left)} left")
+        self._bars.update(self._task, completed=self.processed, description=self.editor, counts=" · ".join(counts))
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bars.stop()
 
 
 def duration(seconds: float) -> str:
-    """As a person would say it."""
+    """Format seconds for people: `12 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -160,20 +156,20 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def fitting(file: TextIO | None = None) -> Progress:
-    """Bars when the stream is a terminal, lines when it is not."""
+def progress_on(file: TextIO | None = None) -> Progress:
+    """Make a bar when the stream (standard error by default) is a terminal, lines when it is not."""
     stream = file or sys.stderr
     return Bar(stream) if stream.isatty() else Lines(stream)
 
 
 @contextmanager
-def heartbeat(told: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
-    """Meanwhile a line of what is told on standard error every few seconds, for work that has no units to count."""
+def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator[None]:
+    """Inside the `with`, write a line to standard error every few seconds, for work that has no units to count."""
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(every):
-            sys.stderr.write(f"{told()}\n")
+            sys.stderr.write(f"{line()}\n")
 
     thread = threading.Thread(target=beat, name="emend-heartbeat", daemon=True)
     thread.start()

@@ -1,45 +1,44 @@
-"""The state of a sequence of edits: which stand on the model, which are still to be put there, which could not be."""
+"""Edits applied on top of one another: which are active, which are still pending, which could not be applied."""
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from emend.editors.base import NO_COST, Answerer, EditCost, Grow
 from emend.evals.case import Case
-from emend.evals.runner.units import Group
 from emend.memory.edit import Edit
 
 
-class Stood:
-    """Edits that stand on one another; they are put there no sooner than something is asked under them.
+class AppliedEdits:
+    """The state of a sequence of edits; edits are applied no sooner than something is asked under them.
 
     Args:
-        grow: what adds edits to the model.
-        fatal: errors that are not the fault of an edit, and come out.
+        apply_more: adds edits to the model.
+        fatal: errors that are not the fault of an edit, and propagate.
     """
 
-    def __init__(self, grow: Grow, fatal: tuple[type[Exception], ...]) -> None:
-        self._grow, self._fatal = grow, fatal
-        self.answerer: Answerer = grow(())
-        self._owed: list[tuple[Sequence[Edit], bool]] = []
+    def __init__(self, apply_more: Grow, fatal: tuple[type[Exception], ...]) -> None:
+        self._apply_more, self._fatal = apply_more, fatal
+        self.answerer: Answerer = apply_more(())
+        self._pending: list[tuple[Sequence[Edit], bool]] = []
         self._failed: dict[str, Exception] = {}
         self._costs: dict[str, EditCost] = {}
         self.count = 0
-        """Edits that stand."""
+        """Number of applied edits."""
 
-    def owe(self, group: Group, again: bool) -> None:
-        """The group's new edits are to stand when something is asked next; `again` if they were asked about before."""
-        if group.new:
-            self._owed.append((group.new, again))
+    def defer(self, edits: Sequence[Edit], again: bool) -> None:
+        """Note edits to apply before something is asked next; `again` if an earlier process asked about them."""
+        if edits:
+            self._pending.append((edits, again))
 
-    def owed(self) -> Iterator[tuple[Sequence[Edit], bool]]:
-        """What is to be added before something can be asked, in order; and whether it is only put there again."""
-        owed, self._owed = self._owed, []
-        yield from owed
+    def pending(self) -> Iterator[tuple[Sequence[Edit], bool]]:
+        """Take the edits to apply, in order, each with whether they are only applied again."""
+        pending, self._pending = self._pending, []
+        yield from pending
 
-    def add(self, edits: Sequence[Edit]) -> bool:
-        """Put edits on top of those that stand; False for what cannot be solved, which is remembered."""
+    def apply(self, edits: Sequence[Edit]) -> bool:
+        """Apply edits on top of the others; False, with the error remembered, for those that cannot be solved."""
         try:
-            self.answerer = self._grow(edits)
+            self.answerer = self._apply_more(edits)
             self.count += len(edits)
         except self._fatal:
             raise
@@ -48,15 +47,15 @@ class Stood:
             return False
         return True
 
-    def cost(self, edits: Sequence[Edit], cost: EditCost) -> None:
-        """Remember what it took to put edits there."""
+    def set_cost(self, edits: Sequence[Edit], cost: EditCost) -> None:
+        """Remember what applying these edits together cost."""
         self._costs |= dict.fromkeys((edit.id for edit in edits), cost)
 
     def cost_of(self, case: Case) -> EditCost:
-        """What it took to put the case's edits there, some of them with an earlier case perhaps."""
-        acts = list({id(cost): cost for edit in case.edits if (cost := self._costs.get(edit.id))}.values())
-        return reduce(EditCost.plus, acts, NO_COST).model_copy(update={"edits": sum(act.edits for act in acts)})
+        """Return what applying the case's edits cost, some of them with an earlier case perhaps."""
+        costs = list({id(cost): cost for edit in case.edits if (cost := self._costs.get(edit.id))}.values())
+        return reduce(EditCost.plus, costs, NO_COST).model_copy(update={"edits": sum(cost.edits for cost in costs)})
 
     def error_of(self, case: Case) -> Exception | None:
-        """Why one of the case's edits does not stand; None when they all do."""
+        """Return why one of the case's edits is not applied; None when all are."""
         return next((self._failed[edit.id] for edit in case.edits if edit.id in self._failed), None)

@@ -1,14 +1,18 @@
-"""What became of a run."""
+"""The result of a run: units, tokens, calls, and what was spent on models behind an API."""
 
-from emend.agents.providers.usage import Spent
+from collections.abc import Mapping
+from pathlib import Path
+
+from emend.agents.providers.usage import Ledger, Spent
+from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
 
 class Summary(FrozenModel):
-    """What became of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
+    """Result of a run: units in all, finished earlier, finished now, failed now; records and tokens of now.
 
     Tokens and calls include those of the unedited model, `baseline_calls` of them. `peak_bytes` is the most memory that
-    the process held; None where the system does not tell. `spent` is by model, of those behind an API.
+    the process held; None where the system does not report it. `spent` is by model, for those behind an API.
     """
 
     folder: str
@@ -26,3 +30,38 @@ class Summary(FrozenModel):
     cpu_seconds: float
     peak_bytes: int | None
     spent: dict[str, Spent] = {}
+
+
+def save_usage(folder: Path, ledger: Ledger) -> None:
+    """Add what this process spent to the manifest, with the prices that it used."""
+    spent = ledger.by_model()
+    if not spent:
+        return
+    manifest = Manifest.read(folder)
+    total = dict(manifest.spent)
+    for model, more in spent.items():
+        total[model] = total.get(model, Spent()).plus(more)
+    prices = ledger.prices.model_dump() if ledger.prices else manifest.prices
+    manifest.model_copy(update={"spent": total, "prices": prices}).write(folder)
+
+
+def spent_lines(folder: Path, spent: Mapping[str, Spent]) -> list[str]:
+    """Format one line per model: calls, tokens, and cost where there is a price."""
+    if not spent:
+        return []
+    currency = (Manifest.read(folder).prices or {}).get("currency", "")
+    return [f"{model}: {_spent_line(usage, currency)}" for model, usage in spent.items()]
+
+
+def _spent_line(usage: Spent, currency: str) -> str:
+    parts = [f"{usage.requests} calls"]
+    if usage.retries:
+        parts.append(f"{usage.retries} of them retries")
+    if usage.cached:
+        parts.append(f"{usage.cached} replies from the cache")
+    parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
+    if usage.cost is not None:
+        parts.append(f"{usage.cost:.4f} {currency}".rstrip())
+    if usage.untold:
+        parts.append(f"{usage.untold} replies without token counts")
+    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Units of a run: one case under one editor, and which edits stand while it is asked."""
+"""Passes, groups and units of a run: an editor over all cases, cases under the same edits, one case."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,51 +8,57 @@ from typing import Any, NamedTuple
 
 from emend.editors.base import NO_COST, EditCost, Editor
 from emend.evals.case import Case
-from emend.evals.log.checkpoints import NO_CHECKPOINTS, Checkpoints
-from emend.evals.log.manifest import parse_mode
+from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, Mode
 from emend.memory.edit import Edit, content_id
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One editor going over all cases of one setting once."""
+class EditorPass:
+    """One editor going once over all cases of one setting."""
 
     editor: Editor
     name: str
     model: str
     model_fingerprint: dict[str, Any]
     setting: str
-    mode: str
+    mode: Mode
     repeat: int
 
     @cached_property
-    def stem(self) -> str:
-        """What the keys of all its units have in common."""
-        return content_id(
-            self.name, self.editor.fingerprint, self.model_fingerprint, self.setting, self.mode, self.repeat
-        )
+    def labels(self) -> dict[str, Any]:
+        """The fields that records, costs and errors of this pass have in common."""
+        return {"editor": self.name, "setting": self.setting, "mode": str(self.mode), "repeat": self.repeat}
 
-    def unit(self, case: Case, checkpoint: int = 0) -> str:
-        """The unit's key: by content, never by order, time or machine; another one at every checkpoint."""
-        again = (checkpoint,) if checkpoint else ()
-        return content_id("unit", case.id, self.stem, *again)
+    @cached_property
+    def content_id(self) -> str:
+        """Identifier made from everything that decides the answers of this pass besides the case."""
+        fingerprint = self.editor.fingerprint
+        return content_id(self.name, fingerprint, self.model_fingerprint, self.setting, str(self.mode), self.repeat)
+
+    def unit_key(self, case: Case, checkpoint: int = 0) -> str:
+        """Key of a unit: made from content, not from order, time or machine; another one at every checkpoint."""
+        return content_id("unit", case.id, self.content_id, *((checkpoint,) if checkpoint else ()))
 
 
 class Unit(NamedTuple):
-    """A case to be asked: its key, the checkpoint at which it is asked again (else 0), edits that stand, their cost."""
+    """One case of one pass, evaluated and written as a whole.
+
+    `checkpoint` is the number of edits after which the case is asked again, 0 the first time; `active_edits` the number
+    of edits that are applied meanwhile, and `cost` that of applying the case's own.
+    """
 
     key: str
     case: Case
     checkpoint: int = 0
-    standing: int = 0
+    active_edits: int = 0
     cost: EditCost = NO_COST
 
 
 class Group(NamedTuple):
-    """Cases that are asked while the same edits stand.
+    """Cases that are asked under the same applied edits.
 
-    In mode `sequential`, `new` are those of the edits that did not stand before, and a group with a `checkpoint` asks
-    again the first `again` cases of all.
+    In mode `sequential`, `new` are those of the edits that earlier groups did not have, and a group with a `checkpoint`
+    asks the first `again` cases of all once more.
     """
 
     edits: Sequence[Edit]
@@ -61,46 +67,45 @@ class Group(NamedTuple):
     checkpoint: int = 0
     again: int = 0
 
-    def units(self, one: Pass) -> Iterator[Unit]:
-        """The units of an editor's pass over the group."""
+    def units(self, editor_pass: EditorPass) -> Iterator[Unit]:
+        """Units of a pass over this group."""
         for case in self.cases():
-            yield Unit(one.unit(case, self.checkpoint), case, self.checkpoint, len(self.edits))
+            yield Unit(editor_pass.unit_key(case, self.checkpoint), case, self.checkpoint, len(self.edits))
 
 
 def groups(
-    cases: Callable[[], Iterator[Case]], mode: str, checkpoints: Checkpoints = NO_CHECKPOINTS
+    cases: Callable[[], Iterator[Case]], mode: Mode, checkpoints: Checkpoints = NO_CHECKPOINTS
 ) -> Iterator[Group]:
-    """The groups of a mode, in the order of the cases.
+    """Divide cases into groups, in the order of the cases.
 
     `single`: each case's edits alone; `batch:N`: those of N cases; `sequential`: those of this case and all before it,
     in order, with all cases so far once more at each checkpoint; `all`: those of all cases, which are then streamed and
     never held together.
     """
-    kind, size = parse_mode(mode)
-    if kind == "all":
+    if mode.kind == "all":
         yield Group(_distinct(cases()), cases)
-    elif kind == "sequential":
+    elif mode.kind == "sequential":
         yield from _sequence(cases, checkpoints)
     else:
         stream = cases()
-        while batch := list(islice(stream, size or 1)):
+        while batch := list(islice(stream, mode.size or 1)):
             yield _group(batch, _distinct(batch))
 
 
 def _sequence(cases: Callable[[], Iterator[Case]], checkpoints: Checkpoints) -> Iterator[Group]:
-    standing: dict[str, Edit] = {}
+    applied: dict[str, Edit] = {}
     last = number = 0
     for number, case in enumerate(cases(), 1):
-        before = len(standing)
-        new = {edit.id: edit for edit in case.edits if edit.id not in standing}
-        standing |= new
-        edits = tuple(standing.values())
+        before = len(applied)
+        new = {edit.id: edit for edit in case.edits if edit.id not in applied}
+        applied |= new
+        edits = tuple(applied.values())
         yield _group([case], edits)._replace(new=tuple(new.values()))
-        if checkpoints.passed(before, len(standing)):
-            last = len(standing)
+        if checkpoints.passed(before, len(applied)):
+            last = len(applied)
             yield _again(cases, edits, number)
-    if checkpoints.end and last < len(standing):
-        yield _again(cases, tuple(standing.values()), number)
+    if checkpoints.end and last < len(applied):
+        yield _again(cases, tuple(applied.values()), number)
 
 
 def _again(cases: Callable[[], Iterator[Case]], edits: Sequence[Edit], count: int) -> Group:
@@ -117,9 +122,9 @@ def _distinct(cases: Iterable[Case]) -> tuple[Edit, ...]:
 
 
 def without_repeats(cases: Iterator[Case]) -> Iterator[Case]:
-    """Each case once: data sets repeat rows, and the same content would be the same unit."""
-    seen: set[str] = set()
+    """Yield each case once: data sets repeat rows, and the same content would be the same unit."""
+    ids: set[str] = set()
     for case in cases:
-        if case.id not in seen:
-            seen.add(case.id)
+        if case.id not in ids:
+            ids.add(case.id)
             yield case

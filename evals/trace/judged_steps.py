@@ -6,7 +6,6 @@ from typing import Any
 
 from emend.agents.judging.base import Item
 from emend.evals.judges.panel import Judgement
-from emend.evals.judges.scoring_file import steps_file
 from emend.evals.judges.store import (
     FOLDER,
     NO_SCORING,
@@ -14,6 +13,7 @@ from emend.evals.judges.store import (
     find_scoring,
     plan,
     read_judgements,
+    steps_file,
 )
 from emend.evals.log.events import passes_of, told_steps
 from emend.evals.log.manifest import Manifest

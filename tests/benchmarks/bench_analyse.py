@@ -17,8 +17,7 @@ from emend.evals.analyses.compute import analyse_runs, possible
 from emend.evals.analyses.elken import SCALES
 from emend.evals.analyses.load_run import open_run
 from emend.evals.judges.panel import Judgement, Panel
-from emend.evals.judges.scoring_file import ScoringFile
-from emend.evals.judges.store import FOLDER, Scoring, plan
+from emend.evals.judges.store import FOLDER, Scoring, ScoringLog, plan
 from emend.evals.log.manifest import now
 from emend.evals.report.analysis import render_analysis
 from emend.graphs.registry import JUDGES
@@ -52,7 +51,7 @@ def judge(folder: Path) -> None:
     (folder / FOLDER).mkdir()
     scoring.write(folder)
     tendency = JUDGES.load("tendency")
-    with ScoringFile(folder, scoring) as file:
+    with ScoringLog(folder, scoring) as file:
         for number, (_, items) in enumerate(plan(folder, {"tendency": tendency})):
             for item in items.values():
                 marks = {f"{scale}_mark": float(1 + number * 7 % 5) for scale in SCALES}

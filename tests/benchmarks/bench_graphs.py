@@ -44,9 +44,9 @@ sys.path.append(str(ROOT))
 from emend.editors.base import Materials  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
-from emend.evals.log.manifest import RunConfig  # noqa: E402
+from emend.evals.log.config import RunConfig  # noqa: E402
 from emend.evals.log.records import EVENTS, read_lines  # noqa: E402
-from emend.evals.runner.progress import Tally  # noqa: E402
+from emend.evals.runner.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.evals.runner.summary import Summary  # noqa: E402
 from emend.memory.embeddings.embed import LexicalEmbedding  # noqa: E402
@@ -65,7 +65,7 @@ class Mark(NamedTuple):
     retrieval: float
 
 
-class Watch(Tally):
+class Watch(RunProgress):
     """A mark whenever a unit ends."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ def walk(folder: Path, questions: int, at_once: int, watch: Watch, **more: Any) 
         retriever=more.pop("retriever", "default"),
         embedding="lexical",
         concurrency=at_once,
-        options={"questions": str(questions)},
+        benchmark_options={"questions": str(questions)},
     )
     summary = run(config, folder, watch, **more)
     assert summary.records == questions and not summary.unscored

@@ -25,8 +25,8 @@ sys.path.append(str(ROOT))
 from emend.editors.base import Demonstration  # noqa: E402
 from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.case import Case, Metric  # noqa: E402
-from emend.evals.log.manifest import RunConfig  # noqa: E402
-from emend.evals.runner.progress import Tally  # noqa: E402
+from emend.evals.log.config import RunConfig  # noqa: E402
+from emend.evals.runner.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402
@@ -69,7 +69,7 @@ class Wide:
         return {}
 
 
-class Watch(Tally):
+class Watch(RunProgress):
     """Notes the peak of resident memory whenever another so many probes are through."""
 
     def __init__(self, every: int, per_unit: int) -> None:
@@ -79,11 +79,11 @@ class Watch(Tally):
         self.cpu = time.process_time()
 
     def show(self) -> None:
-        probes = self.through * self.per_unit
+        probes = self.processed * self.per_unit
         if probes % self.every < self.per_unit:
             unit = 1 if sys.platform == "darwin" else 1024
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-            wall, cpu = time.monotonic() - self.began, time.process_time() - self.cpu
+            wall, cpu = time.monotonic() - self.start_time, time.process_time() - self.cpu
             self.marks.append((probes, wall, cpu, peak / 2**20))
 
 
@@ -103,7 +103,7 @@ def main() -> None:
         embedding="lexical",
         mode=chosen.mode,
         concurrency=chosen.concurrency,
-        options={"edits": str(chosen.edits), "probes": str(per_edit)},
+        benchmark_options={"edits": str(chosen.edits), "probes": str(per_edit)},
     )
     watch = Watch(chosen.probes // 5, per_edit)
     with tempfile.TemporaryDirectory() as folder:

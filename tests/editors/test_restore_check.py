@@ -12,7 +12,7 @@ from emend.agents.llm import load_model
 from emend.editors.answering import direct, lend
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.restore_check import Untouched
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
@@ -84,7 +84,7 @@ class Littering(FineTuning):
 
 def test_a_run_ends_at_the_editor_that_does_not_undo_its_edits(tmp_path: Path):
     config = RunConfig(
-        benchmark="tinyworld", editors=(f"{__name__}:Littering",), mode="single", limit=3, held_out="none"
+        benchmark="tinyworld", editors=(f"{__name__}:Littering",), mode="single", limit=3, perplexity_text="none"
     )
     for done in (1, 2):  # what stood while it was asked is right; the next one is asked of a model read anew
         with pytest.raises(BadSettings, match=r"Littering' did not put the model back .* more differ from before"):

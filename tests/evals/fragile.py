@@ -14,7 +14,7 @@ from emend.agents.roles.decompose import CHECKED, FINAL, TENTATIVE
 from emend.editors.answering import FunctionAnswerer
 from emend.editors.base import Answerer
 from emend.editors.memory_based.mello import Mello
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.graphs.running import listening
@@ -97,7 +97,7 @@ def config(spec: str, concurrency: int, cases: int) -> RunConfig:
         retriever="bm25",
         concurrency=concurrency,
         overrides={EDITOR: {"form": "lines"}},
-        options={"cases": str(cases)},
+        benchmark_options={"cases": str(cases)},
     )
 
 

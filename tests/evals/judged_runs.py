@@ -10,7 +10,7 @@ from emend.agents.judging.supports import Conveys
 from emend.evals.aggregate.rows import report
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import ScoreSummary, score_run
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.graphs.judges.graph import Judge, one_question
 from tests.fakes import ScriptedChatModel
@@ -56,7 +56,7 @@ def elken_run(folder: Path) -> Path:
     config = RunConfig(
         benchmark="elken",
         data=str(DATA / "elken"),
-        options={"blocks": "fact,tendency_g"},
+        benchmark_options={"blocks": "fact,tendency_g"},
         editors=("unedited", "rag"),
         model="openai:tested",
         embedding="lexical",
@@ -70,7 +70,7 @@ def recoe_run(folder: Path, editors: tuple[str, ...] = ("rag",)) -> Path:
     config = RunConfig(
         benchmark="recoe",
         data=str(DATA / "recoe"),
-        options={"prompting": "cot", "schemes": "counting", "perplexity": "false"},
+        benchmark_options={"prompting": "cot", "schemes": "counting", "perplexity": "false"},
         editors=editors,
         model="openai:tested",
         embedding="lexical",

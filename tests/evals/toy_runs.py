@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 from tests.provider.models import asked_model
@@ -35,7 +35,7 @@ def rough_run(folder: Path) -> Path:
             embedding="lexical",
             retriever="bm25",
             model=provider.spec("chat"),
-            options={"cases": "4"},
+            benchmark_options={"cases": "4"},
             fail_on_error="false",
             concurrency=1,
         )

@@ -14,7 +14,7 @@ from emend.agents.llm import load_model
 from emend.agents.local.chat_model import LocalChatModel
 from emend.agents.scoring import ScoringModel, perplexity
 from emend.evals.aggregate.rows import report
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 

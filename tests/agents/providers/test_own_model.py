@@ -6,7 +6,7 @@ from langchain_core.language_models import FakeListChatModel
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import AskedModel
 from emend.agents.providers.policy import CallPolicy
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings

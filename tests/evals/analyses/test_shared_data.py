@@ -10,7 +10,7 @@ from emend.evals.analyses.compute import analyse_runs, possible
 from emend.evals.analyses.load_run import open_run
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.report.plots.analysis_plot import plot_analysis
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData
@@ -21,10 +21,10 @@ from tests.provider.models import asked_model
 from tests.provider.server import Provider
 
 RUNS: dict[str, dict[str, Any]] = {
-    "akew": {"settings": ("struct", "unstruct"), "options": {"dataset": "counterfact"}, "limit": 2},
-    "docter": {"settings": ("doc",), "options": {"blocks": "edit_success,reasoning"}, "limit": 4},
-    "elken": {"options": {"blocks": "fact,tendency_g"}, "limit": 2, "seed": 14},
-    "recoe": {"options": {"prompting": "cot", "schemes": "counting,aggregation"}, "limit": 2},
+    "akew": {"settings": ("struct", "unstruct"), "benchmark_options": {"dataset": "counterfact"}, "limit": 2},
+    "docter": {"settings": ("doc",), "benchmark_options": {"blocks": "edit_success,reasoning"}, "limit": 4},
+    "elken": {"benchmark_options": {"blocks": "fact,tendency_g"}, "limit": 2, "seed": 14},
+    "recoe": {"benchmark_options": {"prompting": "cot", "schemes": "counting,aggregation"}, "limit": 2},
 }
 WANTED: Mapping[str, set[str]] = {
     "akew": {"drop", "errors", "retrieval"},

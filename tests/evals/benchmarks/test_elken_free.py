@@ -7,7 +7,7 @@ import pytest
 
 from emend.evals.aggregate.rows import Row, report
 from emend.evals.case import Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from tests.fakes import ScriptedChatModel
@@ -25,7 +25,7 @@ def folder(tmp_path):
     config = RunConfig(
         benchmark="elken",
         data=str(FIXTURE),
-        options={"blocks": "tendency_m,tendency_g"},
+        benchmark_options={"blocks": "tendency_m,tendency_g"},
         editors=("unedited", "in_context"),
         model="scripted",
     )

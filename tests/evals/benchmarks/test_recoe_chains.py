@@ -8,7 +8,7 @@ from emend.evals.benchmarks.recoe.benchmark import ReCoE
 from emend.evals.benchmarks.recoe.rows import ROWS
 from emend.evals.benchmarks.recoe.shots import shots
 from emend.evals.case import Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.report.table import notes
 from emend.evals.runner.run import run
@@ -78,7 +78,7 @@ def records(tmp_path) -> dict[str, Record]:
     config = RunConfig(
         benchmark="recoe",
         data=str(FIXTURE),
-        options=COT | {"schemes": "counting"},
+        benchmark_options=COT | {"schemes": "counting"},
         editors=("unedited", "in_context", "rag"),
         model="scripted",
         embedding="lexical",

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from emend.agents.llm import load_model
 from emend.editors.base import Materials
 from emend.editors.parametric.finetune import FineTuning
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from tests.evals.command_line import caller
@@ -225,7 +225,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
         editors=("ft",),
         model="scripted",
         overrides={"ft": harm},
-        options={"cases": "4"},
+        benchmark_options={"cases": "4"},
         fail_on_error="false",
     )
     run(config, tmp_path / "run", model=model)

@@ -79,7 +79,7 @@ def test_options_and_settings_are_read(emend: Any) -> None:
     assert told.code == 0, told.err
     config = Manifest.read(Path("o")).config
     assert config.overrides == {EDITOR: {"k": 3, "name": "a=b"}, "model": {"fail_on": "nothing"}}
-    assert (config.options, config.settings, config.seed) == ({"cases": "2"}, ("loud",), 7)
+    assert (config.benchmark_options, config.settings, config.seed) == ({"cases": "2"}, ("loud",), 7)
     assert emend("report", "o", "--json").rows[0]["n"] == 2
 
 
@@ -124,7 +124,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
     from emend.evals.runner.components import data_folder
 
     (tmp_path / "all" / "docter").mkdir(parents=True)

@@ -9,7 +9,7 @@ from emend.evals.benchmarks.docter.benchmark import DocTER
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.evals.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
 from emend.evals.components.extraction import documents_of
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.components import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.command_line import emend
@@ -79,7 +79,7 @@ def test_other_settings_are_as_they_were(tiny_file):
 
 
 def test_a_run_is_given_the_option_and_keeps_where_the_triplets_came_from(tiny_file):
-    config = RunConfig(benchmark="tinyworld", editors=("rag",), options={"triples": str(tiny_file)}, limit=3)
+    config = RunConfig(benchmark="tinyworld", editors=("rag",), benchmark_options={"triples": str(tiny_file)}, limit=3)
     source, settings = load_benchmark(config)
     assert settings == ("extract",)
     told = source.provenance["triples"]

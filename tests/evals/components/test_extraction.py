@@ -9,7 +9,7 @@ from filelock import FileLock
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
 from emend.evals.components import extraction
 from emend.evals.components.extraction import Document, extract_to, score
-from emend.evals.runner.progress import Quiet
+from emend.evals.runner.progress import RunProgress
 from emend.graphs.extraction.graph import ExtractContext
 from emend.graphs.extraction.llm import LlmExtractor
 from emend.graphs.extraction.rules import RulesExtractor
@@ -126,7 +126,7 @@ def test_threads_give_the_same_lines_in_the_same_order(tmp_path):
 
 
 def test_progress_is_told_of_each_document(tmp_path):
-    told = Quiet()
+    told = RunProgress()
     extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", told)
     assert (told.total, told.done, told.failed) == (5, 4, 1)
 

@@ -8,7 +8,7 @@ import pytest
 from emend.evals.case import Case
 from emend.evals.components.retrieval import DEPTH, TimedEmbedding, measure_retrieval
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.report.retrieval import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings

@@ -1,4 +1,4 @@
-"""Labels are read or refused by line; the agreement is kept where reports look; what cannot be said is not a number."""
+"""Labels are read or refused by line, and the agreement with them is stored where reports look."""
 
 import json
 from collections.abc import Sequence
@@ -11,20 +11,23 @@ from typer.testing import CliRunner
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
-from emend.evals.judges.ask import Asking, JudgeKinds
-from emend.evals.judges.calibration import JudgeKind, Verdict, calibrate, keep, kept, read_labels
+from emend.evals.judges.calibration import (
+    Verdict,
+    calibrate,
+    judge_kind,
+    panel_verdicts,
+    read_labels,
+    store_calibration,
+    stored_calibration,
+)
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.store import read_calibration
 from emend.evals.report.calibration import render_calibration
+from emend.graphs.registry import JUDGES as JUDGE_KINDS
 from emend.memory.errors import BadData, ModelUnreachable
 from tests.evals.judged_runs import judge_model, verdict
 from tests.fakes import ScriptedChatModel
 
-KINDS = {
-    "coherence": JudgeKind(scale="yes or no", fields=("question", "thoughts", "answer")),
-    "tendency": JudgeKind(scale="1 to 5"),
-    "recall": JudgeKind(scale="share"),
-}
 JUDGES = ("openai:judge",)
 
 
@@ -34,7 +37,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def line(label: Any, kind: str = "tendency", case: str = "", text: str = "x", **more: Any) -> dict[str, Any]:
-    parts = ("question", "thoughts", "answer") if kind == "coherence" else ("answer",)
+    parts = judge_kind(kind if kind in JUDGE_KINDS.names() else "tendency").fields
     return {"kind": kind, "case": case, "item": dict.fromkeys(parts, text), "label": label} | more
 
 
@@ -53,7 +56,7 @@ def test_labels_are_read_on_the_scale_of_their_kind(tmp_path: Path) -> None:
         tmp_path, line("Yes", "coherence"), line("not-support", "coherence", text="y"), "", line(4), line("5"),
         line(0.25, "recall", item={"thoughts": "t", "reference": ["a", "b"]}), line(None, text="open"),
     )  # fmt: skip
-    rows = read_labels(path, KINDS)
+    rows = read_labels(path)
     assert [row.label for row in rows] == [1.0, 0.0, 4.0, 5.0, 0.25, None]
     assert rows[4].item.parts == {"thoughts": ("t",), "reference": ("a", "b")}
     assert rows[0].case == rows[0].item.id != rows[1].case
@@ -71,33 +74,36 @@ def test_labels_are_read_on_the_scale_of_their_kind(tmp_path: Path) -> None:
         (line("maybe", "coherence"), '"maybe" is not yes or no'),
         (line(1.5, "recall"), "1.5 is not a share from 0 to 1"),
         (line("yes", "coherence", item={"answer": "a"}), "a judge of coherence is shown question, thoughts, answer"),
-        (line(3, item={"answer": []}), "'item.answer': an empty list"),
+        (
+            line("yes", "coherence", item={"question": "q", "thoughts": "t", "answer": []}),
+            "'item.answer': an empty list",
+        ),
     ],
 )
 def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, bad: Any, message: str) -> None:
     with pytest.raises(BadData) as refused:
-        read_labels(written(tmp_path, line(3), bad), KINDS)
+        read_labels(written(tmp_path, line(3), bad))
     assert message in str(refused.value)
 
 
 def test_numbers_may_be_written_as_strings_and_texts_may_hold_any_end_of_line(tmp_path: Path) -> None:
     odd = json.dumps(line("2", text="a\u2028b"), ensure_ascii=False)
     share = line("0", "recall", item={"thoughts": "t", "reference": ["a"]})
-    rows = read_labels(written(tmp_path, line("1"), share, odd), KINDS)
+    rows = read_labels(written(tmp_path, line("1"), share, odd))
     assert [row.label for row in rows] == [1.0, 0.0, 2.0] and rows[2].item.parts["answer"] == ("a\u2028b",)
 
 
 def test_no_file_and_no_line_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="cannot read the labels"):
-        read_labels(tmp_path / "none.jsonl", KINDS)
+        read_labels(tmp_path / "none.jsonl")
     with pytest.raises(BadData, match="has no label"):
-        read_labels(written(tmp_path, ""), KINDS)
+        read_labels(written(tmp_path, ""))
 
 
 def test_agreement_missing_labels_and_missing_verdicts_are_told_apart(tmp_path: Path) -> None:
     labels = [line(mark, case=str(n), text=str(n)) for n, mark in enumerate([5, 4, 1, 2, 3, None])]
-    rows = read_labels(written(tmp_path, *labels), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([5.0, 4.0, 2.0, 2.0, "no verdict", 1.0]))
+    rows = read_labels(written(tmp_path, *labels))
+    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 2.0, 2.0, "no verdict", 1.0]))
     assert (found.labelled, found.missing, found.n, found.unscored) == (5, 1, 4, 1)
     assert found.reasons == {"no verdict": 1} and found.raw.mean == 0.75
     assert found.mae is not None and found.mae.mean == 0.25
@@ -105,8 +111,8 @@ def test_agreement_missing_labels_and_missing_verdicts_are_told_apart(tmp_path: 
 
 
 def test_one_label_only_has_no_kappa_in_the_table(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, *(line("yes", "coherence", text=str(n)) for n in range(4))), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([1.0, 0.0, 1.0, 1.0]))
+    rows = read_labels(written(tmp_path, *(line("yes", "coherence", text=str(n)) for n in range(4))))
+    (found,) = calibrate(rows, JUDGES, said([1.0, 0.0, 1.0, 1.0]))
     text = _text(found)
     assert "undefined: people gave one label only, 1" in text and "nan" not in text.lower()
     assert found.kappa is not None and found.kappa.value is None and found.spearman is None
@@ -124,10 +130,8 @@ def _text(found: Any) -> str:
 
 def test_repeats_are_held_against_each_other(tmp_path: Path) -> None:
     labels = [line(mark, case=str(n), text=str(n)) for n, mark in enumerate([5, 4, 1, 2])]
-    rows = read_labels(written(tmp_path, *labels), KINDS)
-    (found,) = calibrate(
-        rows, JUDGES, KINDS, said([5.0, 4.0, 1.0, 2.0], [5.0, 4.0, 1.0, 3.0], [5.0, 4.0, "no verdict", 2.0])
-    )
+    rows = read_labels(written(tmp_path, *labels))
+    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 1.0, 2.0], [5.0, 4.0, 1.0, 3.0], [5.0, 4.0, "no verdict", 2.0]))
     assert found.repeats == 3 and found.raw.mean == 1.0
     assert found.retest is not None
     assert (found.retest.n, found.retest.unscored, found.retest.raw.mean) == (10, 2, 0.8)
@@ -135,16 +139,16 @@ def test_repeats_are_held_against_each_other(tmp_path: Path) -> None:
 
 
 def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([4.0, 4.0], [4.0, 4.0]))
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
+    (found,) = calibrate(rows, JUDGES, said([4.0, 4.0], [4.0, 4.0]))
     assert found.spearman is not None and found.spearman.why == "undefined: the judge gave one label only, 4"
     assert found.retest is not None and found.retest.spearman is not None
     assert found.retest.spearman.why == "undefined: one repeat gave one label only, 4"
 
 
 def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, line(5), line(1, text="y"), line(3, text="z")), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y"), line(3, text="z")))
+    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
     first, again = _text(found).split("agreement of 2 repeats")
     assert (
         "mean label of people" in first and "3.00" in first and "mean label of the judge" in first and "4.00" in first
@@ -153,24 +157,24 @@ def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: 
 
 
 def test_where_nothing_varies_no_interval_claims_certainty(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([4.0, 4.0]))
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
+    (found,) = calibrate(rows, JUDGES, said([4.0, 4.0]))
     (shown,) = [told for told in _text(found).splitlines() if "mean label of the judge" in told]
     assert "4.00" in shown and "[" not in shown
 
 
 def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, line(5), line(1, text="y")), KINDS)
-    (found,) = calibrate(rows, JUDGES, KINDS, said([5.0, 2.0]))
-    assert kept(JUDGES, "tendency") is None
-    keep(found, JUDGES)
-    assert kept(JUDGES, "tendency") == found and kept(("openai:other",), "tendency") is None
+    rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
+    (found,) = calibrate(rows, JUDGES, said([5.0, 2.0]))
+    assert stored_calibration(JUDGES, "tendency") is None
+    store_calibration(found, JUDGES)
+    assert stored_calibration(JUDGES, "tendency") == found and stored_calibration(("openai:other",), "tendency") is None
     told = read_calibration(JUDGES, "tendency")
     assert told is not None and told["n"] == 2 and "value" in told["kappa"]
 
 
 def test_every_shipped_judge_can_be_calibrated() -> None:
-    kinds = JudgeKinds()
+    kinds = {name: judge_kind(name) for name in JUDGE_KINDS.names()}
     assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(kinds)
     assert all(kind.fields and kind.prompt_id for kind in kinds.values())
     assert kinds["coherence"].fields == ("question", "thoughts", "answer")
@@ -179,10 +183,10 @@ def test_every_shipped_judge_can_be_calibrated() -> None:
 def test_judges_are_asked_about_the_items_and_unreadable_replies_are_reasons() -> None:
     items = [Item(kind="tendency", parts=dict.fromkeys(("event", "question", "answer", "label"), (t,))) for t in "ab"]
     panel = Panel(judges=JUDGES, repeats=2, batch=False, retries=0)
-    asking = Asking(panel, {JUDGES[0]: judge_model(mark=4)}, 1)
-    assert asking(items) == [[4.0, 4.0], [4.0, 4.0]]
+    ask = panel_verdicts(panel, {JUDGES[0]: judge_model(mark=4)}, 1)
+    assert ask(items) == [[4.0, 4.0], [4.0, 4.0]]
     silent = ScriptedChatModel(reply=lambda prompt: "nothing to say")
-    (told,) = Asking(Panel(judges=JUDGES, retries=0), {JUDGES[0]: silent}, 1)(items[:1])
+    (told,) = panel_verdicts(Panel(judges=JUDGES, retries=0), {JUDGES[0]: silent}, 1)(items[:1])
     assert isinstance(told[0], str)
 
 
@@ -192,7 +196,7 @@ def test_judges_that_cannot_be_reached_leave_no_calibration() -> None:
 
     item = Item(kind="coherence", parts=dict.fromkeys(("question", "thoughts", "answer"), ("x",)))
     with pytest.raises(ModelUnreachable, match="no call to the judges succeeded"):
-        Asking(Panel(judges=JUDGES), {JUDGES[0]: ScriptedChatModel(reply=fail)}, 1)([item])
+        panel_verdicts(Panel(judges=JUDGES), {JUDGES[0]: ScriptedChatModel(reply=fail)}, 1)([item])
 
 
 def load_echo(name: str, **settings: Any) -> ScriptedChatModel:
@@ -212,7 +216,7 @@ def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.
     assert told.exit_code == 0, told.output
     assert "Cohen's kappa" in told.output and "1.00" in told.output and "8 labels of 8 cases" in told.output
     assert plot.read_text(encoding="utf-8").startswith("<?xml")
-    assert kept(("echo:x",), "coherence") is not None
+    assert stored_calibration(("echo:x",), "coherence") is not None
     rows = json.loads(CliRunner().invoke(app, [*words[:5], "--json"]).output)["rows"]
     assert rows[0]["confusion"] == [[4, 0], [0, 4]]
 
@@ -227,4 +231,4 @@ def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.M
     file = written(tmp_path, *(line("yes", "coherence", str(n), f"text {n}") for n in range(3)))
     told = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
     assert "no verdict on any label of coherence" in str(told.exception) and told.exit_code
-    assert kept(("silent:x",), "coherence") is None
+    assert stored_calibration(("silent:x",), "coherence") is None

@@ -15,7 +15,7 @@ from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import ScoreSummary, score_run
 from emend.evals.judges.store import judged_records, read_judgements
 from emend.evals.log.records import BASELINE
-from emend.evals.runner.baseline import Kept
+from emend.evals.runner.baseline import BaselineAnswer
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import ContextOverflow, ModelError, ModelReplyError, TooManyFailures
 from emend.memory.probe import Answer
@@ -120,7 +120,7 @@ def run_for_all(folder: Path) -> Path:
     ]
     cases = [case_line(f"c{n}", number=n + 1, edits=edits) for n in range(CASES)]
     write_run(folder, told, "elken", cases=cases)
-    kept = [Kept(key=f"l{n}", probe=f"l{n}", answer=Answer(text=f"#{n} stays.")) for n in range(CASES)]
+    kept = [BaselineAnswer(key=f"l{n}", probe=f"l{n}", answer=Answer(text=f"#{n} stays.")) for n in range(CASES)]
     (folder / BASELINE).write_text("".join(one.model_dump_json() + "\n" for one in kept), encoding="utf-8")
     return folder
 

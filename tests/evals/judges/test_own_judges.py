@@ -13,7 +13,7 @@ from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
-from emend.evals.judges.calibration import kept
+from emend.evals.judges.calibration import stored_calibration
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.graphs.judges.graph import Judge, one_question
@@ -76,7 +76,7 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
     done = shell("calibrate", file)
     assert done.exit_code == 0, done.output
     assert "4 labels of 4 cases" in done.output and "0.75" in done.output
-    found = kept(["reader:"], OWN)
+    found = stored_calibration(["reader:"], OWN)
     assert found is not None and (found.n, found.scale, found.prompt_id) == (4, "yes or no", Lettered().prompt_id)
     run = elken_run(tmp_path / "run")
     score_run(run, Panel(judges=("reader:",)), [OWN], models={"reader:": load_reader("")})
@@ -169,7 +169,7 @@ def test_one_that_is_talked_over_is_found_out_beside_another_kind(shell: Any) ->
         ("case = 3", r"'cases.toml' has no \[\[case\]\] but case"),
         (CASES.replace("varies =", "varied ="), "case 1, field '(varies|varied)'"),
         (CASES.replace("unedited =", "unedit ="), "case 1: .*no variant 'unedit': did you mean 'unedited'"),
-        (CASES.replace("question =", "answer ="), "case 1: .*'answer' varies, and stands among the parts"),
+        (CASES.replace("question =", "answer ="), "case 1: .*'answer' varies, and is among the fixed parts"),
         (CASES.replace("gold =", "refusal =").replace("unedited =", "empty ="), "case 1: .*give gold and unedited"),
         (CASES.replace("times = 9", "times = 0"), "case 1, field 'long'"),
         (CASES + CASES, "case 2: a second one of kind 'tests.evals.judges.test_own_judges:TERSE'"),

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from emend.agents.judging.base import Item
-from emend.evals.judges.panel import NOT_YET, TURNED, Judgement, Panel, ask_all, calls_of, combine, judge_id
-from emend.evals.judges.stress import SLACK, stress, stress_items
-from emend.evals.judges.stress_cases import WORDS
+from emend.evals.judges.panel import NOT_YET, ORDER_DEPENDENT, Judgement, Panel, ask_all, combine, judge_id, make_calls
+from emend.evals.judges.stress import TOLERANCE, stress
+from emend.evals.judges.stress_cases import WORDS, case_of
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict
@@ -43,7 +43,7 @@ def test_a_majority_decides(given, problems, value):
     ("given", "problems", "why"),
     [
         ([1, 0], 0, "split 1 to 1"),
-        ([1], 1, "1 of 2 judgements are no use: it was unreadable"),
+        ([1], 1, "1 of 2 judgements are unusable: it was unreadable"),
         ([], 1, "it was unreadable"),
         ([1], 2, "2 of 3"),
     ],
@@ -68,7 +68,7 @@ def test_marks_of_both_orders_are_averaged_and_full_only_in_both():
 
 def test_a_yes_that_becomes_a_no_when_the_texts_change_places_is_no_vote():
     turned = [told({"equivalent": 1.0}), told({"equivalent": 0.0}, swapped=True)]
-    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": TURNED})
+    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT})
     assert combine(Panel(judges=("a",), both_orders=False), EQUIVALENCE, turned[:1]).values == {"equivalent": 1.0}
 
 
@@ -100,23 +100,23 @@ def items(count):
 
 def test_items_are_asked_in_fives_or_alone_and_each_once():
     panel = Panel(judges=("a",))
-    sizes = [len(call.items) for call in calls_of(panel, TENDENCY, [*items(12), *items(3)], set())]
+    sizes = [len(call.items) for call in make_calls(panel, TENDENCY, [*items(12), *items(3)], set())]
     assert sizes == [5, 5, 2]
     single = panel.model_copy(update={"batch": False})
-    assert len(list(calls_of(single, TENDENCY, items(12), set()))) == 12
+    assert len(list(make_calls(single, TENDENCY, items(12), set()))) == 12
 
 
 def test_what_is_done_is_left_out_of_its_five():
     panel = Panel(judges=("a",))
-    first = next(calls_of(panel, TENDENCY, items(7), set()))
-    left = list(calls_of(panel, TENDENCY, items(7), set(first.keys()[:2])))
+    first = next(make_calls(panel, TENDENCY, items(7), set()))
+    left = list(make_calls(panel, TENDENCY, items(7), set(first.keys()[:2])))
     assert [[item.one("answer") for item in call.items] for call in left] == [["a2", "a3", "a4"], ["a5", "a6"]]
 
 
 def test_judges_repeats_and_orders_multiply():
     panel = Panel(judges=("a", "b"), repeats=3)
     one = Item.of("agreement", question="q", one="x", other="y")
-    keys = [key for call in calls_of(panel, AGREEMENT, [one], set()) for key in call.keys()]
+    keys = [key for call in make_calls(panel, AGREEMENT, [one], set()) for key in call.keys()]
     assert len(set(keys)) == len(keys) == 2 * 3 * 2
 
 
@@ -126,7 +126,7 @@ def test_concurrent_calls_give_what_single_ones_do():
     for concurrency in (1, 8):
         kept: list[Judgement] = []
         ask_all(
-            calls_of(panel, TENDENCY, items(30), set()), {"a": judge_model(4)}, kept.extend, concurrency=concurrency
+            make_calls(panel, TENDENCY, items(30), set()), {"a": judge_model(4)}, kept.extend, concurrency=concurrency
         )
         found.append(sorted((one.key, one.values["overall_mark"]) for one in kept))
     assert found[0] == found[1] and len(found[0]) == 30
@@ -149,7 +149,7 @@ def test_judges_are_kept_apart_under_names_that_are_fit_for_a_path():
 
 def test_every_judge_has_every_text():
     for kind in JUDGES.builtin:
-        found = stress_items(kind)
+        found = case_of(kind, {}).items(kind)
         assert list(found) == list(WORDS)
         assert len({item.id for item in found.values()}) == len(WORDS)
         assert max(len(text) for text in found["long"].texts) > 4_000
@@ -187,5 +187,5 @@ def test_without_a_verdict_a_relation_is_neither_held_nor_broken():
 
 def test_a_judge_without_texts_is_named():
     with pytest.raises(BadSettings, match="no stress set for judge 'nobody'"):
-        stress_items("nobody")
-    assert set(SLACK) == {JUDGES.load(kind).role.scale for kind in JUDGES.builtin}
+        case_of("nobody", {}).items("nobody")
+    assert set(TOLERANCE) == {JUDGES.load(kind).role.scale for kind in JUDGES.builtin}

@@ -9,7 +9,7 @@ from emend.agents.providers.policy import CallPolicy
 from emend.evals.aggregate.rows import report
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.judges.store import FOLDER, find_scoring, judged_records, read_judgements, scorings_of
+from emend.evals.judges.store import FOLDER, find_scoring, judged_records, list_scorings, read_judgements
 from emend.memory.errors import BadData, BadSettings, KeyRefused, ModelUnreachable, TooManyFailures
 from tests.evals.judged_runs import JUDGE, elken_run, judge_model, rows, scored, verdict
 from tests.fakes import ScriptedChatModel
@@ -83,7 +83,7 @@ def test_what_was_judged_before_the_key_was_refused_is_kept(elken):
     panel = Panel(judges=(JUDGE,), batch=False)
     with pytest.raises(KeyRefused):
         scored(elken, ScriptedChatModel(reply=reply), panel=panel, concurrency=1)
-    (scoring,) = scorings_of(elken)
+    (scoring,) = list_scorings(elken)
     assert len(list(read_judgements(elken, scoring))) == 2
     model = judge_model()
     again = scored(elken, model, panel=panel)
@@ -105,7 +105,7 @@ def test_calls_that_fail_for_the_providers_sake_are_left_for_another_time(elken)
 
 
 def test_a_provider_that_never_answers_ends_the_scoring(tmp_path, elken, monkeypatch):
-    monkeypatch.setattr("emend.evals.judges.panel.MOST_FAILED", 1)
+    monkeypatch.setattr("emend.evals.judges.panel.MAX_FAILED", 1)
 
     def reply(prompt: str) -> str:
         raise ModelUnreachable("no answer")
@@ -139,7 +139,7 @@ def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
     one = scored(elken).scoring
     other = scored(elken, judge_model(2), Panel(judges=("openai:strict",))).scoring
     assert one.id != other.id
-    assert {told.id for told in scorings_of(elken)} == {one.id, other.id}
+    assert {told.id for told in list_scorings(elken)} == {one.id, other.id}
     assert rows(elken, scoring=one.id)["G Q"].mean == 100.0
     assert rows(elken, scoring=other.id)["G Q"].mean == 0.0
     assert rows(elken, scoring="none")["G Q"].n == 0
@@ -152,7 +152,9 @@ def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
 
 
 def test_a_run_without_a_scoring_says_what_makes_one(elken):
-    with pytest.raises(BadSettings, match="has no scoring 'foo': it has none; make one with: emend score .* --judge"):
+    with pytest.raises(
+        BadSettings, match="has no scoring 'foo': it has none; make one with: emend judge run .* --judge"
+    ):
         report(elken, "foo")
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from emend.evals.case import Record
-from emend.evals.log.manifest import RunConfig
-from emend.evals.log.records import EVENTS, RECORDS, RunFiles, mend, read_lines, read_records
-from emend.evals.runner.locking import owned_folder
+from emend.evals.log.config import RunConfig
+from emend.evals.log.locking import owned_folder
+from emend.evals.log.records import EVENTS, RECORDS, RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData, RunRefused
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
@@ -26,7 +26,7 @@ def record(unit: str, of: int, probe: int) -> Record:
 
 
 def write(folder: Path, *units: str, of: int = 3) -> None:
-    with RunFiles(folder) as files:
+    with RunLog(folder) as files:
         for unit in units:
             events = [{"unit": unit, "case": f"case-{unit}", "probe": f"{unit}.0", "node": "respond"}]
             files.unit([record(unit, of, n) for n in range(of)], events)
@@ -35,7 +35,7 @@ def write(folder: Path, *units: str, of: int = 3) -> None:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
     assert [r.probe for r in read_records(tmp_path)] == ["a.0", "a.1", "a.2", "b.0", "b.1", "b.2"]
-    assert mend(tmp_path) == ({"a", "b"}, [])
+    assert repair_torn_tail(tmp_path) == ({"a", "b"}, [])
 
 
 def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
         (tmp_path / RECORDS).write_bytes(whole[:size])
         (tmp_path / EVENTS).write_text('{"unit": "a"}\n{"unit": "b"}\n')
         assert [r.unit for r in read_records(tmp_path)] == ["a"] * 3
-        finished, told = mend(tmp_path)
+        finished, told = repair_torn_tail(tmp_path)
         assert finished == {"a"}
         assert (tmp_path / RECORDS).read_bytes() == whole[:first]
         assert list(read_lines(tmp_path, EVENTS)) == [{"unit": "a"}]
@@ -58,7 +58,7 @@ def test_zeros_after_a_power_failure_are_cut(tmp_path: Path) -> None:
     write(tmp_path, "a")
     with (tmp_path / RECORDS).open("ab") as file:
         file.write(b"\0" * 4096)
-    assert mend(tmp_path)[0] == {"a"}
+    assert repair_torn_tail(tmp_path)[0] == {"a"}
     assert (tmp_path / RECORDS).read_bytes().count(b"\0") == 0
 
 
@@ -67,7 +67,7 @@ def test_damage_before_finished_units_is_told_and_not_cut(tmp_path: Path) -> Non
     damaged = (tmp_path / RECORDS).read_bytes().replace(b'"case-a"', b'"case-a', 1)
     (tmp_path / RECORDS).write_bytes(damaged)
     with pytest.raises(BadData, match=r"records.jsonl: the lines before line 4 are damaged"):
-        mend(tmp_path)
+        repair_torn_tail(tmp_path)
     with pytest.raises(BadData, match=r"records.jsonl, line 1, field the whole line"):
         list(read_records(tmp_path))
     assert (tmp_path / RECORDS).read_bytes() == damaged
@@ -97,7 +97,7 @@ def test_a_torn_end_is_said_in_the_events_and_the_run_completed(tmp_path: Path) 
 def _fill_up(folder: str, limit: int, told: "multiprocessing.SimpleQueue[str]") -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", options={"cases": "200"})
+        config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", benchmark_options={"cases": "200"})
         run(config, Path(folder), model=ScriptedModel())
         told.put("finished")
     except RunRefused as error:
@@ -116,9 +116,9 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     assert f"emend resume {tmp_path / 'run'}" in message
     kept = [r.unit for r in read_records(tmp_path / "run")]
     assert kept and (tmp_path / "run" / RECORDS).read_bytes().endswith(b"\n")
-    finished, cut = mend(tmp_path / "run")
+    finished, cut = repair_torn_tail(tmp_path / "run")
     assert (finished, cut) == (set(kept), [])
-    config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", options={"cases": "200"})
+    config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", benchmark_options={"cases": "200"})
     summary = run(config, tmp_path / "run", model=ScriptedModel())
     assert (summary.skipped, summary.skipped + summary.finished) == (len(finished), 200)
 

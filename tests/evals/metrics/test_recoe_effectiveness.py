@@ -6,11 +6,11 @@ import math
 import pytest
 
 from emend.evals.aggregate.rows import report
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.metrics.recoe import EFFECTIVE, effectiveness, indicator
 from emend.evals.metrics.scorers import ask_of
-from emend.evals.runner.baseline import needs_baseline
+from emend.evals.runner.ask_probe import needs_baseline
 from emend.evals.runner.run import run
 from emend.memory.probe import Answer, Probe
 from tests.evals.metrics.test_recoe_scoring import FIXTURE
@@ -102,7 +102,11 @@ def test_a_model_is_asked_for_all_facts_at_once_before_and_after_or_for_nothing(
 def run_of(model, tmp_path):
     options = {"schemes": "comparative,counting"}
     config = RunConfig(
-        benchmark="recoe", data=str(FIXTURE), options=options, editors=("unedited", "in_context"), model="scripted"
+        benchmark="recoe",
+        data=str(FIXTURE),
+        benchmark_options=options,
+        editors=("unedited", "in_context"),
+        model="scripted",
     )
     run(config, tmp_path / "run", model=model)
     records = [r for r in read_records(tmp_path / "run") if r.kind.endswith("_facts")]

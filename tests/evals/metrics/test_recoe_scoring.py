@@ -3,11 +3,11 @@
 import pytest
 
 from emend.evals.benchmarks.recoe.benchmark import ReCoE
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.metrics.recoe import matches, number
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.runner.baseline import needs_baseline
+from emend.evals.runner.ask_probe import needs_baseline
 from emend.evals.runner.run import run
 from emend.memory.probe import Answer, Probe
 from tests.fakes import ScriptedChatModel
@@ -134,7 +134,9 @@ def test_a_run_flips_what_the_model_knew_and_leaves_the_rest_out_of_the_rate(tmp
 
     editors = ("unedited", "in_context")
     options = {"schemes": "counting,sorting,aggregation"}
-    config = RunConfig(benchmark="recoe", data=str(FIXTURE), options=options, editors=editors, model="scripted")
+    config = RunConfig(
+        benchmark="recoe", data=str(FIXTURE), benchmark_options=options, editors=editors, model="scripted"
+    )
     run(config, tmp_path / "run", model=ScriptedChatModel(reply=reply))
     found = {(r.editor, r.kind): r for r in read_records(tmp_path / "run") if not r.kind.endswith("_facts")}
     flips = {key: r.values.get("correct_flip") for key, r in found.items()}

@@ -10,7 +10,7 @@ from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.elken.rows import M_FOR_G
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from tests.evals.judged_runs import judge_model, speak
 from tests.fakes import ScriptedChatModel
@@ -23,7 +23,7 @@ def elken(folder: Path, blocks: str) -> Path:
     config = RunConfig(
         benchmark="elken",
         data=str(DATA / "elken"),
-        options={"blocks": blocks},
+        benchmark_options={"blocks": blocks},
         editors=("rag",),
         model="openai:tested",
         embedding="lexical",

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.report.plots.svg import write_svg
 from emend.evals.report.table import interval, notes, render
 from emend.evals.runner.progress import Bar, Lines, duration, heartbeat
@@ -207,7 +207,7 @@ def test_a_bar_can_be_shown_on_anything() -> None:
     bar.start(2, skipped=1)
     bar.unit("[rag]", tokens=5)
     bar.close()
-    assert (bar.through, bar.tokens) == (2, 5)
+    assert (bar.processed, bar.tokens) == (2, 5)
 
 
 def test_durations_are_said_as_people_say_them() -> None:

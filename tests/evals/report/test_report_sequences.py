@@ -11,10 +11,10 @@ from emend.evals.aggregate.costs import costs_of, spent_of, told_of
 from emend.evals.aggregate.forgetting import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import BASELINE, COSTS
 from emend.evals.report.table import render
-from emend.evals.runner.baseline import Kept
+from emend.evals.runner.baseline import BaselineAnswer
 from emend.evals.runner.run import run
 from emend.memory.probe import ModelCall, Step, Usage
 from tests.evals.toys import BENCHMARK, FLEETING_EDITOR, ScriptedModel
@@ -103,7 +103,7 @@ def test_an_old_folder_has_the_costs_of_probes_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, width: int) -> None:
     config = RunConfig(
-        benchmark=BENCHMARK, editors=("unedited", FLEETING_EDITOR), model="m", mode="sequential", checkpoints="2,end"
+        benchmark=BENCHMARK, editors=("unedited", FLEETING_EDITOR), model="m", mode="sequential", reevaluate_at="2,end"
     )
     run(config, tmp_path / "run", model=ScriptedModel())
     found = report(tmp_path / "run")
@@ -122,7 +122,7 @@ def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, w
 def test_calls_of_the_unedited_model_whose_replies_were_no_use_are_spent_too(tmp_path: Path) -> None:
     calls = (ModelCall(input_tokens=100, output_tokens=20, error="ReplyRefused: no"),)
     steps = (Step(node="n", update={}, ms=0.0, calls=calls),)
-    kept = Kept(key="k", probe="p", error="no", kind="ModelReplyError", steps=steps)
+    kept = BaselineAnswer(key="k", probe="p", error="no", kind="ModelReplyError", steps=steps)
     (tmp_path / BASELINE).write_text(kept.model_dump_json() + "\n", encoding="utf-8")
     spent = spent_of(gather(()), tmp_path)
     assert (spent.input_tokens, spent.output_tokens, spent.calls, spent.baseline_tokens) == (100, 20, 1, 120)

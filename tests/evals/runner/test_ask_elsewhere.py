@@ -1,60 +1,54 @@
-"""Which configurations ask a provider besides the model under test, so that limits have somebody to hold for."""
+"""Limits, prices and a cache concern models of providers: where none is called they are refused."""
 
 from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from emend.evals.log.manifest import RunConfig
-from emend.evals.runner.components import asks_elsewhere, model_with_policy
+from emend.evals.log.config import RunConfig
+from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.memory.errors import BadSettings
 from tests.fakes import ScriptedScoringModel
 
 READY = FakeListChatModel(responses=["Ostrim"])
 SURE = ScriptedScoringModel(reply=lambda prompt: "Ostrim", log_prob=lambda prompt, target: -1.0)
-NUMBER = 3
 
 
-class Made(FakeListChatModel):
-    """Made without any setting."""
+class Ready(FakeListChatModel):
+    """Takes no settings."""
 
     responses: list[str] = ["Ostrim"]
 
 
-def made() -> FakeListChatModel:
+def make_ready() -> FakeListChatModel:
     return READY
 
 
-def config(value: Any, **more: Any) -> RunConfig:
-    told = {"serac": {"counterfactual": value}}
-    return RunConfig(benchmark="tinyworld", editors=("serac",), model="tiny", overrides=told, **more)
+def components(tmp_path: Any, counterfactual: str, **more: Any) -> RunComponents:
+    overrides = {"serac": {"counterfactual": counterfactual}}
+    config = RunConfig(benchmark="tinyworld", editors=("serac",), model="tiny", overrides=overrides, **more)
+    return load_components(config, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("value", "asks"),
+    ("counterfactual", "calls"),
     [
-        ("openai:m", True),
-        ("hf:somebody/small", False),
         (f"{__name__}:READY", True),
-        (f"{__name__}:Made", True),
-        (f"{__name__}:made", True),
+        (f"{__name__}:Ready", True),
+        (f"{__name__}:make_ready", True),
         (f"{__name__}:SURE", False),
-        (f"{__name__}:ScriptedScoringModel", False),
-        (f"{__name__}:NUMBER", False),
-        (f"{__name__}:RunConfig", False),
-        (f"{__name__}:absent", False),
-        ("no_such_module:READY", False),
-        ("C:\\models\\small", False),
         ("", False),
-        (0.5, False),
     ],
 )
-def test_a_second_model_of_a_provider_or_of_ones_own_is_asked(value, asks):
-    assert asks_elsewhere(config(value)) is asks
+def test_a_second_model_is_called_through_the_policy_unless_it_is_local(tmp_path, counterfactual, calls):
+    assert components(tmp_path, counterfactual).calls_providers is calls
 
 
-def test_limits_are_taken_for_a_second_model_of_ones_own():
-    _, policy = model_with_policy(config(f"{__name__}:READY", max_calls=5))
-    assert policy.ledger.max_calls == 5
+def test_limits_are_taken_for_a_second_model_of_ones_own(tmp_path):
+    remote = components(tmp_path, f"{__name__}:READY", max_calls=5)
+    assert remote.calls_providers and remote.policy.ledger.max_calls == 5
+    refuse_unused_limits(remote.config, remote.policy)
+    local = components(tmp_path, "", max_calls=5)
+    assert local.passes
     with pytest.raises(BadSettings, match="--max-calls with model 'tiny': a model on this machine"):
-        model_with_policy(config("", max_calls=5))
+        refuse_unused_limits(local.config, local.policy)

@@ -10,10 +10,11 @@ from emend.editors.base import Materials
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Case, Record
-from emend.evals.log.manifest import RunConfig
-from emend.evals.log.records import BASELINE, EVENTS, RunFiles, mend, read_lines, read_records
+from emend.evals.log.config import RunConfig
+from emend.evals.log.records import BASELINE, EVENTS, RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
-from emend.evals.runner.baseline import Baseline, needs_baseline, spent_until
+from emend.evals.runner.ask_probe import needs_baseline, usage_until
+from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.graphs.running import keep_steps
@@ -26,29 +27,29 @@ SHARED = Probe(kind="out_of_scope", prompt="The sky is", gold=("blue",), scorers
 FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
 
 
-def baseline(model: Any, files: RunFiles, wording: str = "new_fact", name: str = "m") -> Baseline:
+def baseline(model: Any, files: RunLog, wording: str = "new_fact", name: str = "m") -> Baseline:
     return Baseline(Unedited(Materials(model=model, wording=wording)), files, {"name": name})
 
 
 def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_path: Path):
     weights = {"sky": "blue"}
     model = ScriptedChatModel(reply=lambda prompt: weights["sky"])
-    with RunFiles(tmp_path) as files:
+    with RunLog(tmp_path) as files:
         asked = baseline(model, files)
         asked.prepare([SHARED, FREE, SHARED])
         weights["sky"] = "green"
-        assert [asked.take(SHARED).text for _ in range(2)] == ["blue", "blue"]
-    assert len(model.calls) == 1 and asked.spent.calls == 1
+        assert [asked.answer(SHARED).text for _ in range(2)] == ["blue", "blue"]
+    assert len(model.calls) == 1 and asked.usage.calls == 1
 
 
 def test_a_later_process_finds_the_answers_and_asks_nothing(tmp_path: Path):
     model = ScriptedChatModel(reply=lambda prompt: "blue")
-    with RunFiles(tmp_path) as files:
-        first = baseline(model, files).kept(SHARED)
-    with RunFiles(tmp_path) as files:
+    with RunLog(tmp_path) as files:
+        first = baseline(model, files).get(SHARED)
+    with RunLog(tmp_path) as files:
         later = baseline(model, files)
-        assert later.kept(SHARED) == first
-    assert len(model.calls) == 1 and later.spent.calls == 0
+        assert later.get(SHARED) == first
+    assert len(model.calls) == 1 and later.usage.calls == 0
 
 
 @pytest.mark.parametrize("other", [{"wording": "plain"}, {"name": "n"}, {"repeat": 1}])
@@ -59,23 +60,23 @@ def test_another_wording_model_or_repeat_is_another_question(tmp_path: Path, oth
     repeat = other.pop("repeat", 0)
     if "wording" in other:
         other["wording"] = next(name for name in WORDINGS if name != "new_fact")
-    with RunFiles(tmp_path) as files:
-        baseline(model, files).take(SHARED)
-        baseline(model, files, **other).take(SHARED, repeat)
+    with RunLog(tmp_path) as files:
+        baseline(model, files).answer(SHARED)
+        baseline(model, files, **other).answer(SHARED, repeat)
     assert len(model.calls) == 2
 
 
 def test_a_torn_answer_is_cut_and_asked_again(tmp_path: Path):
     model = ScriptedChatModel(reply=lambda prompt: "blue")
     second = SHARED.model_copy(update={"id": "other", "prompt": "The grass is"})
-    with RunFiles(tmp_path) as files:
+    with RunLog(tmp_path) as files:
         baseline(model, files).prepare([SHARED, second])
     path = tmp_path / BASELINE
     path.write_bytes(path.read_bytes()[:-7])
-    assert [told["file"] for told in mend(tmp_path)[1]] == [BASELINE]
-    with RunFiles(tmp_path) as files:
+    assert [told["file"] for told in repair_torn_tail(tmp_path)[1]] == [BASELINE]
+    with RunLog(tmp_path) as files:
         asked = baseline(model, files)
-        assert [asked.take(probe).text for probe in (SHARED, second)] == ["blue", "blue"]
+        assert [asked.answer(probe).text for probe in (SHARED, second)] == ["blue", "blue"]
     assert model.calls == ["The sky is", "The grass is", "The grass is"]
 
 
@@ -86,8 +87,8 @@ def test_a_reply_that_is_no_use_is_kept_as_such(tmp_path: Path, error: Exception
 
     model = ScriptedChatModel(reply=refuse)
     for _ in range(2):
-        with RunFiles(tmp_path) as files, pytest.raises(type(error), match=str(error)) as raised:
-            baseline(model, files).take(SHARED)
+        with RunLog(tmp_path) as files, pytest.raises(type(error), match=str(error)) as raised:
+            baseline(model, files).answer(SHARED)
         assert getattr(raised.value, "reply", "") == getattr(error, "reply", "")
         assert [step.node for step in raised.value.steps] == ["compose", "respond"]  # type: ignore[attr-defined]
     assert len(model.calls) == 1
@@ -96,8 +97,8 @@ def test_a_reply_that_is_no_use_is_kept_as_such(tmp_path: Path, error: Exception
 def test_only_what_is_no_answer_at_all_is_asked_again(tmp_path: Path):
     model = ScriptedChatModel(reply=lambda prompt: str(1 / 0))
     for _ in range(2):
-        with RunFiles(tmp_path) as files, pytest.raises(ZeroDivisionError):
-            baseline(model, files).take(SHARED)
+        with RunLog(tmp_path) as files, pytest.raises(ZeroDivisionError):
+            baseline(model, files).answer(SHARED)
     assert len(model.calls) == 2
 
 
@@ -123,7 +124,7 @@ def said_to(tmp_path: Path, reply: Callable[[str], str], editor: str = "rag") ->
         editors=(editor,),
         model="scripted",
         embedding="lexical",
-        options={"cases": "1"},
+        benchmark_options={"cases": "1"},
     )
     summary = run(config, tmp_path, model=ScriptedChatModel(reply=reply))
     (record,) = read_records(tmp_path)
@@ -166,24 +167,24 @@ def test_a_reply_that_could_not_be_read_is_not_counted_again_with_the_one_after_
     refused = ModelCall(input_tokens=120, output_tokens=0, error="ReplyRefused: no")
     error = ModelReplyError("no", "", Usage(input_tokens=220, output_tokens=10, calls=2))
     keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(unread, refused)),))
-    told = spent_until(error)
+    told = usage_until(error)
     assert (told.input_tokens, told.output_tokens, told.calls) == (220, 10, 2)
 
 
 def test_a_refusal_whose_tokens_nobody_counted_is_a_call():
     error = ModelReplyError("no", "", Usage(calls=1))
     keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(ModelCall(error="ReplyRefused: no"),)),))
-    assert spent_until(error) == Usage(calls=1)
+    assert usage_until(error) == Usage(calls=1)
 
 
 def test_calls_that_an_error_ended_are_counted_once():
     read = ModelCall(input_tokens=10, output_tokens=2)
     refused = ModelCall(input_tokens=3, output_tokens=1, error="ReplyRefused: no")
     error = ModelReplyError("no", "", Usage(input_tokens=3, output_tokens=1, calls=1))
-    assert spent_until(error).calls == 1
+    assert usage_until(error).calls == 1
     for calls, whole in (((read, refused), (13, 3, 2)), ((read,), (10, 2, 1)), ((refused,), (3, 1, 1))):
         keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
-        told = spent_until(error)
+        told = usage_until(error)
         assert (told.input_tokens, told.output_tokens, told.calls) == whole
 
 
@@ -213,7 +214,7 @@ def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_
         editors=("rag",),
         model="scripted",
         embedding="lexical",
-        options={"cases": "1"},
+        benchmark_options={"cases": "1"},
     )
     run(config, tmp_path, model=ScriptedChatModel(reply=cut))
     (record,) = read_records(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from emend.agents.llm import load_model
 from emend.editors.base import Answerer, EditCost
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import COSTS, ERRORS, read_lines, read_records
 from emend.evals.runner import batch_ahead as foreseeing
 from emend.evals.runner.run import run
@@ -41,14 +41,14 @@ class Prophet(ToyEditor):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(foreseeing, "PORTION", 3)
+    monkeypatch.setattr(foreseeing, "CHUNK", 3)
     yield
     Prophet.foreseen.clear()
     Prophet.stopping.clear()
 
 
 def go(folder: Path, **changed: Any) -> None:
-    plain = {"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted", "options": {"cases": "8"}}
+    plain = {"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted", "benchmark_options": {"cases": "8"}}
     run(RunConfig.model_validate(plain | changed), folder, model=ScriptedModel())
 
 
@@ -99,7 +99,7 @@ def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_on
 
     settings = {"steps": 3, "statistics": "identity", "prefixes": ["So. "]}
     plan = {"benchmark": "tinyworld", "editors": ("rome",), "limit": 3, "mode": "single", "embedding": "lexical"}
-    config = RunConfig.model_validate(plan | {"overrides": {"rome": settings}, "held_out": "none"})
+    config = RunConfig.model_validate(plan | {"overrides": {"rome": settings}, "perplexity_text": "none"})
     model: Any = load_model("tiny")
     run(config, tmp_path / "whole", model=model)
     solve, left = SubjectLast.solve, [1]
@@ -128,7 +128,7 @@ def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_o
     model: Any = load_model(f"hf:{model_folder()}", device="cpu", dtype="float16")
     broken = {"rate": 1e6, "clamp": 1e9, "steps": 4, "statistics": "identity", "prefixes": ["So. "]}
     plan = {"benchmark": "tinyworld", "editors": ("rome", "unedited"), "limit": 2, "mode": "single"}
-    more = {"overrides": {"rome": broken}, "fail_on_error": "false", "held_out": "none", "embedding": "lexical"}
+    more = {"overrides": {"rome": broken}, "fail_on_error": "false", "perplexity_text": "none", "embedding": "lexical"}
     before = state_of(Materials(model))
     summary = run(RunConfig.model_validate(plan | more), tmp_path, model=model)
     assert (summary.failed, summary.finished) == (2, 2)

@@ -7,11 +7,11 @@ import pytest
 
 from emend.editors.base import EditCost
 from emend.evals.case import Case, Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import Mode, RunConfig
 from emend.evals.log.records import COSTS, read_lines, read_records
 from emend.evals.report.tracing import edit_cost
 from emend.evals.runner.run import run
-from emend.evals.runner.sequence import Stood
+from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import groups
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, toy_case
 
@@ -57,14 +57,14 @@ def test_edits_of_several_acts_cost_the_sum_and_those_of_one_count_once() -> Non
     first, second, third = (toy_case(n) for n in range(3))
     twice = Case(edits=first.edits + second.edits, probes=first.probes)
     both = Case(edits=second.edits + third.edits, probes=first.probes)
-    found = list(groups(lambda: iter([twice, both]), "sequential"))
+    found = list(groups(lambda: iter([twice, both]), Mode.parse("sequential")))
 
     def grow(_: object) -> Any:
         return object()
 
-    stood = Stood(grow, ())
-    stood.cost(found[0].new, EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10))
-    stood.cost(found[1].new, EditCost(edits=1, seconds=1.0, cpu_seconds=0.5, peak_bytes=9, tokens=4))
+    stood = AppliedEdits(grow, ())
+    stood.set_cost(found[0].new, EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10))
+    stood.set_cost(found[1].new, EditCost(edits=1, seconds=1.0, cpu_seconds=0.5, peak_bytes=9, tokens=4))
     assert stood.cost_of(twice) == EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10)
     assert stood.cost_of(both) == EditCost(edits=3, seconds=4.0, cpu_seconds=2.5, peak_bytes=9, tokens=14)
 
@@ -72,13 +72,13 @@ def test_edits_of_several_acts_cost_the_sum_and_those_of_one_count_once() -> Non
 def test_a_sequence_asks_all_cases_again_at_its_end_unless_told_otherwise(tmp_path: Path) -> None:
     asked: dict[str, tuple[dict[str, Any], int]] = {
         "end": ({}, 12),
-        "none": ({"checkpoints": "none"}, 6),
-        "two": ({"checkpoints": "2"}, 8),
+        "none": ({"reevaluate_at": "none"}, 6),
+        "two": ({"reevaluate_at": "2"}, 8),
     }
     for name, (told, units) in asked.items():
         assert len({record.unit for record in go(tmp_path / name, mode="sequential", **told)}) == units
-    assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,)).checkpoints is None
-    assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), checkpoints="none").checkpoints == "none"
+    assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,)).reevaluate_at is None
+    assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), reevaluate_at="none").reevaluate_at == "none"
 
 
 @pytest.mark.parametrize(

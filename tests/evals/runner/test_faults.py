@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -69,7 +70,7 @@ class Ended:
             retriever="bm25",
             model=self.provider.spec(protocol),
             mode="all",
-            options={"cases": str(cases), "probes": "0", "scorer": "exact_match"},
+            benchmark_options={"cases": str(cases), "probes": "0", "scorer": "exact_match"},
             overrides={self.method: METHODS[self.method]} if METHODS[self.method] else {},
             fail_on_error="false",
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import BASELINE, EVENTS, RECORDS, read_lines, read_records
 from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, untimed
@@ -30,9 +30,9 @@ def config(mode: str, editors: tuple[str, ...]) -> RunConfig:
         editors=editors,
         model="scripted",
         mode=mode,
-        checkpoints="every:10,end" if mode == "sequential" else None,
+        reevaluate_at="every:10,end" if mode == "sequential" else None,
         embedding="lexical",
-        options={"cases": "25", "probes": "3"},
+        benchmark_options={"cases": "25", "probes": "3"},
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from emend.agents.roles.decompose import CHECK, CHECKED, QUESTION, RETRIEVED, STEP, SUBQUESTION, TENTATIVE
 from emend.agents.roles.relevance import TASK
 from emend.evals.case import Record
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import EVENTS, read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -42,7 +42,7 @@ def asked_of(provider: Provider, name: str, settings: dict[str, Any], cases: int
         embedding="lexical",
         retriever="bm25",
         model=provider.spec("chat"),
-        options={"cases": str(cases), "probes": "0", "scorer": "exact_match"},
+        benchmark_options={"cases": str(cases), "probes": "0", "scorer": "exact_match"},
         overrides={name: settings} if settings else {},
         mode="all",
     )

@@ -15,10 +15,9 @@ from emend.editors.base import Answerer
 from emend.evals.aggregate.perplexity import _over_edits, perplexities_of, tables
 from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
-from emend.evals.log.checkpoints import NO_CHECKPOINTS, Checkpoints
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, RunConfig
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
-from emend.evals.runner.perplexity import held_out_texts, surprise
+from emend.evals.runner.perplexity import load_texts, text_likelihoods
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, MissingData, RunRefused, TooManyFailures
@@ -81,7 +80,7 @@ def texts(tmp_path: Path) -> str:
 
 
 def go(folder: Path, model: Any = None, **changed: Any) -> None:
-    plain = {"benchmark": BENCHMARK, "editors": (HARMING,), "model": "scripted", "options": {"cases": "3"}}
+    plain = {"benchmark": BENCHMARK, "editors": (HARMING,), "model": "scripted", "benchmark_options": {"cases": "3"}}
     run(RunConfig.model_validate(plain | changed), folder, model=model or Fragile())
 
 
@@ -90,7 +89,7 @@ def kept(folder: Path, act: str) -> list[dict[str, Any]]:
 
 
 def test_each_set_of_edits_is_measured_and_the_unedited_model_once(tmp_path: Path, texts: str) -> None:
-    go(tmp_path / "run", held_out=texts, editors=(HARMING, EDITOR))
+    go(tmp_path / "run", perplexity_text=texts, editors=(HARMING, EDITOR))
     (before,) = kept(tmp_path / "run", PERPLEXITY_BEFORE)
     assert (before["nats"], before["tokens"]) == ([3.0, 2.0], [3, 2])
     assert [line["nats"] for line in kept(tmp_path / "run", PERPLEXITY)] == [[3.0, 2.0], [6.0, 4.0], [9.0, 6.0]]
@@ -98,7 +97,7 @@ def test_each_set_of_edits_is_measured_and_the_unedited_model_once(tmp_path: Pat
     assert row.mean == pytest.approx(math.exp(2)) and row.before.mean == pytest.approx(math.e)
     assert row.n == 3 and row.unscored == 0 and row.mean is not None and row.low is not None and row.high is not None
     assert math.e <= row.low < row.mean < row.high <= math.exp(3) + 1e-9
-    go(tmp_path / "run", held_out=texts, editors=(HARMING, EDITOR))
+    go(tmp_path / "run", perplexity_text=texts, editors=(HARMING, EDITOR))
     assert len(kept(tmp_path / "run", PERPLEXITY)) == 3 and len(kept(tmp_path / "run", PERPLEXITY_BEFORE)) == 1
 
 
@@ -113,8 +112,8 @@ def test_a_perplexity_weighs_tokens_alike(tmp_path: Path) -> None:
 
 
 def test_a_sequence_is_shown_at_its_checkpoints_and_its_end(tmp_path: Path, texts: str) -> None:
-    plan = {"held_out": texts, "editors": (STACKING,), "mode": "sequential", "checkpoints": "2,end"}
-    go(tmp_path / "run", **plan, options={"cases": "5"})
+    plan = {"perplexity_text": texts, "editors": (STACKING,), "mode": "sequential", "reevaluate_at": "2,end"}
+    go(tmp_path / "run", **plan, benchmark_options={"cases": "5"})
     rows = perplexities_of(tmp_path / "run", [STACKING], Checkpoints.parse("2,end"))
     assert [(row.standing, round(math.log(row.mean or 0))) for row in rows] == [(2, 3), (5, 6)]
     told = report(tmp_path / "run")
@@ -122,7 +121,7 @@ def test_a_sequence_is_shown_at_its_checkpoints_and_its_end(tmp_path: Path, text
 
 
 def test_a_run_that_goes_on_measures_nothing_twice(tmp_path: Path, texts: str) -> None:
-    plan = {"held_out": texts, "editors": (STACKING,), "mode": "sequential", "options": {"cases": "5"}}
+    plan = {"perplexity_text": texts, "editors": (STACKING,), "mode": "sequential", "benchmark_options": {"cases": "5"}}
     with pytest.raises(TooManyFailures):
         go(tmp_path / "run", Fragile(fail_on="Land3"), fail_on_error="true", **plan)
     half = len(kept(tmp_path / "run", PERPLEXITY))
@@ -133,14 +132,14 @@ def test_a_run_that_goes_on_measures_nothing_twice(tmp_path: Path, texts: str) -
 
 
 def test_without_probabilities_it_is_unscored_and_the_reason_is_shown(tmp_path: Path, texts: str) -> None:
-    go(tmp_path / "run", ScriptedModel(), held_out=texts)  # tells no numbers of tokens
+    go(tmp_path / "run", ScriptedModel(), perplexity_text=texts)  # tells no numbers of tokens
     (row,) = perplexities_of(tmp_path / "run", [HARMING], NO_CHECKPOINTS)
     assert (row.mean, row.n, row.unscored, row.before.mean) == (None, 0, 3, None)
     ((title, table),) = tables([row])
     with (console := Console(width=100)).capture() as shown:
         console.print(table)
-    assert "unscored: ScriptedModel tells no numbers of tokens" in shown.get() and " 3" in shown.get()
-    assert surprise(object(), TEXTS).unscored == "object tells no probabilities"
+    assert "unscored: ScriptedModel does not report numbers of tokens" in shown.get() and " 3" in shown.get()
+    assert text_likelihoods(object(), TEXTS).unscored == "object has no log-probabilities"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
@@ -149,30 +148,30 @@ def test_a_broken_model_s_numbers_are_unscored(value: float) -> None:
         def score(self, prompt: str, targets: Sequence[str]) -> Scores:
             return Scores(log_probs=(-1.0, value), target_tokens=(3, 2))
 
-    assert surprise(Broken(), TEXTS).unscored == "the edited model's probabilities are no numbers"
+    assert text_likelihoods(Broken(), TEXTS).unscored == "the edited model's log-probabilities are not finite"
 
 
 def test_where_the_texts_come_from(tmp_path: Path, texts: str) -> None:
     world = TinyWorld()
-    assert held_out_texts(texts, world, 0) == TEXTS
-    assert held_out_texts("none", world, 0) == ()
-    assert len(held_out_texts(None, object(), 0)) == 16
-    own = held_out_texts(None, world, 0)
+    assert load_texts(texts, world, 0) == TEXTS
+    assert load_texts("none", world, 0) == ()
+    assert len(load_texts(None, object(), 0)) == 16
+    own = load_texts(None, world, 0)
     edited = {edit.subject for case in world.cases("triplet") for edit in case.edits}
     assert len(own) == 40 and not [text for text in own if any(subject in text for subject in edited)]
     with pytest.raises(MissingData, match="no file .* of held-out texts"):
-        held_out_texts(str(tmp_path / "none.txt"), world, 0)
+        load_texts(str(tmp_path / "none.txt"), world, 0)
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(BadData, match="has no text: write one a line"):
-        held_out_texts(str(tmp_path / "empty"), world, 0)
+        load_texts(str(tmp_path / "empty"), world, 0)
     (tmp_path / "latin").write_bytes("Müll".encode("latin-1"))
     with pytest.raises(BadData, match="cannot be read.*UTF-8"):
-        held_out_texts(str(tmp_path / "latin"), world, 0)
+        load_texts(str(tmp_path / "latin"), world, 0)
 
 
 def test_a_wrong_file_of_texts_leaves_no_run_behind(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match="held-out texts"):
-        go(tmp_path / "run", held_out=str(tmp_path / "none.txt"))
+        go(tmp_path / "run", perplexity_text=str(tmp_path / "none.txt"))
     assert not (tmp_path / "run").exists()
 
 
@@ -183,9 +182,9 @@ def test_repeats_of_one_set_of_edits_are_one_case(tmp_path: Path) -> None:
 
 
 def test_none_measures_nothing_and_other_texts_are_refused(tmp_path: Path, texts: str) -> None:
-    go(tmp_path / "none", held_out="none")
+    go(tmp_path / "none", perplexity_text="none")
     assert not kept(tmp_path / "none", PERPLEXITY) and not kept(tmp_path / "none", PERPLEXITY_BEFORE)
-    go(tmp_path / "run", held_out=texts)
+    go(tmp_path / "run", perplexity_text=texts)
     Path(texts).write_text("another text\n", encoding="utf-8")
     with pytest.raises(RunRefused, match="held-out texts of the run .* were others"):
-        go(tmp_path / "run", held_out=texts)
+        go(tmp_path / "run", perplexity_text=texts)

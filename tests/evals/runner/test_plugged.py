@@ -14,7 +14,8 @@ from langgraph.graph import END, START, StateGraph
 
 from emend.editors.base import Materials
 from emend.evals.aggregate.rows import report
-from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import ERRORS, EVENTS, RECORDS, read_lines, read_records
 from emend.evals.runner.run import run
 from emend.graphs.rag import RagState
@@ -93,7 +94,11 @@ def config(**changed: Any) -> RunConfig:
 
 
 def test_an_editors_calls_are_counted_and_traced_and_its_own_graph_is_drawn(tmp_path: Path) -> None:
-    run(config(options={"cases": "2"}), tmp_path / "run", model=ScriptedChatModel(reply=lambda prompt: "New-0"))
+    run(
+        config(benchmark_options={"cases": "2"}),
+        tmp_path / "run",
+        model=ScriptedChatModel(reply=lambda prompt: "New-0"),
+    )
     records = [record for record in read_records(tmp_path / "run") if record.kind == "efficacy"]
     assert all(record.usage.calls == 1 and record.usage.input_tokens > 0 for record in records)
     assert all(record.path == ("answer",) for record in records)
@@ -109,7 +114,9 @@ def test_an_editor_that_answers_with_something_else_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("strategy", "says"), [("Failing", "KeyError: 'boom'"), ("Stringy", "not a list of hits")])
 def test_a_strategy_that_fails_is_named(tmp_path: Path, strategy: str, says: str) -> None:
-    told = config(editors=("rag",), retriever=f"tests.evals.runner.test_plugged:{strategy}", options={"cases": "1"})
+    told = config(
+        editors=("rag",), retriever=f"tests.evals.runner.test_plugged:{strategy}", benchmark_options={"cases": "1"}
+    )
     assert run(told, tmp_path / "run", model=Silent()).failed == 1
     (line,) = read_lines(tmp_path / "run", ERRORS)
     assert line["error"] == "BadData" and f"test_plugged:{strategy}' fails on" in line["message"]
@@ -117,7 +124,7 @@ def test_a_strategy_that_fails_is_named(tmp_path: Path, strategy: str, says: str
 
 
 def test_tokens_that_nobody_told_are_unscored_and_not_0(tmp_path: Path) -> None:
-    run(config(editors=("rag",), options={"cases": "2"}), tmp_path / "run", model=Silent())
+    run(config(editors=("rag",), benchmark_options={"cases": "2"}), tmp_path / "run", model=Silent())
     told = report(tmp_path / "run")
     assert {"s/probe"} <= {row.metric for row in told.costs} and "in/probe" not in {row.metric for row in told.costs}
     assert told.spent and told.spent.untold == told.spent.calls > 0
@@ -126,7 +133,7 @@ def test_tokens_that_nobody_told_are_unscored_and_not_0(tmp_path: Path) -> None:
 def test_intervals_do_not_depend_on_the_order_in_which_threads_wrote(tmp_path: Path) -> None:
     replies = {f"Land{n}": f"New-{n}" if n % 3 else "no" for n in range(30)}
     model = ScriptedChatModel(reply=lambda prompt: next((replies[w] for w in prompt.split() if w in replies), "no"))
-    run(config(editors=("rag",), options={"cases": "30"}), tmp_path / "run", model=model)
+    run(config(editors=("rag",), benchmark_options={"cases": "30"}), tmp_path / "run", model=model)
     first = report(tmp_path / "run").rows
     lines = (tmp_path / "run" / RECORDS).read_text(encoding="utf-8").splitlines(keepends=True)
     units = [lines[at : at + 2] for at in range(0, len(lines), 2)]

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
-from emend.evals.runner.components import load_parts
+from emend.evals.runner.components import load_components
 from emend.evals.runner.failures import IN_A_ROW
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -42,7 +43,7 @@ def knows(asked: Asked) -> str:
 
 def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     with Provider(knows, choose=lambda number: "500" if number >= 8 else "") as provider:
-        told = config(provider, options={"cases": "60"}, concurrency=2)
+        told = config(provider, benchmark_options={"cases": "60"}, concurrency=2)
         with pytest.raises(TooManyFailures, match=f"{IN_A_ROW} units in a row failed in the same way"):
             run(told, tmp_path / "run", model=asked_model(provider))
         kept = len(list(read_records(tmp_path / "run")))
@@ -54,7 +55,7 @@ def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
 
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
     with Provider(knows, latency=0.01) as provider:
-        told = config(provider, options={"cases": "12"}, max_calls=10)
+        told = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
         with pytest.raises(BudgetReached, match="--max-calls 10"):
             run(told, tmp_path / "run")
         assert provider.count == 10 == spent(tmp_path)["requests"]
@@ -71,7 +72,7 @@ def spent(folder: Path) -> dict[str, Any]:
 def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
     with Provider(knows) as provider:
-        told = config(provider, options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
+        told = config(provider, benchmark_options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
         with pytest.raises(BudgetReached, match="--max-cost 0.1"):
             run(told.model_copy(update={"max_cost": 0.1}), tmp_path / "run")
         assert 0.05 < spent(tmp_path)["cost"] <= 0.1
@@ -90,7 +91,7 @@ def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
 
 def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
     with Provider(knows) as provider:
-        told = config(provider, options={"cases": "4"}, cache=str(tmp_path / "kept"), repeat=2)
+        told = config(provider, benchmark_options={"cases": "4"}, cache=str(tmp_path / "kept"), repeats=2)
         first = run(told, tmp_path / "one")
         count = provider.count
         again = run(told, tmp_path / "two")
@@ -123,7 +124,7 @@ def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_p
         max_calls=3,
         embedding="lexical",
     )
-    parts = load_parts(config, tmp_path)
+    parts = load_components(config, tmp_path)
     second = parts.editor("serac", "triplet").counterfactual  # type: ignore[attr-defined]
     assert second.policy is parts.policy
     parts.policy.close()
@@ -137,7 +138,9 @@ def test_a_key_given_as_a_setting_is_refused_before_it_is_written(tmp_path):
 
 def test_the_summary_counts_what_the_provider_saw(tmp_path):
     with Provider(knows, faults=["500", "429"]) as provider:
-        summary: Summary = run(config(provider, options={"cases": "3"}), tmp_path / "run", model=asked_model(provider))
+        summary: Summary = run(
+            config(provider, benchmark_options={"cases": "3"}), tmp_path / "run", model=asked_model(provider)
+        )
     (now,) = summary.spent.values()
     assert (now.requests, now.retries, now.requests - now.replies) == (provider.count, 2, 2)
     assert summary.calls == now.replies and now.seconds_waited > 0
@@ -145,7 +148,7 @@ def test_the_summary_counts_what_the_provider_saw(tmp_path):
 
 def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(tmp_path):
     with Provider(knows, strike=lambda asked: "401" if provider.count > 1 else "") as provider:
-        told = config(provider, options={"cases": "1"}, editors=("rag",))
+        told = config(provider, benchmark_options={"cases": "1"}, editors=("rag",))
         failed = run(told, tmp_path / "run")
         assert (failed.failed, failed.records) == (1, 0)
         first = provider.count

@@ -8,6 +8,7 @@ import pytest
 
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Case
+from emend.evals.log.config import Mode
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import CASES, COSTS, EVENTS, read_lines
 from emend.evals.runner.units import groups
@@ -35,7 +36,7 @@ def test_every_probe_is_recorded_and_scored(tmp_path: Path) -> None:
 
 
 def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> None:
-    go(tmp_path / "run", concurrency=4, options={"probes": "3"})
+    go(tmp_path / "run", concurrency=4, benchmark_options={"probes": "3"})
     found = records(tmp_path / "run")
     for start in range(0, len(found), 4):
         assert len({r.unit for r in found[start : start + 4]}) == 1
@@ -52,7 +53,7 @@ def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> 
     ],
 )
 def test_a_mode_says_which_edits_stand_at_once(tmp_path: Path, mode: str, standing: list[int]) -> None:
-    go(tmp_path / "run", mode=mode, limit=5, concurrency=1, checkpoints="none")
+    go(tmp_path / "run", mode=mode, limit=5, concurrency=1, reevaluate_at="none")
     assert [len(edits) for edits in ToyEditor.log] == standing
     assert {edits[-1] for edits in ToyEditor.log} <= {f"Land{n}" for n in range(5)}
     assert len(records(tmp_path / "run")) == 10
@@ -69,7 +70,7 @@ def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) ->
 
 @pytest.mark.parametrize(("mode", "standing"), [("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])])
 def test_repeated_cases_count_once_towards_a_batch(tmp_path: Path, mode: str, standing: list[int]) -> None:
-    go(tmp_path / "run", mode=mode, options={"twice": "yes"}, concurrency=1, checkpoints="none")
+    go(tmp_path / "run", mode=mode, benchmark_options={"twice": "yes"}, concurrency=1, reevaluate_at="none")
     assert [len(edits) for edits in ToyEditor.log] == standing
     assert len(records(tmp_path / "run")) == 12
 
@@ -84,13 +85,15 @@ def test_an_edit_that_cases_share_stands_once(mode: str, standing: list[int]) ->
             yield Case(edits=toy_case(number // 2).edits, probes=toy_case(number).probes)
 
     assert len({case.id for case in cases()}) == 4
-    assert [len(group.edits) for group in groups(cases, mode)] == standing
-    assert [case.id for group in groups(cases, mode) for case in group.cases()] == [case.id for case in cases()]
+    assert [len(group.edits) for group in groups(cases, Mode.parse(mode))] == standing
+    assert [case.id for group in groups(cases, Mode.parse(mode)) for case in group.cases()] == [
+        case.id for case in cases()
+    ]
 
 
 def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(tmp_path: Path) -> None:
     model = ScriptedModel()
-    summary = go(tmp_path / "run", model, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    summary = go(tmp_path / "run", model, editors=("unedited", EDITOR, HEAVY), repeats=2)
     rivers = [prompt for prompt in model.calls if "river" in prompt]
     assert summary.baseline_calls == 12  # six probes, twice
     assert len(rivers) == 12 + 2 * 12  # and those of the two editors that edit
@@ -99,7 +102,7 @@ def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(
     assert all(r.usage.calls == 1 and r.answer == "Blue" for r in kept)
     (tmp_path / "run" / "records.jsonl").write_text("")
     later = ScriptedModel()
-    again = go(tmp_path / "run", later, editors=("unedited", EDITOR, HEAVY), repeat=2)
+    again = go(tmp_path / "run", later, editors=("unedited", EDITOR, HEAVY), repeats=2)
     assert again.baseline_calls == 0
     assert len([prompt for prompt in later.calls if "river" in prompt]) == 24
 
@@ -124,7 +127,7 @@ def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(t
                 raise ConnectionError("no connection")
             return told
 
-    asked: dict[str, Any] = {"editors": (HEAVY,), "mode": mode, "checkpoints": "none", "fail_on_error": "false"}
+    asked: dict[str, Any] = {"editors": (HEAVY,), "mode": mode, "reevaluate_at": "none", "fail_on_error": "false"}
     summary = go(tmp_path / "run", FailsOnce(), **asked)
     assert (summary.failed, summary.finished) == (1, 5)
     assert HeavyEditor.intruders == []
@@ -135,7 +138,13 @@ def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(t
 def test_probabilities_that_a_model_lacks_are_not_replaced_by_a_reply(tmp_path: Path, editor: str, calls: int) -> None:
     """But what a retriever finds is still measured."""
     model = SpeakingModel()
-    go(tmp_path / "run", model, editors=(editor,), embedding="lexical", options={"scorer": "likelihood", "probes": "0"})
+    go(
+        tmp_path / "run",
+        model,
+        editors=(editor,),
+        embedding="lexical",
+        benchmark_options={"scorer": "likelihood", "probes": "0"},
+    )
     found = records(tmp_path / "run")
     assert len(model.calls) == calls and {r.usage.calls for r in found} == {0}
     assert {tuple(r.values) for r in found} == ({("hit@1",)} if editor == "rag" else {()})
@@ -177,7 +186,7 @@ def test_nothing_else_asks_the_model_while_its_weights_are_changed(tmp_path: Pat
 
 
 def test_settings_and_repeats_are_units_of_their_own(tmp_path: Path) -> None:
-    summary = go(tmp_path / "run", settings=("plain", "loud"), repeat=2)
+    summary = go(tmp_path / "run", settings=("plain", "loud"), repeats=2)
     assert summary.units == summary.finished == 24
     places = {(r.setting, r.repeat) for r in records(tmp_path / "run")}
     assert places == {("plain", 0), ("plain", 1), ("loud", 0), ("loud", 1)}
@@ -195,7 +204,7 @@ def test_a_finished_run_makes_no_model_call(tmp_path: Path, mode: str) -> None:
 
 
 def test_a_repeated_case_is_asked_once(tmp_path: Path) -> None:
-    summary = go(tmp_path / "run", options={"twice": "yes"})
+    summary = go(tmp_path / "run", benchmark_options={"twice": "yes"})
     assert summary.units == summary.finished == 6
 
 

@@ -51,10 +51,15 @@ def test_an_edit_that_cannot_be_made_does_not_take_its_batch_with_it(tmp_path: P
 @pytest.mark.parametrize("allowed", ["true", "2", "0.1"])
 def test_too_many_failures_end_the_run_and_keep_what_is_finished(tmp_path: Path, allowed: str) -> None:
     with pytest.raises(TooManyFailures, match="ConnectionError: no connection for river"):
-        go(tmp_path / "run", ScriptedModel(fail_on="river of Land"), fail_on_error=allowed, options={"cases": "30"})
+        go(
+            tmp_path / "run",
+            ScriptedModel(fail_on="river of Land"),
+            fail_on_error=allowed,
+            benchmark_options={"cases": "30"},
+        )
     errors = list(read_lines(tmp_path / "run", ERRORS))
     assert len(errors) < 30
-    assert go(tmp_path / "run", options={"cases": "30"}, fail_on_error="true").finished == 30
+    assert go(tmp_path / "run", benchmark_options={"cases": "30"}, fail_on_error="true").finished == 30
 
 
 def test_a_share_of_few_units_is_judged_at_the_end(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_a_changed_model_is_refused(tmp_path: Path) -> None:
         ({"overrides": {"ft": {"steps": 1}}}, "--set names the editor 'ft'"),
         ({"editors": ("rag",), "overrides": {"rag": {"kk": 1}}}, "unknown setting 'kk'"),
         ({"editors": ()}, "no editor is named"),
-        ({"options": {"cases": "0"}}, "no case in the data"),
+        ({"benchmark_options": {"cases": "0"}}, "no case in the data"),
     ],
 )
 def test_bad_input_is_told_before_the_first_call(tmp_path: Path, changed: dict[str, Any], message: str) -> None:

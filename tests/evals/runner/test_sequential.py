@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from emend.evals.case import Case, Record
-from emend.evals.log.checkpoints import Checkpoints
-from emend.evals.log.manifest import Manifest, RunConfig
+from emend.evals.log.config import Checkpoints, Mode, RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import COSTS, ERRORS, EVENTS, RECORDS, read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -33,7 +33,7 @@ EIGHT = {"cases": "8"}
 
 def config(**changed: Any) -> RunConfig:
     plain = {"benchmark": BENCHMARK, "editors": (FLEETING_EDITOR,), "model": "scripted", "mode": "sequential"}
-    plain |= {"checkpoints": "none"}
+    plain |= {"reevaluate_at": "none"}
     return RunConfig.model_validate(plain | changed)
 
 
@@ -77,14 +77,14 @@ def _forget() -> Iterator[None]:
     ],
 )
 def test_checkpoints_are_listed_regular_or_the_last(text: str, reached: list[int]) -> None:
-    found = groups(lambda: (toy_case(n) for n in range(7)), "sequential", Checkpoints.parse(text))
+    found = groups(lambda: (toy_case(n) for n in range(7)), Mode.parse("sequential"), Checkpoints.parse(text))
     assert [group.checkpoint for group in found if group.checkpoint] == reached
 
 
 @pytest.mark.parametrize("text", ["", "0", "ten", "every:", "every:0", "-3", "each:5", "3,,4", "1.5", "last"])
 def test_what_is_no_checkpoint_is_refused(text: str) -> None:
-    with pytest.raises(BadSettings, match=re.escape(f"--checkpoints is '{text}'")):
-        config(checkpoints=text)
+    with pytest.raises(BadSettings, match=re.escape(f"--reevaluate-at is '{text}'")):
+        config(reevaluate_at=text)
 
 
 def test_a_case_of_several_edits_reaches_a_checkpoint_by_passing_it() -> None:
@@ -93,20 +93,20 @@ def test_a_case_of_several_edits_reaches_a_checkpoint_by_passing_it() -> None:
             parts = [toy_case(n) for n in range(first, first + 3)]
             yield Case(edits=tuple(edit for part in parts for edit in part.edits), probes=parts[0].probes)
 
-    found = list(groups(cases, "sequential", Checkpoints.parse("1,2,4")))
+    found = list(groups(cases, Mode.parse("sequential"), Checkpoints.parse("1,2,4")))
     assert [(group.checkpoint, group.again) for group in found if group.checkpoint] == [(3, 1), (6, 2)]
 
 
 def test_an_edit_that_stands_already_is_not_new() -> None:
     twice = Case(edits=toy_case(0).edits, probes=toy_case(1).probes)
-    found: list[Group] = list(groups(lambda: iter([toy_case(0), twice, toy_case(2)]), "sequential"))
+    found: list[Group] = list(groups(lambda: iter([toy_case(0), twice, toy_case(2)]), Mode.parse("sequential")))
     assert [len(group.new) for group in found] == [1, 0, 1]
     assert [len(group.edits) for group in found] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("editor", [EDITOR, HEAVY, FLEETING_EDITOR, "unedited"])
 def test_earlier_cases_are_asked_again_at_each_checkpoint(tmp_path: Path, editor: str) -> None:
-    summary = go(tmp_path / "run", editors=(editor,), checkpoints="2,end", limit=4)
+    summary = go(tmp_path / "run", editors=(editor,), reevaluate_at="2,end", limit=4)
     found = list(read_records(tmp_path / "run"))
     lands = [f"Land{n}" for n in range(4)]
     assert {k: sorted(v) for k, v in places(found).items()} == {0: lands, 2: lands[:2], 4: lands}
@@ -117,7 +117,7 @@ def test_earlier_cases_are_asked_again_at_each_checkpoint(tmp_path: Path, editor
 
 
 def test_each_edit_is_solved_once_on_top_of_those_before_and_all_are_undone(tmp_path: Path) -> None:
-    go(tmp_path / "run", checkpoints="3,end", limit=5)
+    go(tmp_path / "run", reevaluate_at="3,end", limit=5)
     assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(5))]
     assert FleetingEditor.left == [5]
     found = [r for r in read_records(tmp_path / "run") if r.kind == "efficacy"]
@@ -133,7 +133,7 @@ def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None
                 assert not ToyEditor.log, f"the unedited model was asked under edits: {prompt}"
             return super().reply(prompt)
 
-    summary = go(tmp_path / "run", Watchful(), checkpoints="every:2")
+    summary = go(tmp_path / "run", Watchful(), reevaluate_at="every:2")
     assert summary.failed == 0 and summary.baseline_calls == 6
     assert HeavyEditor.intruders == []
 
@@ -141,15 +141,15 @@ def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None
 @pytest.mark.parametrize("lost", [1, 5, 12, 20, 31])
 def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(tmp_path: Path, lost: int) -> None:
     whole = tmp_path / "whole"
-    go(whole, checkpoints="every:3,end", options=EIGHT)
+    go(whole, reevaluate_at="every:3,end", benchmark_options=EIGHT)
     lines = (whole / RECORDS).read_bytes().splitlines(keepends=True)
     half = tmp_path / "half"
-    go(half, checkpoints="every:3,end", options=EIGHT)
+    go(half, reevaluate_at="every:3,end", benchmark_options=EIGHT)
     (half / RECORDS).write_bytes(b"".join(lines[: len(lines) - lost]))
     kept = {record.unit for record in read_records(half)}
     ToyEditor.log.clear()
     model = ScriptedModel()
-    summary = go(half, model, checkpoints="every:3,end", options=EIGHT)
+    summary = go(half, model, reevaluate_at="every:3,end", benchmark_options=EIGHT)
     assert told(half) == told(whole)
     assert (summary.skipped, summary.finished) == (len(kept), summary.units - len(kept))
     assert len(model.calls) == 3 * summary.finished  # two for the capital, one for the river
@@ -164,10 +164,10 @@ def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(t
 
 
 def test_a_finished_sequence_edits_and_asks_nothing(tmp_path: Path) -> None:
-    go(tmp_path / "run", checkpoints="end")
+    go(tmp_path / "run", reevaluate_at="end")
     ToyEditor.log.clear()
     model = ScriptedModel()
-    assert go(tmp_path / "run", model, checkpoints="end").finished == 0
+    assert go(tmp_path / "run", model, reevaluate_at="end").finished == 0
     assert ToyEditor.log == [] and model.calls == []
 
 
@@ -180,7 +180,7 @@ def test_edits_after_the_last_unit_that_is_left_are_not_solved_again(tmp_path: P
 
 def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_without_it(tmp_path: Path) -> None:
     hard = {FLEETING_EDITOR: {"hard": ["Land2"]}}
-    summary = go(tmp_path / "run", checkpoints="2,end", limit=5, overrides=hard, fail_on_error="false")
+    summary = go(tmp_path / "run", reevaluate_at="2,end", limit=5, overrides=hard, fail_on_error="false")
     assert (summary.failed, summary.finished) == (2, 10)
     lines = list(read_lines(tmp_path / "run", ERRORS))
     assert [(line["error"], line["checkpoint"]) for line in lines] == [("BadData", 0), ("BadData", 5)]
@@ -188,35 +188,35 @@ def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_witho
     assert sorted(r.standing for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
     assert {r.standing for r in found if r.checkpoint == 5} == {4}
     before = told(tmp_path / "run")
-    again = go(tmp_path / "run", checkpoints="2,end", limit=5, overrides=hard, fail_on_error="false")
+    again = go(tmp_path / "run", reevaluate_at="2,end", limit=5, overrides=hard, fail_on_error="false")
     assert (again.failed, again.finished) == (2, 0) and told(tmp_path / "run") == before
 
 
 def test_checkpoints_are_for_sequences_and_within_reach(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="--checkpoints 2 with mode all: only mode sequential"):
-        config(mode="all", checkpoints="2")
-    with pytest.raises(BadSettings, match="with mode as usual"):
-        config(mode=None, checkpoints="2")
+    with pytest.raises(BadSettings, match="--reevaluate-at 2 with mode all: only mode sequential"):
+        config(mode="all", reevaluate_at="2")
+    with pytest.raises(BadSettings, match="with mode of the benchmark"):
+        config(mode=None, reevaluate_at="2")
     model = ScriptedModel()
-    with pytest.raises(BadSettings, match="--checkpoints 50 is never reached: setting 'plain' has 6 different edits"):
-        go(tmp_path / "run", model, checkpoints="3,50")
+    with pytest.raises(BadSettings, match="--reevaluate-at 50 is never reached: setting 'plain' has 6 different edits"):
+        go(tmp_path / "run", model, reevaluate_at="3,50")
     assert model.calls == []
-    go(tmp_path / "run", checkpoints="3")
-    with pytest.raises(RunRefused, match='checkpoints: was "3", now "4"'):
-        go(tmp_path / "run", checkpoints="4")
+    go(tmp_path / "run", reevaluate_at="3")
+    with pytest.raises(RunRefused, match='reevaluate_at: was "3", now "4"'):
+        go(tmp_path / "run", reevaluate_at="4")
 
 
 def test_a_run_folder_without_checkpoints_is_still_read(tmp_path: Path) -> None:
     """As written before there were any: no such fields in manifest and records."""
-    single: dict[str, Any] = {"mode": "single", "editors": (EDITOR,), "checkpoints": None}
+    single: dict[str, Any] = {"mode": "single", "editors": (EDITOR,), "reevaluate_at": None}
     go(tmp_path / "run", **single)
     path = tmp_path / "run" / RECORDS
     old = re.sub(r',"kept":false,"standing":1,"checkpoint":0,"edit_cost":{[^}]*}', "", path.read_text())
     assert old != path.read_text()
     path.write_text(old)
     manifest = tmp_path / "run" / "manifest.json"
-    bare = re.sub(r'\n\s*"(checkpoints|again)": (null|0),?', "", manifest.read_text())
+    bare = re.sub(r'\n\s*"(reevaluate_at|again)": (null|0),?', "", manifest.read_text())
     manifest.write_text(re.sub(r",(\s*})", r"\1", bare))
-    assert "checkpoints" not in manifest.read_text() and Manifest.read(tmp_path / "run").units == 6
+    assert "reevaluate_at" not in manifest.read_text() and Manifest.read(tmp_path / "run").units == 6
     assert {r.standing for r in read_records(tmp_path / "run")} == {0}
     assert go(tmp_path / "run", **single).skipped == 6

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import CASES, read_lines
 from emend.evals.report.tracing import show_trace
 from emend.evals.runner.run import run

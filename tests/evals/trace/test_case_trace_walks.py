@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.report.tracing import log_probs, show_trace, steps_lines
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.runner.run import run
@@ -30,7 +30,7 @@ def walked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "walked"
     config = RunConfig(
         benchmark=BENCHMARK, editors=("mello",), model="scripted", embedding="lexical", mode="all",
-        retriever="bm25", options={"cases": "2"},
+        retriever="bm25", benchmark_options={"cases": "2"},
     )  # fmt: skip
     run(config, folder, model=ScriptedChatModel(reply=two_hops))
     return folder

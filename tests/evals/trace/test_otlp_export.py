@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from emend.evals.cli.main import app
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.evals.trace import otlp_export as otlp

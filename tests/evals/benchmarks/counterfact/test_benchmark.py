@@ -158,12 +158,16 @@ def test_the_codes_scores_go_by_the_token_and_the_papers_by_the_whole_target():
 
 def test_a_record_alone_gives_the_scores_by_token(tmp_path):
     from emend.evals.aggregate.rows import report
-    from emend.evals.log.manifest import RunConfig
+    from emend.evals.log.config import RunConfig
     from emend.evals.log.records import read_records
     from emend.evals.runner.run import run
 
     config = RunConfig(
-        benchmark="counterfact", editors=("unedited",), model="tiny", data=str(FIXTURE), options={"generation": "12"}
+        benchmark="counterfact",
+        editors=("unedited",),
+        model="tiny",
+        data=str(FIXTURE),
+        benchmark_options={"generation": "12"},
     )
     run(config, tmp_path / "run")
     records = list(read_records(tmp_path / "run"))

@@ -11,7 +11,7 @@ from emend.evals.benchmarks.elken.rows import BLOCKS, KNOWN, UNKNOWNS, split_opt
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
-from emend.evals.runner.baseline import needs_baseline
+from emend.evals.runner.ask_probe import needs_baseline
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 

@@ -1,4 +1,4 @@
-"""Before the first model call: the run folder is ours alone, can be written to, and has room."""
+"""Ownership of a run folder: locked, writable and with room, checked before the first model call."""
 
 import shutil
 from collections.abc import Collection, Iterator
@@ -15,15 +15,15 @@ LOCK = "run.lock"
 
 @contextmanager
 def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[str] = ()) -> Iterator[Path]:
-    """The run folder, made if need be and locked against a second process while the `with` stands.
+    """Inside the `with`, the folder exists and is locked against a second process.
 
-    A killed process leaves no lock behind: the operating system holds it, not the file's existence. A folder that was
-    made for this and holds nothing in the end, or nothing but `drafts`, is taken away again.
+    A killed process leaves no lock behind: the operating system holds it, not the file's existence. A new folder that
+    is empty in the end, or holds nothing but `drafts`, is removed again.
 
     Raises:
         RunRefused: it cannot be made or written, another process works in it, or `needed_mb` megabytes are not free.
     """
-    fresh = not folder.exists()
+    new = not folder.exists()
     _make_writable(folder)
     free = shutil.disk_usage(folder).free // 2**20
     if free < needed_mb:
@@ -41,7 +41,7 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[st
         yield folder
     finally:
         lock.release()
-        if fresh and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
+        if new and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,0 +1,219 @@
+"""Evaluation of one pass: applies the edits of each group, asks its units, and hands every result to a sink.
+
+Nothing here writes to the run folder by itself: see `results.ResultWriter`.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from emend.agents.providers.journal import CallJournal, unit_scope
+from emend.editors.base import Answerer, EditCost, Sequential, cost_of
+from emend.editors.costing import Meter
+from emend.editors.restore_check import Untouched
+from emend.evals.runner.ask_unit import Stopped, ask_unit
+from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.batch_ahead import Lookahead
+from emend.evals.runner.bisect import split_failed
+from emend.evals.runner.components import RunComponents
+from emend.evals.runner.perplexity import Perplexity
+from emend.evals.runner.queues import BoundedQueue, Inline, TaskQueue
+from emend.evals.runner.results import ResultWriter
+from emend.evals.runner.sequence import AppliedEdits
+from emend.evals.runner.units import EditorPass, Group, Unit
+from emend.memory.edit import Edit
+from emend.memory.errors import (
+    BadSettings,
+    BudgetReached,
+    MemoryMismatch,
+    MissingData,
+    MissingExtra,
+    RunRefused,
+    TooManyFailures,
+)
+
+FATAL = (BadSettings, BudgetReached, MemoryMismatch, MissingData, MissingExtra, RunRefused, TooManyFailures, Stopped)
+"""Errors that are not the fault of one unit: the run ends."""
+MAX_COST_IDS = 100
+"""Maximum number of edit ids in a line of `costs.jsonl`."""
+
+
+@dataclass(frozen=True)
+class EvaluationContext:
+    """What all passes of a run share."""
+
+    components: RunComponents
+    baseline: Baseline
+    perplexity: Perplexity
+    restore_check: Untouched
+    results: ResultWriter
+    finished: set[str]
+    """Keys of the units that earlier processes finished."""
+    journal: CallJournal | None = None
+    """Replies of unfinished units; None for local models, whose replies cost nothing but time."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class PassEvaluator:
+    """Evaluates the unfinished units of one pass.
+
+    Units of an editor that changes weights are asked one after the other, others by the threads of the pool.
+    """
+
+    def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
+        self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
+        bound = 2 * context.components.config.concurrency
+        self._queue: TaskQueue = Inline() if self.editor.needs_weights else BoundedQueue(pool, bound)
+        self._lookahead = Lookahead(editor_pass, self._meter)
+
+    def evaluate(self) -> None:
+        """Evaluate group after group.
+
+        Raises:
+            EmendError: of a class in `FATAL`; every other error is a failed unit.
+        """
+        kind = self.editor_pass.mode.kind
+        if kind == "sequential" and isinstance(self.editor, Sequential):
+            self._evaluate_sequence(self.editor)
+            return
+        for group in self._lookahead.chunks(self._groups()):
+            if not self._is_pending(group):
+                continue
+            if kind == "all" or group.checkpoint:  # many units: these share the pool
+                self.evaluate_group(group, self._queue)
+            else:
+                self._queue.put(partial(self.evaluate_group, group, Inline()))
+        self._queue.drain()
+
+    def evaluate_group(self, group: Group, queue: TaskQueue) -> None:
+        """Apply the group's edits, ask its unfinished units, undo the edits; if they cannot be applied, split it."""
+        try:
+            if self.editor.needs_weights:
+                self._prepare_baseline(group)
+            error = self._apply_and_ask(group, queue)
+            if self.editor.needs_weights:
+                self.context.restore_check.check(self.editor_pass.name)
+            if error is not None:
+                self._split_failed_group(group, queue, error)
+        except Stopped:
+            return
+
+    @contextmanager
+    def apply_group(self, group: Group) -> Iterator[tuple[Answerer, EditCost]]:
+        """Inside the `with`, the group's edits are applied: yields who answers, and what applying them cost."""
+        self.context.perplexity.measure_unedited(self.editor_pass)
+        ahead = self._lookahead.cost(len(group.edits))
+        with ExitStack() as applied:
+            with self._meter() as meter:
+                answerer = applied.enter_context(self.editor.edit(group.edits))
+            cost = meter.cost(len(group.edits), cost_of(answerer)).plus(ahead)
+            self._write_cost(group.edits, cost)
+            self.context.perplexity.measure_edited(self.editor_pass, group.edits, len(group.edits))
+            yield answerer, cost
+
+    def _apply_and_ask(self, group: Group, queue: TaskQueue) -> Exception | None:
+        """Ask the units under the edits; return the error if these cannot be applied."""
+        with ExitStack() as stack:
+            try:
+                answerer, cost = stack.enter_context(self.apply_group(group))
+            except FATAL:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever an editor raises
+                return error
+            try:
+                for unit in self._pending(group):
+                    queue.put(partial(self._evaluate_unit, unit._replace(cost=cost), answerer))
+                queue.drain()
+            except BaseException:
+                self.context.stop.set()  # before the edits are undone under the units that are still being asked
+                raise
+        return None
+
+    def _split_failed_group(self, group: Group, queue: TaskQueue, error: Exception) -> None:
+        """Go on without the edits that cannot be applied; if that does not help, the whole group has failed."""
+        split = split_failed(self.editor, group, FATAL) if self.editor.needs_weights else None
+        if split is None:
+            self._fail(self._pending(group), error)
+            return
+        for unit in self._pending(split.broken):
+            self._fail([unit], split.error_of(unit.case))
+        if self._is_pending(split.sound):
+            self.evaluate_group(split.sound, queue)
+
+    def _evaluate_sequence(self, editor: Sequential) -> None:
+        """Apply each case's edits on top of those before; edits of finished units too if a later unit needs them."""
+        if not sum(self._prepare_baseline(group) for group in self._groups()):
+            return
+        self.context.perplexity.measure_unedited(self.editor_pass)
+        with editor.sequence() as apply_more:
+            applied = AppliedEdits(apply_more, FATAL)
+            for group in self._groups():
+                applied.defer(group.new, again=not self._is_pending(group))
+                for unit in self._pending(group):
+                    self._apply_pending(applied)
+                    error = applied.error_of(unit.case)
+                    if error is None:
+                        cost = applied.cost_of(unit.case)
+                        self._evaluate_unit(unit._replace(active_edits=applied.count, cost=cost), applied.answerer)
+                    else:
+                        self._fail([unit], error)
+        self.context.restore_check.check(self.editor_pass.name)
+
+    def _apply_pending(self, applied: AppliedEdits) -> None:
+        for edits, again in applied.pending():
+            with self._meter() as meter:
+                success = applied.apply(edits)
+            if success:
+                cost = meter.cost(len(edits), cost_of(applied.answerer))
+                applied.set_cost(edits, cost)
+                self._write_cost(edits, cost, again)
+                if not again:
+                    self.context.perplexity.measure_edited(self.editor_pass, edits, applied.count)
+
+    def _evaluate_unit(self, unit: Unit, answerer: Answerer) -> None:
+        context = self.context
+        try:
+            with unit_scope(context.journal, unit.key):
+                result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop)
+                context.results.unit(result)
+        except FATAL:
+            raise
+        except Exception as error:
+            if context.stop.is_set():
+                raise Stopped from error
+            self._fail([unit], error)
+        else:
+            context.results.count(self.editor_pass, result)
+
+    def _fail(self, units: Iterable[Unit], error: BaseException) -> None:
+        for unit in units:
+            self.context.results.failure(self.editor_pass, unit, error)
+
+    def _groups(self) -> Iterator[Group]:
+        return self.context.components.groups(self.editor_pass.setting)
+
+    def _pending(self, group: Group) -> Iterator[Unit]:
+        return (unit for unit in group.units(self.editor_pass) if unit.key not in self.context.finished)
+
+    def _is_pending(self, group: Group) -> bool:
+        return next(self._pending(group), None) is not None
+
+    def _prepare_baseline(self, group: Group) -> int:
+        """Ask the unedited model now, because weights are about to change; return the number of pending units."""
+        pending = 0
+        for unit in self._pending(group):
+            pending += 1
+            self.context.baseline.prepare(unit.case.probes, self.editor_pass.repeat)
+        return pending
+
+    def _meter(self) -> Meter:
+        return Meter(self.editor.needs_weights, getattr(self.context.components.model, "lm", None))
+
+    def _write_cost(self, edits: Sequence[Edit], cost: EditCost, again: bool = False) -> None:
+        """Write what applying edits cost; their ids are those of `cases.jsonl`, of many at once the first ones."""
+        ids = [edit.id for edit in edits[:MAX_COST_IDS]]
+        line = {"act": "edit", **self.editor_pass.labels, **cost.model_dump(), "again": again, "of": ids}
+        self.context.results.cost(line)

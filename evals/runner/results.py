@@ -1,0 +1,64 @@
+"""Results of an evaluation, written to the log as they come and counted."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+from emend.evals.log.records import RunLog
+from emend.evals.runner.ask_unit import UnitResult
+from emend.evals.runner.failures import Failures, error_line
+from emend.evals.runner.progress import Progress
+from emend.evals.runner.units import EditorPass, Unit
+
+
+class ResultWriter:
+    """Writes and counts results; safe for many threads.
+
+    Args:
+        log: of the run.
+        progress: called for every unit, by one thread at a time.
+        failures: which may end the run.
+    """
+
+    def __init__(self, log: RunLog, progress: Progress, failures: Failures) -> None:
+        self.log, self.progress, self.failures = log, progress, failures
+        self.totals = Counter[str]()
+        """Units, records and unscored records of this process, and what its calls used without the baseline's."""
+        self._lock = threading.Lock()
+
+    def unit(self, result: UnitResult) -> None:
+        """Write a finished unit.
+
+        Raises:
+            RunRefused: the disk is full or failing.
+        """
+        self.log.unit(result.records, result.events)
+
+    def count(self, editor_pass: EditorPass, result: UnitResult) -> None:
+        """Count a unit that has been written."""
+        unscored = sum(bool(record.unscored) for record in result.records)
+        counts = Counter(finished=1, records=len(result.records), unscored=unscored)
+        for record in result.records:
+            if not record.kept:
+                usage = record.usage
+                counts.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
+        with self._lock:
+            self.totals.update(counts)
+            tokens = counts["input_tokens"] + counts["output_tokens"]
+            self.progress.unit(editor_pass.name, unscored=unscored, tokens=tokens)
+            self.failures.passed()
+
+    def failure(self, editor_pass: EditorPass, unit: Unit, error: BaseException) -> None:
+        """Write and count a failed unit.
+
+        Raises:
+            TooManyFailures: it was one too many.
+        """
+        self.log.error(error_line(editor_pass, unit, error))
+        with self._lock:
+            self.progress.unit(editor_pass.name, failed=True)
+            self.failures.failed(error)
+
+    def cost(self, line: dict[str, Any]) -> None:
+        """Write what something cost."""
+        self.log.cost(line)
