@@ -1,1 +1,1 @@
-"""What is known now: edits, stores and retrieval."""
+"""Edits, probes, stores, embeddings and retrieval."""

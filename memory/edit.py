@@ -23,7 +23,7 @@ class FrozenModel(BaseModel):
 
 
 class Triplet(FrozenModel):
-    """One fact as (subject, relation, object), with Wikidata ids where the data has them."""
+    """A fact as (subject, relation, object), with Wikidata ids where the data has them."""
 
     subject: str
     relation: str
@@ -46,7 +46,7 @@ def _all_fields(triplet: Any) -> Any:
 
 
 class Edit(FrozenModel):
-    """One update to the knowledge of a model.
+    """A update to the knowledge of a model.
 
     `text` is stored in a memory and shown in prompts; `prompt` is the cloze with `{}` for the subject, which parametric
     methods train on together with `target_new`. An empty `id` is filled from the content.

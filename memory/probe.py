@@ -13,7 +13,7 @@ Reading = Literal["line", "thoughts", "whole"]
 
 
 class Probe(FrozenModel):
-    """One question or cloze for the edited model.
+    """A question or cloze for the edited model.
 
     `gold` is the correct answer followed by its aliases; `rival` the answer that it competes with in likelihood;
     `scorers` name how the answer is scored (`exact_match`, `choice`, `likelihood`, `agreement`); `edit_ids` are the
@@ -99,7 +99,7 @@ LOCAL_PROVIDER = "emend"
 
 
 class ModelCall(FrozenModel):
-    """One call to a model: messages and reply in OpenAI's format, tokens, and time.
+    """A call to a model: messages and reply in OpenAI's format, tokens, and time.
 
     A `score` call asks for log-probabilities of targets and has no reply. `messages_field` names the field of the state
     before the step that was the prompt, and `reply_field` the field of the step's update that is the reply; the texts
@@ -125,7 +125,7 @@ class ModelCall(FrozenModel):
 
 
 class Step(FrozenModel):
-    """One node of a graph (or the single step of an editor without graph): its state update and its duration.
+    """A node of a graph (or the single step of an editor without graph): its state update and its duration.
 
     `at` is the start in seconds since 1970; `place` its number in the run of its graph, from 1; both are 0 if unknown.
     `after` holds the places of the steps it followed, those of the superstep before; `calls` are the model calls.

@@ -1,4 +1,4 @@
-"""One registry per kind of component: built-in names, entry points of other packages, and `module:attr`."""
+"""A registry per kind of component: built-in names, entry points of other packages, and `module:attr`."""
 
 import difflib
 import importlib

@@ -1,7 +1,7 @@
 """A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets.
 
-Target tokens are what the longest common token prefix of "prompt" and "prompt + space + target" leaves over, so a
-target is scored whole even where it changes how the end of the prompt is cut into tokens (DocTER counts instead).
+Target tokens are those behind the longest common token prefix of "prompt" and "prompt + space + target", so a target is
+scored completely even if it changes the tokenisation of the prompt's end (DocTER counts tokens instead).
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from emend.agents.local.generation import Generated, Replying
+from emend.agents.local.generation import Generated, Generator
 from emend.agents.local.likelihood import Likelihood, Side
 from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.prefixes import Encoded, Ids, common
@@ -21,14 +21,14 @@ from emend.agents.scoring import joined
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 BATCH_TOKENS = {"cpu": 1024}
-"""What stays in a CPU's cache is fastest: 8,192 take half as long again on a small model."""
+"""Batches that fit a CPU's cache are fastest: 8,192 take half as long again on a small model."""
 KEEP_MB = 256
-"""Of keys and values of the latest replies."""
+"""Default size of the cache of keys and values, in MiB."""
 SAMPLE = "The capital of France is Paris, and the capital of Italy is Rome."
 
 
-class Scored(NamedTuple):
-    """The natural-log probability of a target: joint, and of each of its tokens."""
+class ScoredTarget(NamedTuple):
+    """The natural-log probability of a target, joint and by token, and its token counts."""
 
     log_prob: float
     prompt_tokens: int
@@ -38,18 +38,18 @@ class Scored(NamedTuple):
 
 
 class CausalLM:
-    """A causal language model and its tokenizer, as plain `model` and `tokenizer`, for asking and for editing.
+    """A causal language model and its tokenizer, as `model` and `tokenizer`, for inference and for editing.
 
-    Methods that use the weights hold `lock`; who changes the weights holds it too, as briefly as possible, and asks
-    this object meanwhile (the lock is re-entrant), never a chat model around it, whose worker would wait for it.
+    Methods that use the weights hold `lock`; an editor that changes the weights holds it too, as briefly as possible,
+    and calls this object meanwhile (the lock is re-entrant), never a chat model around it, whose worker would wait.
 
     Args:
         folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
         device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
-        batch_tokens: positions of one padded batch at most; None is 1,024 on a CPU, 8,192 elsewhere.
-        keep_mb: keys and values of the latest replies that are kept, so that a prompt which goes on from one of them is
-            read from there on; 0 keeps none.
+        batch_tokens: maximum positions of one padded batch; None is 1,024 on a CPU, 8,192 elsewhere.
+        keep_mb: MiB of cached keys and values of the latest replies, from which a prompt that continues one of them is
+            read on; 0 caches none.
 
     Raises:
         ModelError: the folder is no model, or incomplete.
@@ -79,11 +79,11 @@ class CausalLM:
         sample = self.encode(SAMPLE)[: self.window]
         self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
         self.ends = loaded.ends
-        self._replying = Replying(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
+        self._generator = Generator(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
     @cached_property
     def fingerprint(self) -> str:
-        """What decides the answers: folder name, sha256 of weights and tokenizer, number format."""
+        """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtype."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return f"{self.folder.resolve().name}@{weights_digest(self.folder)}/{dtype}"
 
@@ -91,23 +91,25 @@ class CausalLM:
         """Continues each prompt greedily, until the end token, a stop text after the first word, or the limit.
 
         Prompts that leave no room for the new tokens are cut on the left, after the begin token. In single precision
-        and better a reply does not depend on what else is in the batch: where the two likeliest tokens come so close
-        that padding could decide between them, the reply is made once more by itself.
+        and better a reply does not depend on the rest of the batch: where the two most likely tokens are so close that
+        padding could decide between them, the reply is generated again alone.
 
         Raises:
-            BadSettings: no new tokens are asked for, or more than the window holds.
+            BadSettings: `max_new_tokens` is below 1, or more than the window holds.
         """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
         with self.lock.asking() as weights, torch.inference_mode():
             rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
-            return self._replying.generate(rows, max_new_tokens, tuple(stop), weights)
+            return self._generator.generate(rows, max_new_tokens, tuple(stop), weights)
 
-    def log_probs(self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True) -> list[Scored]:
-        """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood` for how.
+    def log_probs(
+        self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True
+    ) -> list[ScoredTarget]:
+        """The log-probability of each (prompt, target)'s target, joint and by token; see `likelihood`.
 
-        Prompts that do not fit the window are cut on the left, after the begin token. Without `share` no beginning that
-        prompts have in common is computed for all of them at once.
+        Prompts that do not fit the window are cut on the left, after the begin token. Without `share` common prefixes
+        of prompts are computed for each prompt separately.
 
         Raises:
             BadData: a target is blank.
@@ -115,10 +117,10 @@ class CausalLM:
         """
         with self.lock.asking(), torch.inference_mode():
             rows = self.encode_pairs(pairs)
-            told = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
+            log_probs = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
         return [
-            Scored(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
-            for row, logs in zip(rows, told, strict=True)
+            ScoredTarget(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
+            for row, logs in zip(rows, log_probs, strict=True)
         ]
 
     def encode(self, text: str) -> Ids:
@@ -130,7 +132,7 @@ class CausalLM:
         return self.encode_pairs([(prompt, target)])[0]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Encoded]:
-        """As `encode_pair`, of many at once.
+        """Token ids of many pairs; see `encode_pair`.
 
         Raises:
             BadData: a target is blank, or adds no token.
@@ -141,13 +143,13 @@ class CausalLM:
         return [self._pair(prompt, target, ids[prompt], ids[joined(prompt, target)]) for prompt, target in pairs]
 
     def _encode_all(self, texts: list[str]) -> list[Ids]:
-        found: list[Ids] = []
+        encoded: list[Ids] = []
         for plain in self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ():
             ids = tuple(plain)
             if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
                 ids = self._lead + ids
-            found.append(ids or self._begin())
-        return found
+            encoded.append(ids or self._begin())
+        return encoded
 
     def _pair(self, prompt: str, target: str, alone: Ids, whole: Ids) -> Encoded:
         start = common(alone, whole)
@@ -165,7 +167,7 @@ class CausalLM:
         return (self._first,)
 
     def _cut(self, ids: Ids, start: int | None, room: int) -> Encoded:
-        """Leaves out what is too much after the begin token; the last token of a target is never fed to the model."""
+        """Drop tokens behind the begin token that do not fit; the last token of a target is never fed."""
         over = len(ids) + room - (start is not None) - (self.window or math.inf)
         begin, cut = len(self._lead), max(0, int(over)) if over > 0 else 0
         place = len(ids) if start is None else start

@@ -1,7 +1,6 @@
-"""Greedy continuations of many rows at once, each of which leaves the batch as soon as it has ended.
+"""Greedy decoding of many rows at once, each of which leaves the batch as soon as it has ended.
 
-`generate` of transformers feeds ended rows on until the last one ends: of lines that a model writes, that is every
-second step of a row.
+`generate` of transformers computes ended rows until the last one ends, which for one-line replies is every second step.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,59 +13,59 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 CROWDED = 0.75
-"""Rows that have ended stay in the batch as long as more of it than this goes on: taking them out copies the others."""
+"""Ended rows stay in the batch while a larger share than this continues: removing them copies the others."""
 
 
-class Row(NamedTuple):
-    """The new tokens of a row, and by how much each led over the next likely one (logits)."""
+class Continuation(NamedTuple):
+    """The new tokens of a row, and the margin of each over the second most likely one (logits)."""
 
     ids: list[int]
-    leads: list[float]
+    margins: list[float]
 
 
-Leaving = Callable[[int, Sequence[int], Any, int, Tensor], None]
-"""Told of a row that leaves: number, new tokens, the cache, its line there, and its own columns, shape (width,)."""
+OnEnd = Callable[[int, Sequence[int], Any, int, Tensor], None]
+"""Called with an ended row: its number, new tokens, the cache, its line there, and its columns, shape (width,)."""
 
 
 def decode(
     model: Any,
     fed: dict[str, Any],
     limit: int,
-    over: Callable[[Sequence[int]], bool],
+    is_over: Callable[[Sequence[int]], bool],
     cache: Any = None,
-    leaving: Leaving | None = None,
-) -> list[Row]:
-    """Continues rows until they are over, or for so many tokens; for models that continue from keys and values.
+    on_end: OnEnd | None = None,
+) -> list[Continuation]:
+    """Continues rows until they end or reach the limit; for models that continue from keys and values.
 
     Args:
-        model: a Hugging Face causal language model; no gradients are kept by who calls.
+        model: a Hugging Face causal language model; the caller disables gradients.
         fed: input ids, shape (rows, width), and mask, shape (rows, past + width), both padded on the left; positions
             where the model takes them.
-        limit: new tokens of a row at most.
-        over: whether a row has ended, by its new tokens.
-        cache: keys and values of the past columns, if there are some.
-        leaving: called before a row's keys and values are dropped; those of its last new token are not among them.
+        limit: maximum number of new tokens of a row.
+        is_over: True for the new tokens of an ended row.
+        cache: keys and values of the past columns, if any.
+        on_end: called before a row's keys and values are dropped; those of its last new token are not among them.
     """
-    rows = [Row([], []) for _ in fed["input_ids"]]
-    lines, left = list(range(len(rows))), set(range(len(rows)))
+    rows = [Continuation([], []) for _ in fed["input_ids"]]
+    lines, active = list(range(len(rows))), set(range(len(rows)))
     cache = growing(model, limit) if cache is None else cache
     last = {"logits_to_keep": 1} if "logits_to_keep" in signature(model.forward).parameters else {}
-    while left:
-        told = model(**fed, **last, past_key_values=cache, use_cache=True)
-        best = told.logits[:, -1].float().topk(2)
-        leads = (best.values[:, 0] - best.values[:, 1]).tolist()
-        for line, (row, token, lead) in enumerate(zip(lines, best.indices[:, 0].tolist(), leads, strict=True)):
-            if row not in left:
+    while active:
+        logits = model(**fed, **last, past_key_values=cache, use_cache=True).logits
+        best = logits[:, -1].float().topk(2)
+        margins = (best.values[:, 0] - best.values[:, 1]).tolist()
+        for line, (row, token, margin) in enumerate(zip(lines, best.indices[:, 0].tolist(), margins, strict=True)):
+            if row not in active:
                 continue
             rows[row].ids.append(token)
-            rows[row].leads.append(lead)
-            if len(rows[row].ids) == limit or over(rows[row].ids):
-                left.remove(row)
-                if leaving:
-                    leaving(row, rows[row].ids, cache, line, fed["attention_mask"][line].bool())
+            rows[row].margins.append(margin)
+            if len(rows[row].ids) == limit or is_over(rows[row].ids):
+                active.remove(row)
+                if on_end:
+                    on_end(row, rows[row].ids, cache, line, fed["attention_mask"][line].bool())
         stay = list(range(len(lines)))
-        if 0 < len(left) <= CROWDED * len(lines):
-            stay = [line for line in stay if lines[line] in left]
+        if 0 < len(active) <= CROWDED * len(lines):
+            stay = [line for line in stay if lines[line] in active]
             cache.batch_select_indices(torch.tensor(stay, device=best.indices.device))
             lines = [lines[line] for line in stay]
         fed = _next(fed, stay, best.indices[:, :1])
@@ -74,30 +73,30 @@ def decode(
 
 
 def growing(model: Any, room: int, states: Sequence[tuple[Tensor, Tensor]] = ()) -> DynamicCache:
-    """A cache that leaves room for so many new tokens, so that a step does not copy what is there.
+    """A cache with room for new tokens, so that a step does not copy the existing keys and values.
 
     Args:
-        model: whose config says what layers it has.
-        room: new tokens.
-        states: keys and values of each layer, if there are some.
+        model: its config gives the layers.
+        room: number of new tokens.
+        states: initial keys and values of each layer, if any.
     """
     cache = DynamicCache(config=model.config)
-    cache.layers = [_Growing(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [_GrowingLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     for place, (keys, values) in enumerate(states):
         cache.update(keys, values, place)
     return cache
 
 
-class _Growing(DynamicLayer):
-    """Keys and values at the beginning of a wider tensor; whoever selects rows of them makes them narrow again."""
+class _GrowingLayer(DynamicLayer):
+    """Keys and values at the beginning of a wider tensor; selecting rows makes them narrow again."""
 
     def __init__(self, room: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.room = room
         self.wide: tuple[Tensor, Tensor] | None = None
 
-    def update(self, key_states: Tensor, value_states: Tensor, *more: Any, **other: Any) -> tuple[Tensor, Tensor]:
-        """Adds new columns and returns all."""
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Add new columns and return all."""
         before = self.get_seq_length()
         after = before + key_states.shape[-2]
         if not self.is_initialized:
@@ -118,7 +117,7 @@ class _Growing(DynamicLayer):
 
 
 def _next(fed: dict[str, Any], stay: list[int], tokens: Tensor) -> dict[str, Any]:
-    """What is fed of the rows that stay: their new token, one place on."""
+    """Inputs of the next step: the new token of each row that stays, at the next position."""
     mask = fed["attention_mask"][stay]
     after = {"input_ids": tokens[stay], "attention_mask": torch.cat([mask, mask.new_ones(len(stay), 1)], dim=1)}
     if "position_ids" in fed:

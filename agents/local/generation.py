@@ -1,7 +1,7 @@
-"""Greedy replies of a causal language model: in padded batches, each read on from what was read before.
+"""Greedy generation with a causal language model: in padded batches, each row continued from its cached prefix.
 
-A reply does not depend on what else is in its batch, nor on what is kept: where the two likeliest tokens come so close
-that the order of adding could decide between them, the reply is made once more by itself, from the first token on.
+A reply does not depend on the other rows of its batch nor on the cache: where the two most likely tokens are so close
+that the order of summation could decide between them, the reply is generated again, alone and from the first token.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from transformers import (
 )
 
 from emend.agents.local.batching import pack
-from emend.agents.local.decoding import Row, decode, growing
-from emend.agents.local.kv_cache import Beginning, Kept, joined_states, states_of
+from emend.agents.local.decoding import Continuation, decode, growing
+from emend.agents.local.kv_cache import CachedPrefix, KVCache, joined_states, states_of
 from emend.agents.local.likelihood import Likelihood, Past
 from emend.agents.local.prefixes import Encoded
 
 REPLY_BATCHES = {"cpu": 8}
-"""Replies share a batch of so many times `batch_tokens`: a row more costs a step little beside what a step costs."""
+"""Factor on `batch_tokens` for generation: one more row adds little to the cost of a decoding step."""
 CLOSE = {torch.float32: 2e-3, torch.float64: 1e-6}
-"""Logits nearer to each other than this could change places in a padded batch, by the order in which it adds."""
+"""Logits closer than this could change their order in a padded batch, by the order of summation."""
 
 
 class Generated(NamedTuple):
@@ -36,35 +36,35 @@ class Generated(NamedTuple):
     input_tokens: int
     output_tokens: int
     cut_tokens: int
-    """How many tokens of the prompt did not fit the window."""
+    """Number of prompt tokens that did not fit the window."""
     finished: bool
     """False when the limit of new tokens ended it."""
     ids: tuple[int, ...]
-    """The new tokens, with the one that ended it."""
+    """The new tokens, including the one that ended it."""
 
 
-class Plan(NamedTuple):
-    """New tokens at most, the texts that end a reply, and whether what is read is kept."""
+class GenerationPlan(NamedTuple):
+    """Maximum number of new tokens, stop texts, and whether keys and values are cached."""
 
     limit: int
     stop: tuple[str, ...]
-    keeps: bool
+    caches: bool
 
 
-class Replying:
-    """Continues rows of tokens; whoever calls holds the model's lock, and no gradients are kept.
+class Generator:
+    """Continues rows of tokens; the caller holds the model's lock and disables gradients.
 
     Args:
-        likelihood: which knows the model and what it can do.
-        tokenizer: the model's own.
+        likelihood: knows the model and its capabilities.
+        tokenizer: the model's.
         ends: tokens that end a reply.
-        keep: bytes of keys and values of the latest replies that are kept; 0 keeps none.
+        cache_bytes: size limit of the cached keys and values of the latest replies; 0 caches none.
     """
 
-    def __init__(self, likelihood: Likelihood, tokenizer: Any, ends: Sequence[int], keep: int) -> None:
+    def __init__(self, likelihood: Likelihood, tokenizer: Any, ends: Sequence[int], cache_bytes: int) -> None:
         self.likelihood, self.tokenizer, self.ends = likelihood, tokenizer, list(ends)
         self.model = likelihood.model
-        self.kept = Kept(keep)
+        self.cache = KVCache(cache_bytes)
 
     def generate(
         self, rows: Sequence[Encoded], limit: int, stop: tuple[str, ...], weights: int | None
@@ -73,82 +73,84 @@ class Replying:
 
         Args:
             rows: prompts, cut so that the new tokens have room.
-            limit: new tokens of a reply at most.
+            limit: maximum number of new tokens of a reply.
             stop: texts that end a reply after its first word.
-            weights: the same as before if the weights surely are; None where that cannot be told.
+            weights: a number that is equal to that of an earlier call only if the weights are; None if unknown.
         """
         sizes = [len(row.ids) + limit for row in rows]
-        plan = Plan(limit, stop, weights is not None and self._keeps(max(sizes, default=0)))
-        known: list[Beginning | None] = [None] * len(rows)
-        if plan.keeps:
-            self.kept.under((weights, *map(_state, self.model.parameters())))
-            known = [self._begun(row) for row in rows]
+        plan = GenerationPlan(limit, stop, weights is not None and self._can_cache(max(sizes, default=0)))
+        prefixes: list[CachedPrefix | None] = [None] * len(rows)
+        if plan.caches:
+            self.cache.use_weights((weights, *map(_state, self.model.parameters())))
+            prefixes = [self._prefix(row) for row in rows]
         answers: dict[int, Generated] = {}
-        for batch in self._batches(sizes, known):
-            read = [one for place in batch if (one := known[place])]
-            told = self._together([rows[place] for place in batch], read, plan)
-            for place, (reply, sure) in zip(batch, told, strict=True):
-                alone = Plan(limit, stop, False)
+        for batch in self._batches(sizes, prefixes):
+            cached = [prefix for place in batch if (prefix := prefixes[place])]
+            replies = self._together([rows[place] for place in batch], cached, plan)
+            for place, (reply, sure) in zip(batch, replies, strict=True):
+                alone = GenerationPlan(limit, stop, False)
                 answers[place] = reply if sure else self._together([rows[place]], [], alone)[0][0]
         return [answers[place] for place in range(len(rows))]
 
-    def _keeps(self, width: int) -> bool:
-        """Whether rows of that width may go on from others; a sliding window forgets what they would need."""
+    def _can_cache(self, width: int) -> bool:
+        """True if rows of that width may continue cached ones; a sliding window would have dropped their states."""
         likelihood = self.likelihood
-        return bool(self.kept.limit) and likelihood.slide > 2 * width and likelihood.continues(2 * width)
+        return bool(self.cache.limit) and likelihood.slide > 2 * width and likelihood.continues(2 * width)
 
-    def _begun(self, row: Encoded) -> Beginning | None:
-        """What was read of a row, if that is the greater part of it: rows share a width of what is left to read."""
-        found = self.kept.beginning(row.ids)
-        return found if found and 2 * found.tokens >= len(row.ids) else None
+    def _prefix(self, row: Encoded) -> CachedPrefix | None:
+        """The cached prefix of a row if it is the greater part: a batch is as wide as its longest remainder."""
+        prefix = self.cache.longest_prefix(row.ids)
+        return prefix if prefix and 2 * prefix.tokens >= len(row.ids) else None
 
-    def _batches(self, sizes: Sequence[int], known: Sequence[Beginning | None]) -> Iterator[list[int]]:
-        """Rows by number, those that go on from others apart from the new ones."""
+    def _batches(self, sizes: Sequence[int], prefixes: Sequence[CachedPrefix | None]) -> Iterator[list[int]]:
+        """Rows by number, those with a cached prefix apart from the others."""
         budget = self.likelihood.batch_tokens * REPLY_BATCHES.get(self.model.device.type, 1)
-        for going in (True, False):
-            places = [place for place, one in enumerate(known) if (one is not None) == going]
+        for cached in (True, False):
+            places = [place for place, prefix in enumerate(prefixes) if (prefix is not None) == cached]
             for batch in pack([sizes[place] for place in places], budget):
                 yield [places[at] for at in batch]
 
-    def _together(self, rows: Sequence[Encoded], read: Sequence[Beginning], plan: Plan) -> list[tuple[Generated, bool]]:
-        """Each row's continuation, and whether it is surely the one that the row has by itself.
+    def _together(
+        self, rows: Sequence[Encoded], prefixes: Sequence[CachedPrefix], plan: GenerationPlan
+    ) -> list[tuple[Generated, bool]]:
+        """Each row's reply, and whether it is surely the one that the row gets alone.
 
-        `read` is of every row, or of none.
+        There is a prefix for every row, or none for all.
         """
         halt = _StopAtText(self.tokenizer, plan.stop)
         longest = max(len(row.ids) for row in rows) + plan.limit
         if self.likelihood.continues(longest):
-            made = self._decoded(rows, read, plan, halt)
+            rows_out = self._decode(rows, prefixes, plan, halt)
         else:
-            made = self._by_library(rows, plan.limit, halt)
-        close = CLOSE.get(self.model.dtype, 0.0) if len(rows) > 1 or read else 0.0
-        found = []
-        for row, (ids, leads) in zip(rows, made, strict=True):
-            reply = self._told(row, ids, halt)
-            found.append((reply, min(leads[: reply.output_tokens], default=close) >= close))
-        return found
+            rows_out = self._generate(rows, plan.limit, halt)
+        close = CLOSE.get(self.model.dtype, 0.0) if len(rows) > 1 or prefixes else 0.0
+        replies = []
+        for row, (ids, margins) in zip(rows, rows_out, strict=True):
+            reply = self._reply(row, ids, halt)
+            replies.append((reply, min(margins[: reply.output_tokens], default=close) >= close))
+        return replies
 
-    def _decoded(
-        self, rows: Sequence[Encoded], read: Sequence[Beginning], plan: Plan, halt: "_StopAtText"
-    ) -> list[Row]:
-        """By steps of our own; what is read is kept when a row leaves."""
-        depths, past = [one.tokens for one in read] or [0] * len(rows), None
+    def _decode(
+        self, rows: Sequence[Encoded], prefixes: Sequence[CachedPrefix], plan: GenerationPlan, halt: "_StopAtText"
+    ) -> list[Continuation]:
+        """Continuations by `decode`; a row's keys and values are cached when it ends."""
+        depths, past = [prefix.tokens for prefix in prefixes] or [0] * len(rows), None
         further = [row.ids[at:] for row, at in zip(rows, depths, strict=True)]
-        if read:
-            states, mask = joined_states(read)
+        if prefixes:
+            states, mask = joined_states(prefixes)
             past = Past(growing(self.model, max(map(len, further)) + plan.limit, states), mask)
         fed = self.likelihood.padded(further, "left", past)
 
-        def leave(row: int, new: Sequence[int], cache: Any, line: int, columns: Tensor) -> None:
-            self.kept.keep((*rows[row].ids, *new[:-1]), states_of(cache, line, columns))
+        def on_end(row: int, new: Sequence[int], cache: Any, line: int, columns: Tensor) -> None:
+            self.cache.put((*rows[row].ids, *new[:-1]), states_of(cache, line, columns))
 
-        def over(ids: Sequence[int]) -> bool:
+        def is_over(ids: Sequence[int]) -> bool:
             return ids[-1] in self.ends or halt.read(ids)[1]
 
-        return decode(self.model, fed, plan.limit, over, past and past.cache, leave if plan.keeps else None)
+        return decode(self.model, fed, plan.limit, is_over, past and past.cache, on_end if plan.caches else None)
 
-    def _by_library(self, rows: Sequence[Encoded], limit: int, halt: "_StopAtText") -> list[Row]:
-        """Of any model."""
+    def _generate(self, rows: Sequence[Encoded], limit: int, halt: "_StopAtText") -> list[Continuation]:
+        """Continuations by `generate` of transformers, which any model supports."""
         fed = self.likelihood.padded([row.ids for row in rows], "left")
         fed.pop("position_ids", None)  # generate counts them itself, from the mask
         halt.width, margins = fed["input_ids"].shape[1], _Margins()
@@ -161,10 +163,12 @@ class Replying:
             stopping_criteria=StoppingCriteriaList([halt]),
             logits_processor=LogitsProcessorList([margins] if len(rows) > 1 else []),
         )
-        return [Row(*two) for two in zip(out[:, halt.width :].tolist(), margins.by_row(len(rows)), strict=True)]
+        return [
+            Continuation(*pair) for pair in zip(out[:, halt.width :].tolist(), margins.by_row(len(rows)), strict=True)
+        ]
 
-    def _told(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
-        """Counts tokens up to the end token or to the one that completed a stop text; what follows is padding."""
+    def _reply(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
+        """The reply up to the end token or to the token that completed a stop text; padding follows."""
         ended = next((place + 1 for place, token in enumerate(new) if token in self.ends), None)
         for count in range(1, (ended or len(new)) + 1):
             text, stopped = halt.read(new[:count])
@@ -176,31 +180,31 @@ class Replying:
 
 
 def _state(weight: Tensor) -> tuple[int, int]:
-    """Changes when the tensor is written to or another one takes its place; one made for inference does not tell."""
+    """A value that changes when the tensor is written to or replaced; inference tensors count no versions."""
     return id(weight), 0 if weight.is_inference() else weight._version
 
 
 class _StopAtText(StoppingCriteria):
-    """Ends each row on its own, once a stop text stands in its continuation after the first word."""
+    """Ends each row once its continuation contains a stop text after the first word."""
 
     def __init__(self, tokenizer: Any, stop: tuple[str, ...]) -> None:
         self.tokenizer, self.stop = tokenizer, stop
         self.width = 0
-        """Tokens of the prompts in what `generate` shows."""
+        """Width of the prompts in the ids that `generate` passes."""
 
     def read(self, ids: Sequence[int]) -> tuple[str, bool]:
-        """The text up to the first stop text, and whether there is one."""
+        """The text up to the first stop text, and True if there is one."""
         text = self.tokenizer.decode(ids, skip_special_tokens=True).lstrip()
         ends = [place for word in self.stop if (place := text.find(word)) >= 0]
         return (text[: min(ends)], True) if ends else (text, False)
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        done = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
-        return torch.tensor(done, device=input_ids.device)
+        ended = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
+        return torch.tensor(ended, device=input_ids.device)
 
 
 class _Margins(LogitsProcessor):
-    """Changes nothing; keeps by how much the likeliest token leads over the next one, per step and row."""
+    """Records the margin of the most likely token over the second, per step and row; changes no score."""
 
     def __init__(self) -> None:
         self.steps: list[Tensor] = []
@@ -211,6 +215,6 @@ class _Margins(LogitsProcessor):
         return scores
 
     def by_row(self, rows: int) -> list[list[float]]:
-        """The leads of each row, step by step; none where none were kept."""
-        told: list[list[float]] = torch.stack(self.steps, 1).tolist() if self.steps else [[]] * rows
-        return told
+        """The margins of each row, step by step; empty if none were recorded."""
+        margins: list[list[float]] = torch.stack(self.steps, 1).tolist() if self.steps else [[]] * rows
+        return margins

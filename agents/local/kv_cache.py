@@ -1,6 +1,6 @@
-"""Keys and values of what a model has read, kept so that a prompt which goes on from an earlier one is read from there.
+"""A cache of keys and values by token prefix, so that a prompt which continues an earlier one is not read again.
 
-A graph that writes a transcript asks with all of it again and again: what was read once is not read anew.
+A graph that writes a transcript sends all of it with every call.
 """
 
 from collections import OrderedDict
@@ -12,51 +12,51 @@ import torch
 from torch import Tensor
 
 BLOCK = 16
-"""A beginning is looked up at every so manieth token."""
+"""Prefixes are looked up at every multiple of this many tokens."""
 
 
-class Beginning(NamedTuple):
-    """So many first tokens of a row, read before: keys and values, shape (2 x layers, heads, tokens, size)."""
+class CachedPrefix(NamedTuple):
+    """The number of tokens of a cached prefix, and its keys and values, shape (2 x layers, heads, tokens, size)."""
 
     tokens: int
     states: Tensor
 
 
-class Kept:
-    """Rows that were read, the latest ones as long as they fit; whoever calls holds the model's lock.
+class KVCache:
+    """The most recently used rows, up to a size limit; the caller holds the model's lock.
 
     Args:
-        limit: bytes of keys and values at most; 0 keeps nothing.
+        limit: maximum bytes of keys and values; 0 caches nothing.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._under: Hashable = None
+        self._weights: Hashable = None
         self._rows: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
         self._starts: dict[tuple[int, ...], tuple[int, ...]] = {}
-        """The latest row that begins with these tokens, whole blocks of them."""
+        """The latest row that begins with these tokens, in whole blocks."""
         self._bytes = 0
 
-    def under(self, weights: Hashable) -> None:
-        """Forgets what other weights have read."""
-        if weights != self._under:
-            self._under, self._bytes = weights, 0
+    def use_weights(self, weights: Hashable) -> None:
+        """Drop the rows of all other weights."""
+        if weights != self._weights:
+            self._weights, self._bytes = weights, 0
             self._rows.clear()
             self._starts.clear()
 
-    def beginning(self, ids: Sequence[int]) -> Beginning | None:
-        """The longest beginning that was read, but not the last token: something must be left to read."""
-        whole = tuple(ids[:-1])
-        for end in range(len(whole) - len(whole) % BLOCK, 0, -BLOCK):
-            row = self._starts.get(whole[:end])
-            if row is not None and row in self._rows:
-                self._rows.move_to_end(row)
-                more = takewhile(lambda two: two[0] == two[1], zip(row[end:], whole[end:], strict=False))
-                return Beginning(end + sum(1 for _ in more), self._rows[row])
+    def longest_prefix(self, ids: Sequence[int]) -> CachedPrefix | None:
+        """The longest cached prefix, without the last token, since the model needs at least one token to read."""
+        row = tuple(ids[:-1])
+        for end in range(len(row) - len(row) % BLOCK, 0, -BLOCK):
+            cached = self._starts.get(row[:end])
+            if cached is not None and cached in self._rows:
+                self._rows.move_to_end(cached)
+                equal = takewhile(lambda pair: pair[0] == pair[1], zip(cached[end:], row[end:], strict=False))
+                return CachedPrefix(end + sum(1 for _ in equal), self._rows[cached])
         return None
 
-    def keep(self, ids: Sequence[int], states: Tensor | None) -> None:
-        """Keeps a row of one block or more; the rows that were used longest ago give way."""
+    def put(self, ids: Sequence[int], states: Tensor | None) -> None:
+        """Cache a row of at least one block; the least recently used rows are dropped."""
         row = tuple(ids)
         size = 0 if states is None else states.numel() * states.element_size()
         if states is None or len(row) < BLOCK or size > self.limit or row in self._rows:
@@ -73,24 +73,24 @@ class Kept:
 
 
 def states_of(cache: Any, line: int, columns: Tensor) -> Tensor | None:
-    """One row's keys and values without its padding; None where layers, or keys and values, are of different shapes.
+    """Keys and values of a row without its padding; None if layers, or keys and values, have different shapes.
 
     Args:
         cache: of all rows.
-        line: the row's place there.
-        columns: which are its own, shape (width,).
+        line: the row's index there.
+        columns: True at the row's tokens, shape (width,).
     """
     halves = [half[line][:, columns] for layer in cache.layers for half in (layer.keys, layer.values)]
     return torch.stack(halves) if len({half.shape for half in halves}) == 1 else None
 
 
-def joined_states(found: Sequence[Beginning]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Keys and values of all the beginnings by layer, padded on the left, and their mask, shape (rows, longest)."""
-    width = max(one.tokens for one in found)
-    shape = found[0].states.shape
-    states = found[0].states.new_zeros((shape[0], len(found), shape[1], width, shape[3]))
-    mask = torch.zeros(len(found), width, dtype=torch.long, device=states.device)
-    for line, one in enumerate(found):
-        states[:, line, :, width - one.tokens :] = one.states[:, :, : one.tokens]
-        mask[line, width - one.tokens :] = 1
+def joined_states(prefixes: Sequence[CachedPrefix]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    """Keys and values of all prefixes by layer, padded on the left, and their mask, shape (rows, longest)."""
+    width = max(prefix.tokens for prefix in prefixes)
+    shape = prefixes[0].states.shape
+    states = prefixes[0].states.new_zeros((shape[0], len(prefixes), shape[1], width, shape[3]))
+    mask = torch.zeros(len(prefixes), width, dtype=torch.long, device=states.device)
+    for line, prefix in enumerate(prefixes):
+        states[:, line, :, width - prefix.tokens :] = prefix.states[:, :, : prefix.tokens]
+        mask[line, width - prefix.tokens :] = 1
     return [(states[at], states[at + 1]) for at in range(0, shape[0], 2)], mask

@@ -1,13 +1,12 @@
-"""Log-probabilities of given tokens under a causal language model: padded batches, common beginnings computed once.
+"""Log-probabilities of given tokens under a causal language model: padded batches, shared prefixes computed once.
 
-Three things make it fast. A beginning that rows share is fed once: targets of one prompt stand one after another in one
-row under a mask by which each sees the prompt and itself, and a long beginning of many prompts is kept as keys and
-values that their rows continue. Rows of like length share a padded batch. The output layer is applied at the positions
-that are asked for and nowhere else.
+Three things make it fast. A shared prefix is fed once: targets of one prompt follow each other in one row under a mask
+by which each sees the prompt and itself, and a long prefix of many prompts is kept as keys and values that their rows
+continue. Rows of similar length share a padded batch. The output layer is applied only at the scored positions.
 
-A model that cannot do the first (a recurrent one, one that counts positions by itself) is recognised by comparing once
-with plain rows, and gets plain rows. So do rows that a sliding window does not span, and every model while a hook
-stands on one of its modules, because a hook may look at whole rows.
+A model that does not support the first (a recurrent one, or one that counts positions itself) is detected by one
+comparison with plain rows, and gets plain rows. So do rows longer than a sliding window, and every model that has a
+hook on one of its modules, because a hook may depend on whole rows.
 """
 
 import math
@@ -22,36 +21,36 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from emend.agents.local.batching import pack
-from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, Least, Stem, plan
+from emend.agents.local.prefixes import APART, Branch, Encoded, Ids, SharingMinimum, Stem, plan
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 HEAD_ROWS = 1024
-"""Positions whose logits exist at once; a vocabulary can be 250,000 wide."""
+"""Maximum number of positions whose logits exist at once; a vocabulary can have 250,000 entries."""
 PAST = 4
-"""Keys and values may be kept of so many times the positions that a batch may have."""
-FORCED = Least(2, 1, 1)
+"""Limit of the positions with cached keys and values, as a multiple of a batch's positions."""
+FORCED = SharingMinimum(2, 1, 1)
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 ROUGH = 0.25
-"""In half precision two ways to the same number differ; a cache that is not understood differs by more."""
+"""Tolerance in half precision, where rounding differs; an unsupported cache differs by more."""
 
 
 class Past(NamedTuple):
-    """Keys and values of what is computed already, and its mask (rows, columns)."""
+    """Keys and values of the columns computed so far, and their mask, shape (rows, columns)."""
 
     cache: Any
     mask: Tensor
 
     def rows(self, number: int) -> "Past":
-        """So many copies of its one row, to be continued without changing this one."""
+        """Copies of its single row, which can be continued without changing this one."""
         layers = [
             (keys.expand(number, -1, -1, -1), values.expand(number, -1, -1, -1)) for keys, values, *_ in self.cache
         ]
         return Past(DynamicCache(layers), self.mask.expand(number, -1))
 
 
-class Read(NamedTuple):
-    """The place of a token's probability."""
+class TokenPosition(NamedTuple):
+    """The position of a token's probability in a batch."""
 
     row: int
     line: int
@@ -59,24 +58,24 @@ class Read(NamedTuple):
     token: int
 
 
-Told = dict[int, list[float]]
-"""Probabilities by row, in the order of the target's tokens."""
+TokenLogProbs = dict[int, list[float]]
+"""Log-probabilities by row, in the order of the target's tokens."""
 
 
 class Likelihood:
-    """Scores tokens with one model; whoever calls holds the model's lock, and no gradients are kept.
+    """Scores tokens with one model; the caller holds the model's lock and disables gradients.
 
     Args:
         model: a Hugging Face causal language model in evaluation mode.
-        pad: a token that fills rows up; it is masked.
-        batch_tokens: positions of one padded batch at most.
-        sample: a dozen tokens of text, to find out what the model can do.
+        pad: the padding token; it is masked.
+        batch_tokens: maximum positions of one padded batch.
+        sample: a dozen tokens of text, to detect what the model supports.
     """
 
     def __init__(self, model: Any, pad: int, batch_tokens: int, sample: Ids) -> None:
         self.model, self.pad, self.batch_tokens, self.sample = model, pad, batch_tokens, sample
         self.takes_positions = "position_ids" in signature(model.forward).parameters
-        self.least = Least(32, batch_tokens // 4, 8)
+        self.least = SharingMinimum(32, batch_tokens // 4, 8)
 
     def tokens(
         self, rows: Sequence[Encoded], prompts: Sequence[Hashable], side: Side = "right", share: bool = True
@@ -84,19 +83,19 @@ class Likelihood:
         """The natural-log probability of each token of each row's target.
 
         Args:
-            rows: what is scored.
-            prompts: what tells the prompt of each row from others.
-            side: where rows are padded.
-            share: whether common beginnings may be computed once; without it rows are only padded into batches.
+            rows: prompts with targets.
+            prompts: a key of each row's prompt.
+            side: the side of the padding.
+            share: compute shared prefixes once; without it rows are only padded into batches.
         """
-        told: dict[int, list[float]] = {}
+        out: TokenLogProbs = {}
         unsteady = [[place] for place, row in enumerate(rows) if len(row.fed) > self.steady]
         steady = [place for place, row in enumerate(rows) if len(row.fed) <= self.steady]
         for places in [steady, *unsteady]:
             some = [rows[place] for place in places]
-            found = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
-            told.update(zip(places, found, strict=True))
-        return [told[place] for place in range(len(rows))]
+            log_probs = self._tree(some, self._plan(some, [prompts[place] for place in places], share), side)
+            out.update(zip(places, log_probs, strict=True))
+        return [out[place] for place in range(len(rows))]
 
     def padded(self, rows: Sequence[Ids], side: Side, past: Past | None = None) -> dict[str, Any]:
         """Input ids, shape (rows, longest), mask, shape (rows, past + longest), and positions of the real tokens."""
@@ -117,7 +116,7 @@ class Likelihood:
 
     @cached_property
     def head(self) -> Callable[[Tensor], Tensor] | None:
-        """From last hidden states to logits, if the output layer sees no more and it is known what follows it."""
+        """A function from last hidden states to logits, if the output layer depends on nothing else."""
         head, body = self.model.get_output_embeddings(), self.model.base_model
         if head is None or body is self.model:
             return None
@@ -137,7 +136,7 @@ class Likelihood:
 
     @cached_property
     def shares(self) -> bool:
-        """Whether continuing from kept keys and values gives this model's own numbers, in rows of unequal length."""
+        """True if continuing from cached keys and values gives the same numbers, in rows of unequal length."""
         ids = self.sample[:12]
         if not self.takes_positions or len(ids) < 8:
             return False
@@ -150,24 +149,24 @@ class Likelihood:
         except Exception:  # noqa: BLE001  a model that does not take this kind of cache may raise anything
             return False
         allowed = TOLERANCE.get(self.model.dtype, ROUGH)
-        pairs = [two for told in shared for row in zip(plain, told, strict=True) for two in zip(*row, strict=True)]
-        return all(abs(one - other) <= allowed * (1 + abs(one)) for one, other in pairs)
+        pairs = [two for result in shared for row in zip(plain, result, strict=True) for two in zip(*row, strict=True)]
+        return all(abs(a - b) <= allowed * (1 + abs(a)) for a, b in pairs)
 
     def continues(self, width: int) -> bool:
-        """Whether rows of that width may be continued from keys and values, one token after another, in a batch."""
+        """True if rows of that width can be continued from keys and values token by token in a batch."""
         return width <= self.steady and not self.hooked and self.shares
 
     @property
     def hooked(self) -> bool:
-        """Whether a hook stands on one of the modules; it may look at whole rows."""
+        """True if one of the modules has a hook, which may depend on whole rows."""
         return any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
 
     @cached_property
     def steady(self) -> float:
-        """Tokens of a row up to which its numbers are its own: beyond, some rotary embeddings go by the longest row."""
+        """Row length up to which a row is independent of its batch: some rotary embeddings use the longest row's."""
         config = self.model.config.get_text_config()
-        told = getattr(config, "rope_parameters", None) or {}
-        kinds = [told, *(kind for kind in told.values() if isinstance(kind, dict))]
+        rope = getattr(config, "rope_parameters", None) or {}
+        kinds = [rope, *(kind for kind in rope.values() if isinstance(kind, dict))]
         moving = [
             kind for kind in kinds if "dynamic" in kind.get("rope_type", "") or kind.get("rope_type") == "longrope"
         ]
@@ -176,67 +175,67 @@ class Likelihood:
 
     @cached_property
     def slide(self) -> float:
-        """Columns that an attention layer looks back at least."""
+        """The smallest attention window of a layer, in tokens."""
         config = self.model.config.get_text_config()
-        told = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-        return min((size for size in told if size), default=math.inf)
+        sizes = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+        return min((size for size in sizes if size), default=math.inf)
 
     def _plan(self, rows: Sequence[Encoded], prompts: Sequence[Hashable], share: bool) -> Branch:
         if self.hooked:
             return plan(rows, prompts, None)
-        # Padding between a beginning and what follows it widens the distance that a sliding window measures.
+        # Padding between a prefix and its continuation increases the distance that a sliding window measures.
         fits = 2 * max((len(row.ids) for row in rows), default=0) <= self.slide
-        found = plan(rows, prompts, self.least if share and fits else APART)
-        return found if not found.shares or self.shares else plan(rows, prompts, APART)
+        branch = plan(rows, prompts, self.least if share and fits else APART)
+        return branch if not branch.shares or self.shares else plan(rows, prompts, APART)
 
     def _tree(self, rows: Sequence[Encoded], tree: Branch, side: Side) -> list[list[float]]:
-        told: dict[int, list[float]] = defaultdict(list)
-        self._grow(rows, tree, None, side, told)
-        return [told[place] for place in range(len(rows))]
+        out: TokenLogProbs = defaultdict(list)
+        self._grow(rows, tree, None, side, out)
+        return [out[place] for place in range(len(rows))]
 
-    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, told: Told) -> None:
+    def _grow(self, rows: Sequence[Encoded], branch: Branch, past: Past | None, side: Side, out: TokenLogProbs) -> None:
         depth = len(branch.trunk)
         if depth > branch.above:
-            past = self._keep(branch.trunk[branch.above :], past and past.rows(1))
+            past = self._extend(branch.trunk[branch.above :], past and past.rows(1))
         sizes = [max(_width(stem, depth), len(stem.ids) // PAST) for stem in branch.stems]
         for batch in pack(sizes, self.batch_tokens):
-            found = [branch.stems[number] for number in batch]
-            self._read(rows, found, depth, past and past.rows(len(found)), side, told)
+            stems = [branch.stems[number] for number in batch]
+            self._score(rows, stems, depth, past and past.rows(len(stems)), side, out)
         for further in branch.branches:
-            self._grow(rows, further, past, side, told)
+            self._grow(rows, further, past, side, out)
 
-    def _keep(self, ids: Ids, past: Past | None) -> Past:
-        """Keys and values of one row that goes on after what is kept of it."""
+    def _extend(self, ids: Ids, past: Past | None) -> Past:
+        """Keys and values of one row, continued from `past`."""
         fed = self.padded([ids], "right", past)
         cache = DynamicCache() if past is None else past.cache
         self.model.base_model(**fed, past_key_values=cache, use_cache=True)
         return Past(cache, fed["attention_mask"])
 
-    def _read(
-        self, rows: Sequence[Encoded], found: list[Stem], depth: int, past: Past | None, side: Side, told: Told
+    def _score(
+        self, rows: Sequence[Encoded], stems: list[Stem], depth: int, past: Past | None, side: Side, out: TokenLogProbs
     ) -> None:
-        """Feeds stems with their leaves and notes the probabilities that stand in them."""
-        fed = self.padded([stem.ids[depth:] + _joined(stem) for stem in found], side, past)
+        """Feed stems with their leaves and add their log-probabilities to `out`."""
+        fed = self.padded([stem.ids[depth:] + _joined(stem) for stem in stems], side, past)
         width = fed["input_ids"].shape[1]
-        reads = [
-            read
-            for line, stem in enumerate(found)
-            for read in _reads(rows, stem, depth, line, width - _width(stem, depth) if side == "left" else 0)
+        positions = [
+            position
+            for line, stem in enumerate(stems)
+            for position in _positions(rows, stem, depth, line, width - _width(stem, depth) if side == "left" else 0)
         ]
-        if any(_joined(stem) for stem in found):
-            fed |= self._forked(found, depth, fed["attention_mask"], width, side)
-        more: dict[str, Any] = {"use_cache": False}
+        if any(_joined(stem) for stem in stems):
+            fed |= self._forked(stems, depth, fed["attention_mask"], width, side)
+        caching: dict[str, Any] = {"use_cache": False}
         if past is not None:
-            more = {"use_cache": True, "past_key_values": past.cache}
-        states = self._states(fed | more)
-        lines, columns, tokens = torch.tensor([read[1:] for read in reads], device=states.device).T
-        for read, value in zip(reads, self._at(states, lines, columns, tokens).tolist(), strict=True):
-            told[read.row].append(value)
+            caching = {"use_cache": True, "past_key_values": past.cache}
+        states = self._states(fed | caching)
+        lines, columns, tokens = torch.tensor([position[1:] for position in positions], device=states.device).T
+        for position, value in zip(positions, self._at(states, lines, columns, tokens).tolist(), strict=True):
+            out[position.row].append(value)
 
-    def _forked(self, found: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
+    def _forked(self, stems: list[Stem], depth: int, mask: Tensor, width: int, side: Side) -> dict[str, Tensor]:
         """Positions and mask, shape (rows, 1, width, past + width), by which a leaf sees its stem and no other leaf."""
-        segments, places = torch.full((len(found), width), -1), torch.zeros(len(found), width, dtype=torch.long)
-        for line, stem in enumerate(found):
+        segments, places = torch.full((len(stems), width), -1), torch.zeros(len(stems), width, dtype=torch.long)
+        for line, stem in enumerate(stems):
             size = len(stem.ids)
             parts = [range(depth, size), *(range(size, size + len(leaf)) for _, leaf in stem.leaves)]
             at = [place for part in parts for place in part]
@@ -244,21 +243,22 @@ class Likelihood:
             places[line, where] = torch.tensor(at)
             segments[line, where] = torch.tensor([number for number, part in enumerate(parts) for _ in part])
         segments = segments.to(mask.device)
-        seen = (segments[:, None] == segments[:, :, None]) | (segments[:, None] == 0)
-        seen &= torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
+        visible = (segments[:, None] == segments[:, :, None]) | (segments[:, None] == 0)
+        visible &= torch.ones(width, width, dtype=torch.bool, device=mask.device).tril()
         before = mask[:, None, : mask.shape[1] - width].bool().expand(-1, width, -1)
-        seen = torch.cat([before, seen & mask[:, None, -width:].bool()], dim=-1)
+        visible = torch.cat([before, visible & mask[:, None, -width:].bool()], dim=-1)
         dtype = self.model.dtype
-        bias = torch.zeros(seen.shape, dtype=dtype, device=mask.device).masked_fill(~seen, torch.finfo(dtype).min)
+        bias = torch.zeros(visible.shape, dtype=dtype, device=mask.device).masked_fill(~visible, torch.finfo(dtype).min)
         return {"attention_mask": bias[:, None], "position_ids": places.to(mask.device)}
 
     def _states(self, fed: dict[str, Any]) -> Tensor:
-        """Last hidden states, or logits where the output layer is not apart."""
-        told = self.model(**fed) if self.head is None else self.model.base_model(**fed)
-        return told.logits if self.head is None else told.last_hidden_state  # type: ignore[no-any-return]
+        """Last hidden states, or logits if the output layer is not separate."""
+        if self.head is None:
+            return self.model(**fed).logits  # type: ignore[no-any-return]
+        return self.model.base_model(**fed).last_hidden_state  # type: ignore[no-any-return]
 
     def _at(self, states: Tensor, lines: Tensor, columns: Tensor, tokens: Tensor) -> Tensor:
-        """Log-probability of each token at its (line, column), with logits nowhere else if the head is apart."""
+        """Log-probability of each token at its (line, column), with logits nowhere else if the head is separate."""
         out = []
         for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
             logits = (some if self.head is None else self.head(some)).float()
@@ -267,7 +267,7 @@ class Likelihood:
 
 
 def _joined(stem: Stem) -> Ids:
-    """All leaves one after another."""
+    """All leaves, concatenated."""
     return tuple(token for _, leaf in stem.leaves for token in leaf)
 
 
@@ -275,12 +275,12 @@ def _width(stem: Stem, depth: int) -> int:
     return len(stem.ids) - depth + sum(len(leaf) for _, leaf in stem.leaves)
 
 
-def _reads(rows: Sequence[Encoded], stem: Stem, depth: int, line: int, shift: int) -> Iterator[Read]:
-    """Where the probabilities of each target's tokens stand: first in the stem, then in its leaf."""
+def _positions(rows: Sequence[Encoded], stem: Stem, depth: int, line: int, shift: int) -> Iterator[TokenPosition]:
+    """Positions of each target's tokens: first in the stem, then in its leaf."""
     size, after = len(stem.ids), len(stem.ids) - depth
     for place, leaf in stem.leaves:
         row = rows[place]
         for at in range(row.start - 1, len(row.fed)):
             column = at - depth if at < size else after + at - size
-            yield Read(place, line, shift + column, row.ids[at + 1])
+            yield TokenPosition(place, line, shift + column, row.ids[at + 1])
         after += len(leaf)

@@ -1,4 +1,4 @@
-"""A model folder on disk: what must be in it, loading it without noise, and the digest that names it."""
+"""Model folders on disk: validation, loading, and the digest of their weights."""
 
 import hashlib
 from pathlib import Path
@@ -15,24 +15,24 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 
 
-class Loaded(NamedTuple):
-    """A model, its tokenizer, and what must be known to feed it."""
+class LoadedModel(NamedTuple):
+    """A model, its tokenizer, and its special tokens and window."""
 
     model: Any
     tokenizer: Any
     window: int | None
-    """Positions that the model was made for, None if it has no such limit."""
+    """Maximum number of positions; None if the model has no limit."""
     lead: tuple[int, ...]
-    """The begin token, if the tokenizer puts one."""
+    """The begin token, if the tokenizer adds one."""
     first: int | None
-    """What stands for an empty prompt: the begin token, or the end token where there is none."""
+    """The token in place of an empty prompt: the begin token, or else the end token."""
     pad: int
-    """Fills rows up; any token will do, since it is masked."""
+    """The padding token; any token will do, since it is masked."""
     ends: list[int]
     """Tokens that end a reply."""
 
 
-def load_folder(folder: Path, dtype: str, device: str) -> Loaded:
+def load_folder(folder: Path, dtype: str, device: str) -> LoadedModel:
     """Loads the model in evaluation mode, and its tokenizer, from this folder alone.
 
     Raises:
@@ -45,15 +45,17 @@ def load_folder(folder: Path, dtype: str, device: str) -> Loaded:
         tokenizer = _tokenizer(folder)
         model = _model(folder, _dtype(dtype, where)).to(where).eval()
     rows = model.get_input_embeddings().num_embeddings
-    if tokenizer.pad_token_id is None or tokenizer.pad_token_id >= rows:  # some add one that the model never had
+    if (
+        tokenizer.pad_token_id is None or tokenizer.pad_token_id >= rows
+    ):  # some tokenizers add one that the model does not have
         tokenizer.pad_token = tokenizer.eos_token
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
-    model.generation_config = GenerationConfig()  # a stored repetition penalty would make greedy something else
+    model.generation_config = GenerationConfig()  # a stored repetition penalty would change greedy decoding
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
     puts_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
     window = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return Loaded(
+    return LoadedModel(
         model,
         tokenizer,
         window if isinstance(window, int) and window > 0 else None,
@@ -117,11 +119,11 @@ def _model(folder: Path, dtype: Any) -> Any:
             f"the model in {folder} cannot be loaded: {_line(error)}. It must be a causal language model that the "
             "installed transformers knows, without code of its own."
         ) from error
-    model, told = loaded
-    if told["missing_keys"]:  # they would be random numbers, silently
+    model, info = loaded
+    if info["missing_keys"]:  # transformers would silently initialise them at random
         raise ModelError(
-            f"the weights in {folder} lack {len(told['missing_keys'])} tensors, first "
-            f"'{sorted(told['missing_keys'])[0]}': take a complete copy of the model."
+            f"the weights in {folder} lack {len(info['missing_keys'])} tensors, first "
+            f"'{sorted(info['missing_keys'])[0]}': take a complete copy of the model."
         )
     return model
 
@@ -131,14 +133,14 @@ def _line(error: Exception) -> str:
 
 
 def devices() -> dict[str, str]:
-    """The devices that a local model can be put on, by torch's name, and what each is."""
-    found = {"cpu": f"{torch.get_num_threads()} threads"}
+    """Descriptions of the available devices, by torch's name."""
+    available = {"cpu": f"{torch.get_num_threads()} threads"}
     for place in range(torch.cuda.device_count()):
-        told = torch.cuda.get_device_properties(place)
-        found[f"cuda:{place}"] = f"{told.name}, {told.total_memory / 2**30:.0f} GiB"
+        gpu = torch.cuda.get_device_properties(place)
+        available[f"cuda:{place}"] = f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"
     if torch.backends.mps.is_available():
-        found["mps"] = "Apple GPU"
-    return found
+        available["mps"] = "Apple GPU"
+    return available
 
 
 def _device(device: str) -> torch.device:

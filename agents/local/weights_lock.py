@@ -1,4 +1,4 @@
-"""The lock of a model's weights, which also tells whether they may have changed since somebody looked."""
+"""The lock of a model's weights, which also shows whether they may have changed between two uses."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class WeightsLock:
-    """A re-entrant lock: held plainly by who may change the weights, and through `asking` by who only uses them."""
+    """A re-entrant lock: `acquire` it to change the weights, and use the context `asking` to read them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -15,15 +15,15 @@ class WeightsLock:
         self._turns = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As a lock of `threading`; the weights may then change."""
-        taken = self._lock.acquire(blocking, timeout)
-        if taken:
+        """Acquire like a lock of `threading`, to change the weights."""
+        acquired = self._lock.acquire(blocking, timeout)
+        if acquired:
             self._depth += 1
             self._turns += 1
-        return taken
+        return acquired
 
     def release(self) -> None:
-        """As a lock of `threading`."""
+        """Release like a lock of `threading`."""
         self._depth -= 1
         self._lock.release()
 
@@ -36,11 +36,11 @@ class WeightsLock:
 
     @contextmanager
     def asking(self) -> Iterator[int | None]:
-        """Holds the lock to use the weights and leave them as they are.
+        """Context in which the weights are used but not changed.
 
         Yields:
-            A number that is the same as long as nobody could change them; None inside somebody's own hold, who may
-            change them between one use and the next.
+            A number that stays equal as long as no one could have changed the weights; None inside an `acquire` of the
+            same thread, which may change them between two uses.
         """
         with self._lock:
             alone, self._depth = not self._depth, self._depth + 1

@@ -71,7 +71,7 @@ class CrossEncoderScope:
         return probabilities
 
     def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
-        """One logit for each pair of question and text, shape (pairs,)."""
+        """A logit for each pair of question and text, shape (pairs,)."""
         packed = self.tokenizer(
             list(questions), list(texts), padding=True, truncation="only_second", max_length=TOKENS, return_tensors="pt"
         )

@@ -16,7 +16,7 @@ OnStep = Callable[[int, int], None]
 """Called with the number of finished steps and of all steps."""
 
 
-def ignore_step(done: int, total: int) -> None:
+def ignore_step(finished: int, total: int) -> None:
     """Report no progress."""
 
 

@@ -14,7 +14,7 @@ from emend.memory.probe import Probe
 
 
 class Entry(FrozenModel):
-    """One text in the memory: a document, an event or one triplet of an edit, and the edit that it came from."""
+    """A text in the memory: a document, an event or one triplet of an edit, and the edit that it came from."""
 
     id: str
     edit_id: str
@@ -48,7 +48,7 @@ class Corpus(Protocol):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """One strategy, bound to a corpus; its factory `(corpus: Corpus) -> Retriever` is registered."""
+    """A strategy, bound to a corpus; its factory `(corpus: Corpus) -> Retriever` is registered."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; empty when nothing is in scope."""

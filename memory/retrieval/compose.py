@@ -1,4 +1,4 @@
-"""Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the part of the query that asks."""
+"""Strategies by name, chained with `>`: `focus>hybrid` searches with hybrid for the focused query."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ from emend.memory.retrieval.registry import RETRIEVERS
 Factory = Callable[[Corpus], Retriever]
 
 INNER = "inner"
-"""A strategy that wraps another takes that one's factory as an argument of this name."""
+"""The argument by which a wrapping strategy takes the inner one's factory."""
 
 _PART = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<settings>[^()]*)\))?")
 
@@ -27,12 +27,12 @@ _PART = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<settings>[^()]*)\))?")
 def load_retriever(spec: str) -> Factory:
     """The factory of one strategy, or of a chain of them joined by `>`; a name may be `module:attr`.
 
-    Settings of a strategy stand in parentheses: `bm25(tokens=stems, k1=1.2)>threshold(least=16)`. Numbers, `true` and
-    `false` are read as such, anything else is text.
+    Settings of a strategy are given in parentheses: `bm25(tokens=stems, k1=1.2)>threshold(least=16)`. Numbers, `true`
+    and `false` are parsed, anything else is text.
 
     A query passes the chain from left to right. One strategy searches; those before it wrap it, the first outermost,
-    and those after it work on what it found: `a>search>b` is a around b around search. A chain in which none
-    searches ends in the last one's own default.
+    and those after it process its hits: `a>search>b` is a around b around search. A chain without a searching strategy
+    ends in the last one's default.
 
     Raises:
         BadSettings: an unknown or empty name, a part that cannot be imported or called, two that search, settings
@@ -40,7 +40,7 @@ def load_retriever(spec: str) -> Factory:
     """
     names = [name.strip() for name in spec.split(">")]
     if not all(names):
-        raise BadSettings(f"retriever '{spec}' has an empty place in its chain: write for example focus>hybrid.")
+        raise BadSettings(f"retriever '{spec}' has an empty part in its chain: write for example focus>hybrid.")
     loaded = [(name, _part(name)) for name in names]
     searching = [place for place, (_, factory) in enumerate(loaded) if not _wraps(factory)]
     if len(searching) > 1:
@@ -57,10 +57,10 @@ def load_retriever(spec: str) -> Factory:
 
 
 def _part(text: str) -> Any:
-    """The factory of one place of a chain, with its settings."""
+    """The factory of one part of a chain, with its settings."""
     match = _PART.fullmatch(text)
     if match is None:
-        raise BadSettings(f"retriever '{text}' cannot be read: write for example bm25(tokens=stems).")
+        raise BadSettings(f"retriever '{text}' cannot be parsed: write for example bm25(tokens=stems).")
     factory = _factory(match["name"])
     settings = dict(_setting(text, pair) for pair in (match["settings"] or "").split(",") if pair.strip())
     if not settings:
@@ -69,11 +69,11 @@ def _part(text: str) -> Any:
     for name in settings:
         if name not in known:
             raise BadSettings(f"retriever '{match['name']}' has no setting '{name}': {nearest(name, known)}")
-    return partial(factory, **_of_their_types(match["name"], factory, settings))
+    return partial(factory, **_typed(match["name"], factory, settings))
 
 
-def _of_their_types(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as the factory's annotations want them; one that is annotated with nothing plain stays as it is.
+def _typed(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings converted to the types of the factory's annotations; without a plain type they stay unchanged.
 
     Raises:
         BadSettings: a value is of another type, or no finite number.
@@ -82,20 +82,20 @@ def _of_their_types(name: str, factory: Any, settings: dict[str, Any]) -> dict[s
         hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
     except (NameError, TypeError):  # a plug-in's names that only type checkers import, or no function
         hints = {}
-    found = dict(settings)
+    typed = dict(settings)
     for setting, value in settings.items():
         try:
-            wanted = TypeAdapter(hints[setting]) if setting in hints else None
+            adapter = TypeAdapter(hints[setting]) if setting in hints else None
         except (PydanticUserError, NameError):  # a protocol, or a class that pydantic does not know
-            wanted = None
+            adapter = None
         try:
-            found[setting] = wanted.validate_python(value) if wanted else value
-            if isinstance(found[setting], float) and not math.isfinite(found[setting]):
+            typed[setting] = adapter.validate_python(value) if adapter else value
+            if isinstance(typed[setting], float) and not math.isfinite(typed[setting]):
                 raise ValueError("it is no finite number")
         except ValueError as error:
-            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise BadSettings(f"setting '{setting}' of retriever '{name}': {said}, seen: {value!r}.") from error
-    return found
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise BadSettings(f"setting '{setting}' of retriever '{name}': {reason}, got {value!r}.") from error
+    return typed
 
 
 def _setting(text: str, pair: str) -> tuple[str, Any]:
@@ -109,20 +109,20 @@ def _setting(text: str, pair: str) -> tuple[str, Any]:
 
 
 def _factory(name: str) -> Any:
-    found: Any = RETRIEVERS.load(name)
-    # Who has made a LangChain retriever has imported LangChain; everybody else is spared it.
+    factory: Any = RETRIEVERS.load(name)
+    # A LangChain retriever can only exist if LangChain is imported; otherwise its slow import is avoided.
     if "langchain_core.retrievers" in sys.modules:
         from emend.memory.retrieval.langchain import adapted
 
-        found = adapted(found)
-    if not callable(found):
+        factory = adapted(factory)
+    if not callable(factory):
         raise BadSettings(
-            f"retriever '{name}' is a {type(found).__name__}, no factory: name a class or function that takes a "
+            f"retriever '{name}' is a {type(factory).__name__}, no factory: name a class or function that takes a "
             "corpus and returns something with search(query, k), or a LangChain retriever."
         )
-    if inspect.isroutine(found) and not inspect.signature(found).parameters:
+    if inspect.isroutine(factory) and not inspect.signature(factory).parameters:
         raise BadSettings(f"retriever '{name}' takes no corpus: write a function or class of one argument.")
-    return found
+    return factory
 
 
 def _wraps(factory: Any) -> bool:
@@ -133,7 +133,7 @@ def _wraps(factory: Any) -> bool:
 
 
 def _named(chain: Factory, spec: str) -> Factory:
-    """The same, known by its spec: what a run's records say of it."""
+    """The chain as a function with its spec as name, for the run's records."""
 
     def bind(corpus: Corpus) -> Retriever:
         return chain(corpus)

@@ -1,4 +1,4 @@
-"""What every retrieval strategy owes its users, as a test class; the author of a plug-in subclasses it."""
+"""The contract of retrieval strategies as a test class, which authors of plug-ins subclass."""
 
 # ruff: noqa: D102  (the name of a test says what it holds)
 
@@ -21,12 +21,12 @@ ODD = ("", " ", "\n", "?!", "?" * 5000, "Ostrim " * 2000, "奥斯特里姆", "a\
 
 
 def entries(texts: Sequence[str]) -> list[Entry]:
-    """One entry a text, each of an edit of its own."""
+    """An entry per text, each of a different edit."""
     return [Entry(id=f"{i:03d}", edit_id=f"edit-{i}", text=text) for i, text in enumerate(texts)]
 
 
 class RetrieverContract:
-    """Tests that pytest collects from a subclass named `Test...`, which says what `factory` is.
+    """Tests that pytest collects from a subclass named `Test...`, which overrides `factory`.
 
     Example:
         class TestMine(RetrieverContract):
@@ -35,12 +35,12 @@ class RetrieverContract:
     """
 
     def factory(self) -> Callable[[Corpus], Retriever]:
-        """The strategy under test: what would be registered."""
+        """The factory under test, as it would be registered."""
         raise NotImplementedError("return the factory (corpus: Corpus) -> Retriever to be tested")
 
-    def corpus(self, found: Sequence[Entry]) -> Corpus:
-        """What is searched; a subclass may lend another kind of corpus over the same entries."""
-        return ExactCorpus.of(found, LexicalEmbedding())
+    def corpus(self, chosen: Sequence[Entry]) -> Corpus:
+        """The corpus to search; a subclass may return another kind of corpus over the same entries."""
+        return ExactCorpus.of(chosen, LexicalEmbedding())
 
     def retriever(self, texts: Sequence[str] = TEXTS) -> Retriever:
         """The strategy, bound to these texts."""
@@ -96,12 +96,11 @@ class RetrieverContract:
 
     def test_threads_find_what_one_thread_finds(self) -> None:
         retriever = self.retriever()
-        asked = [*TEXTS, "Ostrim", "the prize of Ilse Brandt", "a glassblower"] * 8
+        queries = [*TEXTS, "Ostrim", "the prize of Ilse Brandt", "a glassblower"] * 8
 
         def search(query: str) -> list[Hit]:
             return retriever.search(query, 3)
 
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(search, asked))
-        alone = {query: self.retriever().search(query, 3) for query in asked[: len(asked) // 8]}
-        assert found == [alone[query] for query in asked]
+            results = list(pool.map(search, queries))
+        assert results == [self.retriever().search(query, 3) for query in queries]

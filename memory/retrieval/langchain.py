@@ -1,4 +1,4 @@
-"""Any LangChain retriever as a strategy: its documents are matched to the entries of the memory."""
+"""LangChain retrievers as strategies: their documents are matched to the entries of the memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 
 
 class LangChainStrategy:
-    """What a LangChain retriever finds, as entries of the memory; those that are not in scope are left out.
+    """The documents of a LangChain retriever as entries of the memory; documents without an entry are left out.
 
     A document is matched by `metadata["id"]`, then its `id`, then its text. LangChain gives no scores: a hit's score
-    is 1 / rank. How many documents come at most is the retriever's own setting.
+    is 1 / rank. The maximum number of documents is the retriever's own setting.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         retriever: the LangChain retriever.
     """
 
@@ -29,31 +29,31 @@ class LangChainStrategy:
             self._by_text.setdefault(entry.text, []).append(entry)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """At most k hits in the retriever's order; empty when it found nothing that is in scope."""
+        """At most k hits in the retriever's order; empty if no document has an entry in scope."""
         if not self._by_id or k <= 0:
             return []
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for document in self._retriever.invoke(query):
-            entry = next((entry for entry in self._entries(document) if entry.id not in found), None)
+            entry = next((entry for entry in self._entries(document) if entry.id not in entries), None)
             if entry is not None:
-                found[entry.id] = entry
-        return [Hit(entry=entry, score=1 / rank) for rank, entry in enumerate(list(found.values())[:k], 1)]
+                entries[entry.id] = entry
+        return [Hit(entry=entry, score=1 / rank) for rank, entry in enumerate(list(entries.values())[:k], 1)]
 
     def _entries(self, document: Document) -> list[Entry]:
-        """The entries that the document may stand for; several have the same text."""
+        """The entries that match a document; several may have the same text."""
         for key in (document.metadata.get("id"), document.id):
             if key is not None and str(key) in self._by_id:
                 return [self._by_id[str(key)]]
         return self._by_text.get(document.page_content, [])
 
 
-def adapted(found: Any) -> Any:
-    """A factory of strategies when `found` is a LangChain retriever or a class of them; else `found` as it is."""
-    if isinstance(found, BaseRetriever):
-        return _bound(lambda _: found, type(found))
-    if isinstance(found, type) and issubclass(found, BaseRetriever):
-        return _bound(lambda corpus: _built(found, corpus), found)
-    return found
+def adapted(component: Any) -> Any:
+    """The factory of a strategy for a LangChain retriever or its class; any other object unchanged."""
+    if isinstance(component, BaseRetriever):
+        return _bound(lambda _: component, type(component))
+    if isinstance(component, type) and issubclass(component, BaseRetriever):
+        return _bound(lambda corpus: _built(component, corpus), component)
+    return component
 
 
 def _bound(build: Callable[[Corpus], BaseRetriever], cls: type[BaseRetriever]) -> Callable[[Corpus], Retriever]:
@@ -77,6 +77,6 @@ def _built(cls: Any, corpus: Corpus) -> BaseRetriever:
     except (TypeError, ValueError, ImportError) as error:
         raise BadSettings(
             f"the LangChain retriever {cls.__name__} cannot be made from the memory's entries alone: {error}. "
-            "Make an instance in a module of yours, and name that."
+            "Create an instance in your own module, and name that."
         ) from error
     return built  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""A second look at what was found: a cross-encoder reads query and entry together (Nogueira and Cho, 2019)."""
+"""Reranking: a cross-encoder reads query and entry together (Nogueira and Cho, 2019)."""
 
 import threading
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from emend.memory.retrieval.default import Default
 from emend.memory.retrieval.exact import DECIMALS
 
 MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
-_LOCK = threading.Lock()  # fast tokenizers cannot be used by two threads at once
+_LOCK = threading.Lock()  # fast tokenizers are not thread-safe
 
 
 class PairScorer(Protocol):
-    """What reads a query and a text together; sentence-transformers' `CrossEncoder` is one."""
+    """A model that scores pairs of query and text, such as sentence-transformers' `CrossEncoder`."""
 
     def predict(self, inputs: Any, *, show_progress_bar: bool = False) -> Any:
-        """One score per (query, text), higher is better."""
+        """A score per (query, text), higher is better."""
         ...
 
 
@@ -28,11 +28,11 @@ class Rerank:
     """The first hits of another strategy in the order of a cross-encoder's scores.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries to search.
         inner: the factory of the strategy that searches.
         model: a sentence-transformers cross-encoder with one output: a folder, or a name on the Hugging Face Hub; or
             any object that scores pairs.
-        depth: so many hits are read again; what lies deeper is left out.
+        depth: number of hits to rerank; further hits are dropped.
 
     Raises:
         MissingExtra: sentence-transformers is not installed.
@@ -47,7 +47,7 @@ class Rerank:
         depth: int = 20,
     ) -> None:
         if depth < 1:
-            raise BadSettings(f"depth={depth} of rerank: at least 1 hit must be read again.")
+            raise BadSettings(f"depth={depth} of rerank: give at least 1.")
         self._inner = inner(corpus)
         self._model: PairScorer = model if hasattr(model, "predict") else _cross_encoder(str(model))
         self._depth = depth
@@ -75,7 +75,7 @@ def _cross_encoder(model: str) -> Any:
         ) from error
     try:
         with silence():
-            found = CrossEncoder(
+            encoder = CrossEncoder(
                 model,
                 trust_remote_code=False,
                 local_files_only=Path(model).is_dir(),
@@ -86,12 +86,12 @@ def _cross_encoder(model: str) -> Any:
             f"cross-encoder '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
             "Give rerank(model=FOLDER), or a name on the Hugging Face Hub."
         ) from error
-    made_as = [str(name) for name in getattr(found.model.config, "architectures", None) or ()]
-    if not any(name.endswith("ForSequenceClassification") for name in made_as):
+    architectures = [str(name) for name in getattr(encoder.model.config, "architectures", None) or ()]
+    if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise BadSettings(
-            f"cross-encoder '{model}' is a {', '.join(made_as) or 'model of another kind'}, which does not score "
+            f"cross-encoder '{model}' is a {', '.join(architectures) or 'model of another kind'}, which does not score "
             "pairs: its scores would be chance. Give rerank(model=FOLDER) of a cross-encoder."
         )
-    if found.num_labels != 1:
-        raise BadSettings(f"cross-encoder '{model}' has {found.num_labels} outputs: rerank needs a model with one.")
-    return found.eval()
+    if encoder.num_labels != 1:
+        raise BadSettings(f"cross-encoder '{model}' has {encoder.num_labels} outputs: rerank needs a model with one.")
+    return encoder.eval()

@@ -1,4 +1,4 @@
-"""One Chroma collection of the memory, read and written in batches that the database accepts."""
+"""A Chroma collection of the memory, read and written in batches that the database accepts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -8,7 +8,7 @@ from emend.memory.store.superseding import Claim, Superseding, current_edits, fa
 
 
 class Version(FrozenModel):
-    """One edit of a fact, the objects it gives, and whether it is current."""
+    """An edit of a fact, the objects it gives, and whether it is current."""
 
     edit: Edit
     objects: tuple[str, ...]

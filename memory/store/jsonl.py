@@ -1,4 +1,4 @@
-"""Edits as JSON lines, or as one array of JSON objects: the whole of `Edit`, or one of three short forms."""
+"""Edits as JSON lines, or as an array of JSON objects: all fields of `Edit`, or one of three short forms."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,163 +14,162 @@ from emend.memory.store.superseding import parse_time
 
 FORMS = '{"subject", "relation", "object"}, {"document"}, {"event", "time"}, or an edit with "form" and "text"'
 TRIPLET = ("subject", "relation", "object")
-SAID_ALREADY = ("triplets", "target_new")
+IMPLIED = ("triplets", "target_new")
 
 
 def read_text(text: str, name: str) -> list[Edit]:
-    """All edits of a whole file: lines as in `read_edits`, or one JSON array, whose objects are read as if they were.
+    """All edits of a file: lines as in `read_edits`, or one JSON array of such objects.
 
     Raises:
-        BadData: as `read_edits`; an item of an array is named in the place of a line.
+        BadData: see `read_edits`; items of an array are named instead of lines.
     """
     lines = text.split("\n")
     if not text.lstrip().startswith("["):
         return read_edits(lines, name)
     try:
-        told = _parsed(text)
+        items = _parsed(text)
     except JSONDecodeError as error:
-        if error.msg == "Extra data":  # an array a line, or something behind one: the line is named
+        if error.msg == "Extra data":  # an array per line, or text behind one: name the line
             return read_edits(lines, name)
         raise BadData(
-            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error}): mend it, or write one JSON "
-            f"object a line, {FORMS}."
+            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error}): correct it, or write one "
+            f"JSON object per line, {FORMS}."
         ) from error
     except BadData as error:
         raise BadData(f"{name}: {error}") from error
-    return [_edit(item, f"{name}, item {number}") for number, item in enumerate(told, 1)]
+    return [_edit(item, f"{name}, item {number}") for number, item in enumerate(items, 1)]
 
 
 def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
-    """All edits of a file, in its order; blank lines are passed over.
+    """All edits of a file, in its order; blank lines are skipped.
 
     Args:
-        lines: of the file.
-        name: what messages call it.
+        lines: those of the file.
+        name: the file's name in messages.
 
     Raises:
-        BadData: a line is no JSON object, says a field twice, has other fields than its form, says nothing, or has a
-            time that is not ISO 8601; names file, line and field.
+        BadData: a line is no JSON object, repeats a field, has fields that its form does not have, has only blank text,
+            or has a time that is not ISO 8601; names file, line and field.
     """
     edits = []
     for number, line in enumerate(lines, 1):
         if line.strip():
-            where = f"{name}, line {number}"
+            position = f"{name}, line {number}"
             try:
-                told = _parsed(line)
+                fields = _parsed(line)
             except ValueError as error:
-                raise BadData(f"{where}: {_no_json(line, error)}") from error
+                raise BadData(f"{position}: {_no_json(line, error)}") from error
             except BadData as error:
-                raise BadData(f"{where}: {error}") from error
-            edits.append(_edit(told, where))
+                raise BadData(f"{position}: {error}") from error
+            edits.append(_edit(fields, position))
     return edits
 
 
-def _edit(told: Any, where: str) -> Edit:
-    """The edit of a line or item; errors name the place."""
+def _edit(fields: Any, position: str) -> Edit:
+    """The edit of a line or item; errors name its position."""
     try:
-        if not isinstance(told, dict):
-            raise BadData(f"no JSON object but {_short(told)}: write one of {FORMS}.")
-        return edit_from(told)
+        if not isinstance(fields, dict):
+            raise BadData(f"no JSON object but {_short(fields)}: write one of {FORMS}.")
+        return edit_from(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "edit"
-        seen = "" if first["type"] in ("missing", "extra_forbidden") else f", seen {first['input']!r:.60}"
-        raise BadData(f"{where}, field '{field}': {first['msg']}{seen}. Known are {FORMS}.") from error
+        value = "" if first["type"] in ("missing", "extra_forbidden") else f", got {first['input']!r:.60}"
+        raise BadData(f"{position}, field '{field}': {first['msg']}{value}. Known are {FORMS}.") from error
     except BadData as error:
-        raise BadData(f"{where}: {error}") from error
+        raise BadData(f"{position}: {error}") from error
 
 
-def edit_from(told: dict[str, Any]) -> Edit:
-    """The edit that one JSON object says.
+def edit_from(fields: dict[str, Any]) -> Edit:
+    """The edit of one JSON object.
 
     Raises:
-        BadData: it has no known form, says nothing, or its time is not ISO 8601.
+        BadData: it has no known form, only blank text, or a time that is not ISO 8601.
         ValidationError: a field is unknown or of the wrong type.
     """
-    time = told.get("time")
+    time = fields.get("time")
     if time is not None and not isinstance(time, str):
         raise BadData(f"field 'time' is not a text but {_short(time)}: {_in_quotes(time)}.")
-    if "form" in told:
-        edit = Edit.model_validate(told)
-    elif "subject" in told or "object" in told or "relation" in told:
-        edit = _from_triplet(dict(told))
-    elif "document" in told or "event" in told:
-        edit = _from_text(dict(told))
+    if "form" in fields:
+        edit = Edit.model_validate(fields)
+    elif "subject" in fields or "object" in fields or "relation" in fields:
+        edit = _from_triplet(dict(fields))
+    elif "document" in fields or "event" in fields:
+        edit = _from_text(dict(fields))
     else:
-        raise BadData(f"{_fields(told)}: this is no edit. Known are {FORMS}.")
+        raise BadData(f"{_names(fields)}: this is no edit. Known are {FORMS}.")
     if not entries_of(edit):
-        raise BadData("the text is blank: there is nothing to remember.")
+        raise BadData("the text is blank: there is nothing to store.")
     if edit.time is not None and parse_time(edit.time) is None:
         raise BadData(f"time '{edit.time}' is not ISO 8601: write for example 2026, 2026-05 or 2026-05-31.")
     return edit
 
 
 def lines_of(edits: Iterable[Edit]) -> Iterator[str]:
-    """One JSON object a line, fields that say nothing left out; `read_edits` gives the same edits back."""
+    """A JSON object per line without default values; `read_edits` returns the same edits."""
     for edit in edits:
-        told = edit.model_dump(mode="json", exclude_defaults=True)
-        yield json.dumps(told, ensure_ascii=False) + "\n"
+        yield json.dumps(edit.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) + "\n"
 
 
-def _from_triplet(told: dict[str, Any]) -> Edit:
+def _from_triplet(fields: dict[str, Any]) -> Edit:
     for part in TRIPLET:
-        seen = told.get(part)
-        if seen is not None and not isinstance(seen, str):
-            raise BadData(f"field '{part}' is not a text but {json.dumps(seen)[:60]}: put it in quotes.")
-        if not (seen or "").strip():
+        value = fields.get(part)
+        if value is not None and not isinstance(value, str):
+            raise BadData(f"field '{part}' is not a text but {json.dumps(value)[:60]}: put it in quotes.")
+        if not (value or "").strip():
             raise BadData(f"field '{part}' is missing or blank: a fact needs subject, relation and object.")
-    if said := [name for name in SAID_ALREADY if name in told]:
-        raise BadData(f"field '{said[0]}' has no place beside subject, relation and object, which say it already.")
-    prompt = told.get("prompt")
+    if implied := [name for name in IMPLIED if name in fields]:
+        raise BadData(f"field '{implied[0]}' is implied by subject, relation and object: leave it out.")
+    prompt = fields.get("prompt")
     if prompt is not None and not isinstance(prompt, str):
         raise BadData(f"field 'prompt' is not a text but {json.dumps(prompt)[:60]}: put it in quotes.")
     if prompt and "{}" not in prompt:
-        raise BadData(f"prompt {prompt!r} has no {{}} in the place of the subject.")
-    triplet = Triplet.model_validate({key: told.pop(key) for key in tuple(told) if key in Triplet.model_fields})
-    if prompt and "text" not in told:
-        return Edit.from_triplet(triplet, told.pop("prompt"), **told)
-    more = {"text": triplet.text, "subject": triplet.subject, "target_new": triplet.object} | told
-    return Edit.model_validate({"form": "triplet", "triplets": (triplet,)} | more)
+        raise BadData(f"prompt {prompt!r} has no {{}} in place of the subject.")
+    triplet = Triplet.model_validate({key: fields.pop(key) for key in tuple(fields) if key in Triplet.model_fields})
+    if prompt and "text" not in fields:
+        return Edit.from_triplet(triplet, fields.pop("prompt"), **fields)
+    defaults = {"text": triplet.text, "subject": triplet.subject, "target_new": triplet.object}
+    return Edit.model_validate({"form": "triplet", "triplets": (triplet,)} | defaults | fields)
 
 
-def _from_text(told: dict[str, Any]) -> Edit:
-    form = "document" if "document" in told else "event"
-    text = told.pop(form)
+def _from_text(fields: dict[str, Any]) -> Edit:
+    form = "document" if "document" in fields else "event"
+    text = fields.pop(form)
     if not isinstance(text, str):
         raise BadData(f"field '{form}' is not a text but {json.dumps(text)[:60]}.")
-    if "text" in told:
-        raise BadData(f"field 'text' has no place beside '{form}', which says it already.")
-    if form == "event" and not told.get("time"):
+    if "text" in fields:
+        raise BadData(f"field 'text' is implied by '{form}': leave it out.")
+    if form == "event" and not fields.get("time"):
         raise BadData("field 'time' is missing: say when the event took place, for example 2026-05-31.")
-    return Edit.model_validate({"form": form, "text": text} | told)
+    return Edit.model_validate({"form": form, "text": text} | fields)
 
 
 def _parsed(text: str) -> Any:
-    """What JSON says; of a field that stands twice no value is dropped in silence."""
+    """The parsed JSON; a repeated field is an error, since json would silently drop a value."""
     return json.loads(text, object_pairs_hook=_once)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in told:
+        if name in fields:
             raise BadData(
-                f"field '{name}' stands twice in one object, as {_short(told[name])} and {_short(value)}: keep one, "
+                f"field '{name}' occurs twice in one object, as {_short(fields[name])} and {_short(value)}: keep one, "
                 "or write an object for each."
             )
-        told[name] = value
-    return told
+        fields[name] = value
+    return fields
 
 
 def _no_json(line: str, error: ValueError) -> str:
-    """What is wrong with a line; one that does not even begin as JSON lacks more than a comma."""
-    seen = line.strip()[:60]
-    if not seen.startswith(("{", "[")):
+    """The error of a line that is no JSON, with a hint for tables and plain text."""
+    start = line.strip()[:60]
+    if not start.startswith(("{", "[")):
         return (
-            f"no JSON but {seen!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
+            f"no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
             'example {"subject": "..", "relation": "..", "object": ".."}.'
         )
-    return f"no JSON ({error}), seen {seen!r}: each line is one JSON object, {FORMS}."
+    return f"no JSON ({error}), got {start!r}: each line is one JSON object, {FORMS}."
 
 
 def _short(value: Any) -> str:
@@ -178,10 +177,10 @@ def _short(value: Any) -> str:
 
 
 def _in_quotes(time: Any) -> str:
-    """How a time that is no text is to be written; a number of four digits can only be a year."""
+    """The remedy for a time that is no text; a number of four digits can only be a year."""
     year = isinstance(time, int) and 1000 <= time <= 9999
     return f'put the year in quotes, "{time}"' if year else 'write it as ISO 8601 in quotes, for example "2026-05-31"'
 
 
-def _fields(told: dict[str, Any]) -> str:
-    return "fields " + ", ".join(repr(name) for name in told) if told else "no fields"
+def _names(fields: dict[str, Any]) -> str:
+    return "fields " + ", ".join(repr(name) for name in fields) if fields else "no fields"

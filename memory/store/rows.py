@@ -12,7 +12,7 @@ NO_FACTS = ["-"]  # Chroma stores no empty list, and an upsert would leave the o
 
 
 class MemoryRow(NamedTuple):
-    """One entry with the ids of its facts, the arrival order of its edit, and whether it is current.
+    """An entry with the ids of its facts, the arrival order of its edit, and whether it is current.
 
     `edit_json` is the edit as JSON without its id, and without its text where that is the entry's own; it is stored
     with the first row of an edit and is "" in the others.

@@ -10,13 +10,13 @@ from tests.fakes import SIZES
 def rows_made(lm, monkeypatch):
     """How many rows each batch of replies has, as they are made."""
     made: list[int] = []
-    plain = lm._replying._together
+    plain = lm._generator._together
 
     def counted(rows, *more):
         made.append(len(rows))
         return plain(rows, *more)
 
-    monkeypatch.setattr(lm._replying, "_together", counted)
+    monkeypatch.setattr(lm._generator, "_together", counted)
     return made
 
 
@@ -56,14 +56,14 @@ def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, 
     lm = random_lm(architecture)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")
     prompts = [f"{'The author of ' * (place % 4)}The Silent River is {word}" for place, word in enumerate(words)]
-    by_library = lm._replying._by_library
+    by_library = lm._generator._generate
     lines: list[int] = []
 
     def counted(rows, *more):
         lines.append(len(rows))
         return by_library(rows, *more)
 
-    monkeypatch.setattr(lm._replying, "_by_library", counted)
+    monkeypatch.setattr(lm._generator, "_generate", counted)
     together = lm.generate(prompts, 10, ("e", "a"))
     assert set(lines) <= {1}  # only what is made again by itself
     assert together == [lm.generate([prompt], 10, ("e", "a"))[0] for prompt in prompts]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.local.kv_cache import BLOCK, Kept
+from emend.agents.local.kv_cache import BLOCK, KVCache
 from tests.fakes import SIZES
 
 OPENING = "The author of The Silent River is Karo Benn, who was born in Paris, the capital of France"
@@ -22,47 +22,47 @@ def size(tokens):
 
 
 def test_the_longest_beginning_is_found_to_the_token():
-    kept = Kept(1 << 20)
+    cache = KVCache(1 << 20)
     row = list(range(100, 140))
-    kept.keep(row, states(40))
-    found = kept.beginning([*row[:37], 1, 2, 3])
+    cache.put(row, states(40))
+    found = cache.longest_prefix([*row[:37], 1, 2, 3])
     assert found is not None and found.tokens == 37
-    assert kept.beginning([*row[: BLOCK - 1], 1, 2, 3]) is None, "shorter than a block"
+    assert cache.longest_prefix([*row[: BLOCK - 1], 1, 2, 3]) is None, "shorter than a block"
 
 
 def test_the_last_token_is_always_left_to_read():
-    kept = Kept(1 << 20)
+    cache = KVCache(1 << 20)
     row = list(range(40))
-    kept.keep(row, states(40))
-    found = kept.beginning(row)
+    cache.put(row, states(40))
+    found = cache.longest_prefix(row)
     assert found is not None and found.tokens == 39
 
 
 def test_what_was_not_used_for_longest_gives_way():
-    kept = Kept(2 * size(32))
+    cache = KVCache(2 * size(32))
     rows = [[first, *range(31)] for first in (100, 200, 300)]
-    kept.keep(rows[0], states(32))
-    kept.keep(rows[1], states(32))
-    assert kept.beginning([*rows[0], 1])
-    kept.keep(rows[2], states(32))
-    assert [bool(kept.beginning([*row, 1])) for row in rows] == [True, False, True]
+    cache.put(rows[0], states(32))
+    cache.put(rows[1], states(32))
+    assert cache.longest_prefix([*rows[0], 1])
+    cache.put(rows[2], states(32))
+    assert [bool(cache.longest_prefix([*row, 1])) for row in rows] == [True, False, True]
 
 
 def test_what_is_larger_than_the_limit_or_shorter_than_a_block_is_not_kept():
-    kept = Kept(size(32))
-    kept.keep(list(range(33)), states(33))
-    kept.keep(list(range(BLOCK - 1)), states(BLOCK - 1))
-    assert kept.beginning(list(range(40))) is None
+    cache = KVCache(size(32))
+    cache.put(list(range(33)), states(33))
+    cache.put(list(range(BLOCK - 1)), states(BLOCK - 1))
+    assert cache.longest_prefix(list(range(40))) is None
 
 
 def test_other_weights_forget_everything():
-    kept = Kept(1 << 20)
-    kept.under("one")
-    kept.keep(list(range(32)), states(32))
-    kept.under("one")
-    assert kept.beginning(list(range(40)))
-    kept.under("other")
-    assert kept.beginning(list(range(40))) is None
+    cache = KVCache(1 << 20)
+    cache.use_weights("one")
+    cache.put(list(range(32)), states(32))
+    cache.use_weights("one")
+    assert cache.longest_prefix(list(range(40)))
+    cache.use_weights("other")
+    assert cache.longest_prefix(list(range(40))) is None
 
 
 class Fed:

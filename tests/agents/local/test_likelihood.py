@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.likelihood import FORCED
-from emend.agents.local.prefixes import Least
+from emend.agents.local.prefixes import SharingMinimum
 from tests.agents.local.test_causal_lm import log_prob_by_hand, targets, words
 from tests.fakes import SIZES, tiny_random_lm
 
@@ -160,7 +160,7 @@ def test_rows_beyond_the_reach_of_a_moving_rotary_embedding_stand_alone(tmp_path
 
 def test_what_is_shared_does_not_depend_on_the_order_of_the_pairs(forced):
     lm = forced()
-    lm.likelihood.least = Least(4, 8, 1)
+    lm.likelihood.least = SharingMinimum(4, 8, 1)
     pairs = [(LONG + asked, target) for asked in ("Who", "What is") for target in ("Paris is", "Rome was")]
     pairs += [("The", "Paris"), ("The capital", "Rome")]
     told = [one.log_prob for one in lm.log_probs(pairs)]
