@@ -154,7 +154,7 @@ def layer_of(model: nn.Module, layer: int) -> int:
     if not -layers <= layer < layers:
         raise BadSettings(
             f"layer {layer} is not in a model of {layers} layers: choose {-layers} to {layers - 1}, with "
-            "--set EDITOR.layers=[...], and for emend stats with --layers."
+            "--set EDITOR.layers=[...], and for emend covariance with --layers."
         )
     return int(layer % layers)
 

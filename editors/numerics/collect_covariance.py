@@ -177,7 +177,9 @@ def read_counts(folder: Path) -> Counts | None:
     try:
         return Counts.model_validate_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadData(f"'{file}' does not say what it was made from: collect statistics with `emend stats`.") from error
+        raise BadData(
+            f"'{file}' does not say what it was made from: collect statistics with `emend covariance`."
+        ) from error
 
 
 def _resume(kept: Path, layers: list[int], lm: CausalLM) -> tuple[int, int, dict[int, Tensor]]:

@@ -36,7 +36,7 @@ class Moments:
         remedy: what to do where they cannot be used.
     """
 
-    def __init__(self, folder: Path | None, remedy: str = "Collect them with `emend stats`.") -> None:
+    def __init__(self, folder: Path | None, remedy: str = "Collect them with `emend covariance`.") -> None:
         self.folder = folder
         self._remedy = remedy
         self._factors: dict[int, Tensor] = {}
@@ -192,7 +192,7 @@ def too_little(folder: Path, size: int, ridge: float = 0.0) -> str:
     added = f", and have no inverse without {ridge:g} of its mean on their diagonal" if ridge else ""
     return (
         f"statistics '{folder}' are of {counts.tokens:,} tokens, for keys of {size:,} numbers{added}: what they say of "
-        "usual text is not to be relied on. Collect them over more text with `emend stats`."
+        "usual text is not to be relied on. Collect them over more text with `emend covariance`."
     )
 
 
@@ -241,7 +241,7 @@ def _command(lm: CausalLM, layers: Sequence[int]) -> str:
     unknown = lm.model.config.model_type not in ARCHITECTURES
     told = " --set rome=@FILE (of its [architecture])" if unknown else ""
     model = shlex.quote(f"hf:{lm.folder}")
-    return f"emend stats --model {model} --layers {','.join(map(str, layers))}{told} --corpus FILES"
+    return f"emend covariance --model {model} --layers {','.join(map(str, layers))}{told} --corpus FILES"
 
 
 def statistics_folder(lm: CausalLM, corpus: str) -> Path:
@@ -256,13 +256,13 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, named: str) -> P
     counts = read_counts(folder)
     if counts is None:
         raise MissingData(
-            f"no finished statistics in '{named}': give a folder that `emend stats` has written, or one of "
+            f"no finished statistics in '{named}': give a folder that `emend covariance` has written, or one of "
             "identity, collected, tinyworld."
         )
     if digest_of(counts.model) != digest_of(lm.fingerprint):
         raise BadData(
             f"statistics '{named}' are of model {counts.model}, and this one is {lm.fingerprint}: "
-            "collect its own with `emend stats`."
+            "collect its own with `emend covariance`."
         )
     lacking = [layer for layer in layers if not layer_file(folder, layer).exists()]
     if lacking:

@@ -37,7 +37,7 @@ class WritingSettings(Search):
     contexts: tuple[tuple[PositiveInt, PositiveInt], ...]
     """Sampled prefixes as (tokens, how many) pairs; the bare prompt always comes first."""
     statistics: str
-    """`collected` (see `emend stats`), a folder of statistics, `tinyworld`, or `identity` for none."""
+    """`collected` (see `emend covariance`), a folder of statistics, `tinyworld`, or `identity` for none."""
     prefixes: tuple[str, ...] = ()
     """Prefixes of one's own, in place of sampled ones; a space is put behind one that ends in none."""
     architecture: dict[str, str | bool] = field(default_factory=dict)

@@ -24,7 +24,9 @@ def consistency_rows(run: Path, references: Path) -> list[Row]:
     """
     found = consistency(read_records(run), References.read(references))
     if not found:
-        raise BadData(f"'{run}' has no generated texts: run it with --benchmark counterfact --option generation=100.")
+        raise BadData(
+            f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."
+        )
     return [
         Row(
             editor=editor,

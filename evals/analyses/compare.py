@@ -278,7 +278,7 @@ def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage]
     other = folder_b or folder_a
     return (
         f"not one probe of '{folder_a}' is in '{other}' too{where} ({counts} probes): the runs are not on the same "
-        "data. Give both the same --data, --option, --limit and --seed."
+        "data. Give both the same --data, --benchmark-option, --limit and --seed."
     )
 
 

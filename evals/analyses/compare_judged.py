@@ -44,7 +44,7 @@ def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Jud
             who, which = (one.judge, one.id) if one else ("NAME", name)
             raise BadSettings(
                 f"'{folder_b}' has no scoring '{which}', and only like judging of both is compared. Judge it as "
-                f"'{folder_a}' was: emend score {folder_b} --judge {who}"
+                f"'{folder_a}' was: emend judge run {folder_b} --judge {who}"
             )
         return Judged(one, theirs[one.id])
     ours = list_scorings(folder_a)
@@ -60,7 +60,7 @@ def _left_out(ours: list[Scoring], theirs: list[Scoring]) -> str:
     who = [told[-1].judge if told else "nobody" for told in (ours, theirs)]
     return (
         f"judged numbers are left out: the first run was judged by {who[0]}, the second by {who[1]}, not by the same "
-        "judges in the same way; emend score makes it so"
+        "judges in the same way; emend judge run makes it so"
     )
 
 

@@ -30,7 +30,7 @@ FRONT, BACK = "Front", "Back"
 ALWAYS = {"always True (DocTER 56.09)": 56.09, "always False (DocTER 43.91)": 43.91}
 """What constant answers score on the whole file: 327 and 256 of 583 questions."""
 DIRECTIONS = {"doc_en_zh": "en->zh", "doc_zh_en": "zh->en", "cross_en_zh": "en->zh", "cross_zh_en": "zh->en"}
-NO_DOCUMENTS = "the edits are no documents: run with --setting doc and --option blocks=edit_success."
+NO_DOCUMENTS = "the edits are no documents: run with --setting doc and --benchmark-option blocks=edit_success."
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 _OPENERS = "|".join(sorted({word.capitalize() for word in FUNCTION_WORDS} - {"The"}, key=len, reverse=True))
 _PART = rf"(?!(?:{_OPENERS})\b)(?:[A-Z0-9]|[^\W\da-z_])(?:\w|[.&/+-](?=\w)|['’](?!s\b)(?=\w)|(?<=\b\w)\.)*!?"
@@ -137,7 +137,9 @@ def reasoning(runs: Sequence[Run], asked: Asked) -> Analysis:
                     bins.take(panel, label, record.editor, record, "acc")
     rows = bins.rows()
     if not rows:
-        raise Lacking("no reasoning question was asked: run with --option blocks=edit_success,locality,reasoning.")
+        raise Lacking(
+            "no reasoning question was asked: run with --benchmark-option blocks=edit_success,locality,reasoning."
+        )
     shares = {panel: 100 * sum(told.values()) / len(told) for panel, told in labels.items()}
     return Analysis(
         kind="reasoning",
@@ -202,7 +204,7 @@ def _cross_lacks(seen: Inventory) -> str:
 
 def _no_cross() -> str:
     return (
-        "no question in another language was asked: run with --option blocks=cross_en_zh,cross_zh_en "
+        "no question in another language was asked: run with --benchmark-option blocks=cross_en_zh,cross_zh_en "
         "--setting doc_en_zh --setting doc_zh_en."
     )
 
@@ -210,7 +212,9 @@ def _no_cross() -> str:
 def _reasoning_lacks(seen: Inventory) -> str:
     there = seen.has(["acc"], ["reasoning"])
     return (
-        "" if there else "no reasoning question was scored: run with --option blocks=edit_success,locality,reasoning."
+        ""
+        if there
+        else "no reasoning question was scored: run with --benchmark-option blocks=edit_success,locality,reasoning."
     )
 
 

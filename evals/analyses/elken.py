@@ -27,14 +27,14 @@ RECALLED = "background_knowledge"
 """Kind of the questions that ask for the background knowledge itself, without an event."""
 OPEN = "tendency_open"
 SCALES = ("correctness", "coherence", "comprehensiveness", "overall")
-NO_FACTS = "no factual question was scored: run with --option blocks=fact,tendency_m."
+NO_FACTS = "no factual question was scored: run with --benchmark-option blocks=fact,tendency_m."
 NO_JUDGE = (
-    "no judge has read the free answers: run with --option blocks=tendency_g, then "
-    "emend score RUN --judge PROVIDER:MODEL."
+    "no judge has read the free answers: run with --benchmark-option blocks=tendency_g, then "
+    "emend judge run RUN --judge PROVIDER:MODEL."
 )
 NO_RECALL = (
     "how much of the background knowledge the unedited model recalls is not there: add a run with --with that asks for "
-    "it, emend run --benchmark elken --option blocks=knowledge --editor unedited."
+    "it, emend run --benchmark elken --benchmark-option blocks=knowledge --editor unedited."
 )
 
 

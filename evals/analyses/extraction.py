@@ -66,7 +66,7 @@ def _lacks(seen: Inventory) -> str:
 def _no_file(run: Run) -> str:
     """What to do for files of the run's own documents, which only its benchmark, data and options give."""
     told = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
-    told += [word for name, value in run.options.items() for word in ("--option", f"{name}={value}")]
+    told += [word for name, value in run.options.items() for word in ("--benchmark-option", f"{name}={value}")]
     command = f"emend extract {shlex.join(told)}"
     return (
         f"no file of extracted triplets is told: make one for each way of extracting, for example {command} --out "

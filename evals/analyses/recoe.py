@@ -27,11 +27,11 @@ RECALLED, COHERENT = "recall_consistent", "supported"
 AXES = {"facts recalled": RECALLED, "coherent": COHERENT}
 NO_PERPLEXITY = (
     "no perplexities: they need a model that gives probabilities (tiny or hf:FOLDER) and a run without "
-    "--option perplexity=0."
+    "--benchmark-option perplexity=0."
 )
 NO_JUDGE = (
-    "no judge has read the chains of thought: run with --option prompting=cot, then "
-    "emend score RUN --judge PROVIDER:MODEL."
+    "no judge has read the chains of thought: run with --benchmark-option prompting=cot, then "
+    "emend judge run RUN --judge PROVIDER:MODEL."
 )
 NO_FLIPS = "no question was scored: run ReCoE with a model that answers in words."
 

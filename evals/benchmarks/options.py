@@ -58,8 +58,8 @@ def way_to_triplets(benchmark: str, setting: str) -> str:
     """How to get the triplets that a setting of `EXTRACTED` needs, as a part of a sentence."""
     method = " --method llm --model MODEL" if setting == "llm" else ""
     return (
-        f"make some with emend extract --benchmark {benchmark}{method} --out FILE (and the same --data and --option), "
-        f"then give --option {OPTION}=FILE --setting {setting}"
+        f"make some with emend extract --benchmark {benchmark}{method} --out FILE (and the same --data and "
+        f"--benchmark-option), then give --benchmark-option {OPTION}=FILE --setting {setting}"
     )
 
 

@@ -11,10 +11,10 @@ from emend.memory.errors import BadData, BadSettings
 
 
 def read_files(files: Sequence[str]) -> list[Edit]:
-    """The edits of files of JSON lines, or of one JSON array; - is the input.
+    """The edits of files of JSON lines, or of one JSON array; - is standard input.
 
     Raises:
-        BadData: a file cannot be read, or a line is no edit.
+        BadData: a file cannot be read, or a line is not an edit.
     """
     from emend.memory.store.jsonl import read_text
 
@@ -29,40 +29,44 @@ def read_files(files: Sequence[str]) -> list[Edit]:
 
 
 def distinct(edits: Sequence[Edit]) -> list[Edit]:
-    """One edit for each id, in their order; a line in the log says how many were left out."""
-    kept = list({edit.id: edit for edit in edits}.values())
-    if len(kept) < len(edits):
-        left = len(edits) - len(kept)
-        logging.getLogger(__name__).warning("%s of %s edits left out, which repeat another", left, len(edits))
-    return kept
+    """One edit for each id, in their order; the number of repetitions is logged."""
+    unique = list({edit.id: edit for edit in edits}.values())
+    if len(unique) < len(edits):
+        repeated = len(edits) - len(unique)
+        logging.getLogger(__name__).warning("%s of %s edits left out, which repeat another", repeated, len(edits))
+    return unique
 
 
 def warn_of_contradictions(edits: Sequence[Edit]) -> None:
-    """A line in the log where edits give one subject and prompt, or one subject and relation, different targets."""
+    """Log where edits give one subject and prompt, or one subject and relation, different targets."""
     first: dict[tuple[str, ...], Edit] = {}
-    found: dict[str, str] = {}
+    contradictions: dict[str, str] = {}
     for edit in edits:
-        for asked, target in _told(edit):
-            other = first.setdefault(asked, edit)
-            if target not in [told for key, told in _told(other) if key == asked]:
-                found.setdefault(edit.id, f"'{other.id}' ({other.text[:60]!r}) and '{edit.id}' ({edit.text[:60]!r})")
-    if found:
-        pair, more = next(iter(found.values())), f", and {len(found) - 1} more" if len(found) > 1 else ""
+        for key, target in _targets(edit):
+            other = first.setdefault(key, edit)
+            if target not in [other_target for other_key, other_target in _targets(other) if other_key == key]:
+                both = f"'{other.id}' ({other.text[:60]!r}) and '{edit.id}' ({edit.text[:60]!r})"
+                contradictions.setdefault(edit.id, both)
+    if contradictions:
+        example, count = next(iter(contradictions.values())), len(contradictions) - 1
+        more = f", and {count} more" if count else ""
         logging.getLogger(__name__).warning(
-            "edits contradict each other: %s%s: leave out what no longer holds", pair, more
+            "edits contradict each other: %s%s: leave out what no longer holds", example, more
         )
 
 
-def _told(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
-    """What an edit gives a target to, and the target."""
+def _targets(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
+    """Keys (subject with relation, subject with prompt) for which an edit has a target, and the target."""
     if len(edit.triplets) > 1:
         return []
-    told: list[tuple[tuple[str, ...], str]] = [
-        (("relation", one.subject, one.relation), one.object) for one in edit.triplets if one.relation
+    targets: list[tuple[tuple[str, ...], str]] = [
+        (("relation", triplet.subject, triplet.relation), triplet.object)
+        for triplet in edit.triplets
+        if triplet.relation
     ]
     if edit.prompt and edit.target_new:
-        told.append((("prompt", edit.subject, edit.prompt), edit.target_new))
-    return told
+        targets.append((("prompt", edit.subject, edit.prompt), edit.target_new))
+    return targets
 
 
 def _text_of(file: str) -> str:
@@ -80,20 +84,20 @@ def _text_of(file: str) -> str:
 
 
 def write_whole(file: str, lines: Iterator[str]) -> None:
-    """A file that is there whole or as before; what is no plain file, such as a pipe, is written to as it is.
+    """Write a file entirely or not at all; a pipe or device is written to directly.
 
     Raises:
         BadSettings: it cannot be written.
     """
-    path = Path(file).resolve()  # a link stays one
-    plain = path.is_file() or not path.exists()
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part") if plain else path
+    path = Path(file).resolve()  # a link stays a link
+    regular = path.is_file() or not path.exists()
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part") if regular else path
     try:
         if not file or path.is_dir():
-            raise IsADirectoryError(f"'{file}' is no name of a file")
+            raise IsADirectoryError(f"'{file}' is not a file name")
         with draft.open("w", encoding="utf-8") as out:
             out.writelines(lines)
-        if plain:
+        if regular:
             draft.replace(path)
     except OSError as error:
         raise BadSettings(f"cannot write '{file}': {error.strerror or error}.") from error

@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a run: at first the calls under way are waited for, since they are paid; the second time not."""
+"""Ctrl-C during a run: the first one waits for the calls in progress, since they are paid; the second one does not."""
 
 import os
 import signal
@@ -10,59 +10,57 @@ from types import FrameType
 
 import typer
 
+from emend.evals.cli.output import INTERRUPTED
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BudgetReached
-
-INTERRUPTED = 130
-"""Exit code of a command that was ended from the keyboard, as shells have it."""
 
 
 @contextmanager
 def interruptible(folder: Path) -> Iterator[None]:
-    """Around a run into that folder: an interruption is told, with the way to go on, and is an exit code.
+    """Turn an interruption of a run into a message that says how to resume it, and into an exit code.
 
     Raises:
-        typer.Exit: it was interrupted.
-        BudgetReached: as it came, with the folder named.
+        typer.Exit: the run was interrupted.
+        BudgetReached: the original error, with the folder added to its message.
     """
-    kept = signal.getsignal(signal.SIGINT)
-    # Somebody else's handler stays, and so does a background job's deafness; only the main thread may set one.
-    ours = kept is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    previous = signal.getsignal(signal.SIGINT)
+    # Another handler stays, and so does a background job's ignored signal; only the main thread may set a handler.
+    ours = previous is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if ours:
-        signal.signal(signal.SIGINT, _Heard(folder))
+        signal.signal(signal.SIGINT, _SecondInterruptExits(folder))
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"\ninterrupted: {_left(folder)}", err=True)
+        typer.echo(f"\ninterrupted: {_how_to_resume(folder)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error
     finally:
         if ours:
-            signal.signal(signal.SIGINT, kept)
+            signal.signal(signal.SIGINT, previous)
 
 
-class _Heard:
-    """Interrupts the first time, and ends the process the second: a provider may take minutes for a reply."""
+class _SecondInterruptExits:
+    """Signal handler: interrupts at first, then ends the process, because a reply may take minutes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.before = False
+        self.interrupted = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.before:
-            _say(f"\ninterrupted at once: what was under way is asked again. {_left(self.folder)}")
-            os._exit(INTERRUPTED)  # threads that wait for a reply would be waited for
-        self.before = True
-        _say("\nending: what is under way is waited for; interrupt once more to leave it.")
+        if self.interrupted:
+            _write_error(f"\ninterrupted at once: calls in progress will be repeated. {_how_to_resume(self.folder)}")
+            os._exit(INTERRUPTED)  # sys.exit would wait for the threads that wait for replies
+        self.interrupted = True
+        _write_error("\nending: waiting for calls in progress; interrupt again to abandon them.")
         raise KeyboardInterrupt
 
 
-def _left(folder: Path) -> str:
-    begun = f"finished units are kept. Go on with: emend resume {folder}"
-    return begun if (folder / MANIFEST).exists() else "nothing was begun."
+def _how_to_resume(folder: Path) -> str:
+    resumable = (folder / MANIFEST).exists()
+    return f"finished units are kept. Continue with: emend resume {folder}" if resumable else "nothing was started."
 
 
-def _say(told: str) -> None:
-    """From within a signal handler, where the stream may be in the middle of a line of its own."""
-    os.write(2, f"{told}\n".encode(errors="replace"))
+def _write_error(message: str) -> None:
+    """Write to stderr from a signal handler, where the stream may be in the middle of a line of its own."""
+    os.write(2, f"{message}\n".encode(errors="replace"))

@@ -1,136 +1,269 @@
-"""What the commands of the command line share: options, and how rows are printed."""
+"""Options of the command line: those that several commands share, and those generated from configuration models."""
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from annotated_types import Ge, Le
+from pydantic import BaseModel, ValidationError
 
 from emend.memory.errors import BadSettings
 
-Json = Annotated[bool, typer.Option("--json", help='One JSON object {"rows": [...]} and nothing else.')]
-Checkpoints = Annotated[
+Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
+ScoringId = Annotated[
     str | None,
+    typer.Option("--scoring", metavar="ID", help="Judgements to show: a scoring's id, or none; default: the newest."),
+]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure into this .png or .svg file.")]
+Settings = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Numbers of edits (10,50,every:100,end,none) at which --mode sequential asks all earlier cases again; "
-        "end by default."
+        "--set",
+        metavar="PART.KEY=VALUE",
+        help="Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML "
+        "file; repeatable; see: emend list editors --settings.",
     ),
 ]
-
-HeldOut = Annotated[
-    str | None,
-    typer.Option(
-        "--held-out",
-        metavar="FILE",
-        help="A text a line, whose perplexity is taken under edits of weights; none for none; default as usual.",
-    ),
-]
-
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="editor.key=value, model.key=value, or editor=@FILE of TOML.")
-]
+API_CALLS = "API calls"
+METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
 
 
-class Group:
-    """Base of the frozen dataclasses whose fields are options that several commands have; see `grouped`."""
+@dataclass(frozen=True)
+class Flag:
+    """Command-line spelling of a configuration field; an empty name is the field's own with hyphens."""
+
+    name: str = ""
+    metavar: str | None = None
+    panel: str | None = None
+
+
+FLAGS = {
+    "benchmark": Flag(metavar="NAME"),
+    "data": Flag(metavar="FOLDER"),
+    "benchmark_options": Flag("--benchmark-option", "KEY=VALUE"),
+    "also_check": Flag(metavar="KEY=VALUE"),
+    "settings": Flag("--setting", "NAME"),
+    "setting": Flag(metavar="NAME"),
+    "editors": Flag("--editor", "NAME"),
+    "strategies": Flag("--strategy", "NAME"),
+    "judges": Flag("--judge", "MODEL"),
+    "kinds": Flag("--kind", "NAME"),
+    "overrides": Flag("--set", "PART.KEY=VALUE"),
+    "model": Flag(metavar="MODEL"),
+    "judge": Flag(metavar="MODEL"),
+    "retriever": Flag(metavar="NAME"),
+    "embedding": Flag(metavar="NAME"),
+    "mode": Flag(metavar="MODE"),
+    "reevaluate_at": Flag(metavar="COUNTS"),
+    "perplexity_text": Flag(metavar="FILE"),
+    "prompt_template": Flag(metavar="NAME"),
+    "fail_on_error": Flag(metavar="WHEN"),
+    "calibrate": Flag(metavar="KIND"),
+    "max_cost": Flag(panel=API_CALLS),
+    "max_calls": Flag(panel=API_CALLS),
+    "prices": Flag(metavar="FILE", panel=API_CALLS),
+    "rpm": Flag(panel=API_CALLS),
+    "tpm": Flag(panel=API_CALLS),
+    "cache": Flag(metavar="FOLDER", panel=API_CALLS),
+}
+
+
+@dataclass(frozen=True)
+class Only:
+    """Annotation of a model parameter: only these fields become options; the others keep their defaults."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given."""
+
+    model: type[BaseModel]
+    fields: tuple[str, ...]
+
+
+class _OptionGroup:
+    """Options made of a model's fields, and the value that a command gets for them."""
+
+    def __init__(self, model: type[BaseModel], names: Sequence[str], changes: bool) -> None:
+        self.model, self.names, self.changes = model, tuple(names), changes
+
+    @classmethod
+    def of(cls, annotation: Any) -> "_OptionGroup | None":
+        """Group that a parameter's annotation asks for; None if the parameter is one of typer's."""
+        base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        for extra in extras:
+            if isinstance(extra, Changes):
+                return cls(extra.model, extra.fields, changes=True)
+        if not (isinstance(base, type) and issubclass(base, BaseModel)):
+            return None
+        names = next((extra.fields for extra in extras if isinstance(extra, Only)), tuple(base.model_fields))
+        return cls(base, names, changes=False)
+
+    def parameters(self) -> Iterator[inspect.Parameter]:
+        for name in self.names:
+            field, flag = self.model.model_fields[name], FLAGS.get(name, Flag())
+            repeated = get_origin(field.annotation) in (tuple, dict)
+            kind: Any = list[str] if repeated else field.annotation
+            default = inspect.Parameter.empty if field.is_required() else None if repeated else field.default
+            if self.changes:
+                default = None
+            if default is None:
+                kind = kind | None
+            names = (flag.name,) if flag.name else ()
+            option = typer.Option(
+                *names,
+                metavar=flag.metavar or METAVARS.get(field.annotation),
+                help=field.description,
+                rich_help_panel=flag.panel,
+                min=_bound(field.metadata, Ge, "ge"),
+                max=_bound(field.metadata, Le, "le"),
+            )
+            yield inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+            )
+
+    def build(self, values: Mapping[str, Any]) -> Any:
+        given = {name: self._read(name, value) for name, value in values.items() if value is not None}
+        if self.changes:
+            return given
+        try:
+            return self.model(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise BadSettings(f"{flag_of(str(first['loc'][0]))} {first['input']}: {first['msg']}.") from error
+
+    def _read(self, name: str, value: Any) -> Any:
+        annotation = self.model.model_fields[name].annotation
+        if get_origin(annotation) is tuple:
+            return tuple(dict.fromkeys(value))
+        if get_origin(annotation) is dict:
+            nested = get_origin(get_args(annotation)[1]) is dict
+            return parse_overrides(value) if nested else parse_pairs(value, flag_of(name))
+        return value
+
+
+def _bound(metadata: Sequence[Any], kind: type, name: str) -> Any:
+    """Bound of that kind in a field's metadata; None if the field has none."""
+    return next((getattr(each, name) for each in metadata if isinstance(each, kind)), None)
+
+
+def flag_of(field: str) -> str:
+    """Option of a configuration field, as typed."""
+    return FLAGS.get(field, Flag()).name or "--" + field.replace("_", "-")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer in which every parameter of a `Group` class stands as that class's options.
+    """Command for typer in which every parameter annotated with a pydantic model becomes options, one per field.
 
-    The command itself is called with the group as one value. Names of options must differ between its groups.
-    """
-    groups: dict[str, type[Any]] = {}
-    told: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        kind = parameter.annotation
-        if isinstance(kind, type) and issubclass(kind, Group):
-            groups[parameter.name] = kind
-            told += _options(kind)
-        else:
-            told.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-
-    @wraps(command)
-    def taken_apart(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        command(**given)
-
-    taken_apart.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
-    taken_apart.__annotations__ = {one.name: one.annotation for one in told}
-    return taken_apart
-
-
-def _options(kind: type[Any]) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        yield inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
-        )
-
-
-def print_rows(rows: list[dict[str, Any]], **more: list[dict[str, Any]]) -> None:
-    """The rows as one JSON object, with more lists beside them where a command has such."""
-    typer.echo(json.dumps({"rows": rows} | more, ensure_ascii=True, indent=1))
-
-
-def pair(text: str, option: str) -> tuple[str, str]:
-    """`key=value` in two.
+    The command itself receives the validated model. A field's description is the option's help; `FLAGS` has spellings
+    that differ from the field's name.
 
     Raises:
-        BadSettings: it is none.
+        ValueError: two parameters have an option of the same name.
+    """
+    groups: dict[str, _OptionGroup] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if group := _OptionGroup.of(parameter.annotation):
+            groups[parameter.name] = group
+            parameters += group.parameters()
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group.build({field: values.pop(field) for field in group.names})
+        command(**values)
+
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def exclusive(options: Mapping[str, Any]) -> list[str]:
+    """Names of the options that are given (neither None nor False nor empty); at most one may be.
+
+    Raises:
+        BadSettings: several are.
+    """
+    given = [name for name, value in options.items() if value not in (None, False, ())]
+    if len(given) > 1:
+        raise BadSettings(f"{' and '.join(given)} do not go together: give one of them.")
+    return given
+
+
+def parse_pair(text: str, option: str) -> tuple[str, str]:
+    """Key and value of `key=value`.
+
+    Raises:
+        BadSettings: the text has another form.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
         example = "rag.k=3" if option == "--set" else "split=seen"
-        raise BadSettings(f"{option} '{text}' is no key=value: write for example {option} {example}.")
+        raise BadSettings(f"{option} '{text}' is not key=value: write for example {option} {example}.")
     return key, value
+
+
+def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Several `key=value` as a dict.
+
+    Raises:
+        BadSettings: a text has another form.
+    """
+    return dict(parse_pair(text, option) for text in texts)
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings by editor: `ft.steps=10` gives {"ft": {"steps": 10}}; `ft=@FILE` reads a TOML file.
+
+    A value that is not JSON is a string.
+
+    Raises:
+        BadSettings: a text has another form.
+        MissingData: the file does not exist.
+    """
+    overrides: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, value = parse_pair(text, "--set")
+        part, dot, name = key.rpartition(".")
+        if value.startswith("@") and not dot:
+            from emend.editors.hyperparameters import read_settings
+
+            overrides.setdefault(key, {}).update(read_settings(Path(value[1:]).expanduser()))
+            continue
+        if not dot or not part:
+            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
+        try:
+            overrides.setdefault(part, {})[name] = json.loads(value)
+        except ValueError:
+            overrides.setdefault(part, {})[name] = value
+    return overrides
 
 
 @contextmanager
 def local_model(spec: str, settings: dict[str, Any]) -> Iterator[Any]:
-    """Lends a chat model whose weights are here, and closes it afterwards.
+    """Load a chat model whose weights are on this machine, and close it afterwards.
 
     Raises:
-        BadSettings: its weights are elsewhere.
+        BadSettings: the model is not local.
     """
     from emend.agents.llm import load_model
 
     model: Any = load_model(spec, **settings)
     if not hasattr(model, "lm"):
-        raise BadSettings(f"model '{spec}' has no weights here: use tiny or hf:FOLDER.")
+        raise BadSettings(f"model '{spec}' is not local: use tiny or hf:FOLDER.")
     try:
         yield model
     finally:
         model.close()
-
-
-def overrides_of(texts: list[str]) -> dict[str, dict[str, Any]]:
-    """`ft.steps=10` as {"ft": {"steps": 10}}; a value that is no JSON is a string; `ft=@FILE` reads a TOML file.
-
-    Raises:
-        BadSettings: a text is neither.
-        MissingData: there is no such file.
-    """
-    out: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        key, value = pair(text, "--set")
-        editor, dot, name = key.rpartition(".")
-        if value.startswith("@") and not dot:
-            from emend.editors.hyperparameters import read_settings
-
-            out.setdefault(key, {}).update(read_settings(Path(value[1:]).expanduser()))
-            continue
-        if not dot or not editor:
-            raise BadSettings(f"--set '{text}' names no editor: write editor.key=value, for example --set rag.k=3.")
-        try:
-            out.setdefault(editor, {})[name] = json.loads(value)
-        except ValueError:
-            out.setdefault(editor, {})[name] = value
-    return out

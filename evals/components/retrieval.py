@@ -1,10 +1,11 @@
-"""Measures retrieval strategies on a benchmark's probes without a language model."""
+"""Measure retrieval strategies on a benchmark's probes, without a language model."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from emend.evals.case import Case
+from emend.evals.components.config import RetrievalConfig
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
@@ -22,13 +23,13 @@ from emend.memory.retrieval.registry import retriever_errors
 from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 
 DEFAULT = "default"
-"""The strategy that a run uses unless it is told otherwise."""
+"""Strategy that a run uses by default."""
 DEPTH = 10
-"""So many entries are asked for: what lies deeper counts 0 in the mean reciprocal rank (MRR@10)."""
+"""Number of retrieved entries; a relevant entry further down counts 0 in the mean reciprocal rank (MRR@10)."""
 KEEP = 0.95
-"""The share of right first hits that a threshold keeps, unless another is told."""
+"""Default proportion of correct first hits that a threshold keeps."""
 SIGNS: tuple[Sign, ...] = get_args(Sign)
-CHUNK = 256  # queries embedded at once; fewer than a view keeps, so that all strategies find them embedded
+CHUNK = 256  # queries embedded at once; fewer than a view caches, so that all strategies find them embedded
 
 Factory = Callable[[Corpus], Retriever]
 
@@ -39,25 +40,25 @@ class _Query(NamedTuple):
 
     @property
     def group(self) -> tuple[str, bool]:
-        """Kind, and whether the probe is in scope."""
+        """Kind of the probe, and True if it is in scope."""
         return self.probe.kind, self.probe.in_scope
 
 
-class _Found(NamedTuple):
+class _Outcome(NamedTuple):
     case: str
     rank: int
-    """Of the first right entry, from 1; 0 if there was none."""
+    """Rank of the first relevant entry, from 1; 0 if none was retrieved."""
     any: bool
-    sure: dict[Sign, float]
-    """How sure the strategy was of its first hit; empty without hits."""
+    confidence: dict[Sign, float]
+    """Confidence of the strategy in its first hit; empty without hits."""
     seconds: float
 
 
 class TimedEmbedding:
-    """An embedding that adds up the seconds spent on queries.
+    """Embedding that adds up the seconds spent on queries.
 
     Args:
-        inner: what embeds.
+        inner: the embedding that does the work.
     """
 
     def __init__(self, inner: Embedding) -> None:
@@ -66,86 +67,72 @@ class TimedEmbedding:
         self.seconds = 0.0
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """As the inner embedding."""
+        """Vectors of documents from the inner embedding."""
         return self._inner.documents(texts)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As the inner embedding, timed."""
-        began = time.perf_counter()
+        """Vectors of queries from the inner embedding; the time is added to `seconds`."""
+        start = time.perf_counter()
         try:
             return self._inner.queries(texts)
         finally:
-            self.seconds += time.perf_counter() - began
+            self.seconds += time.perf_counter() - start
 
 
-def measure_retrieval(
-    benchmark: str,
-    strategies: Sequence[str] = (DEFAULT,),
-    *,
-    data: str | None = None,
-    setting: str | None = None,
-    embedding: str = "auto",
-    limit: int | None = None,
-    seed: int = 0,
-    options: Mapping[str, str] | None = None,
-    calibrate_on: str | None = None,
-    keep: float = KEEP,
-) -> RetrievalReport:
-    """The strategies on all probes of a benchmark's cases, the edits of all cases being in one memory.
-
-    Args:
-        benchmark: its name, or `module:attr`.
-        strategies: retrievers, or chains of them (`a>b`); what is given twice counts once.
-        data: the benchmark's folder.
-        setting: what is stored; None is the benchmark's first setting.
-        embedding: as in `load_embedding`.
-        limit: so many cases.
-        seed: of the sample that `limit` takes.
-        options: of the benchmark.
-        calibrate_on: a kind of probe in scope on whose right hits thresholds are found; None finds none.
-        keep: share of those hits that a threshold keeps.
+def measure_retrieval(config: RetrievalConfig) -> list[RetrievalReport]:
+    """One report per setting: the strategies on all probes of the cases, with the edits of all cases in one memory.
 
     Raises:
         BadSettings: an unknown name, an impossible limit, or no such kind to calibrate on.
-        BadData: no probe can be used. And whatever loading the benchmark or the embedding raises.
+        BadData: no probe can be used. Also any error of loading the benchmark or the embedding.
     """
-    config = RunConfig(
-        benchmark=benchmark,
-        data=data,
-        benchmark_options=dict(options or {}),
+    if config.keep is not None and config.calibrate is None:
+        raise BadSettings(
+            f"--keep {config.keep:g} belongs to --calibrate: name a kind of probe with it, or leave it out."
+        )
+    return [_measure_setting(config, setting) for setting in config.settings or (None,)]
+
+
+def _measure_setting(config: RetrievalConfig, setting: str | None) -> RetrievalReport:
+    """Report on one setting; None is the benchmark's first."""
+    run = RunConfig(
+        benchmark=config.benchmark,
+        data=config.data,
+        benchmark_options=config.benchmark_options,
         settings=(setting,) if setting else (),
         editors=("rag",),
-        embedding=embedding,
-        limit=limit,
-        seed=seed,
+        embedding=config.embedding,
+        limit=config.limit,
+        seed=config.seed,
     )
-    factories = {name: load_retriever(name) for name in strategies}
-    source, (chosen,) = load_benchmark(config)
-    cases = list(without_repeats(source.cases(chosen, limit, seed)))
+    retrievers = {name: load_retriever(name) for name in config.strategies or (DEFAULT,)}
+    benchmark, (chosen,) = load_benchmark(run)
+    cases = list(without_repeats(benchmark.cases(chosen, config.limit, config.seed)))
     queries, skipped = _queries(cases)
     if not queries:
         raise BadData(
-            f"{benchmark}, {chosen}: none of {skipped} probes says which edit bears on it, nor that none does; "
+            f"{config.benchmark}, {chosen}: none of {skipped} probes names its relevant edit, nor is any out of scope; "
             "choose another setting or option, or a higher limit."
         )
     edits = {edit.id: edit for case in cases for edit in case.edits}
-    encoder = TimedEmbedding(load_embedding(embedding, cache_folder("vectors")))
-    found, entries = _measure(list(edits.values()), queries, factories, encoder)
+    embedding = TimedEmbedding(load_embedding(config.embedding, cache_folder("vectors")))
+    outcomes, entries = _search_all(list(edits.values()), queries, retrievers, embedding)
+    keep = KEEP if config.keep is None else config.keep
     return RetrievalReport(
-        benchmark=benchmark,
+        benchmark=config.benchmark,
         setting=chosen,
-        embedding=encoder.identity,
+        embedding=embedding.identity,
         edits=len(edits),
         entries=entries,
         skipped=skipped,
-        rows=tuple(_rows(queries, found)),
-        thresholds=tuple(_thresholds(queries, found, calibrate_on, keep)) if calibrate_on else (),
+        rows=tuple(_rows(queries, outcomes)),
+        thresholds=tuple(_thresholds(queries, outcomes, config.calibrate, keep)) if config.calibrate else (),
         keep=keep,
     )
 
 
 def _queries(cases: Iterable[Case]) -> tuple[list[_Query], int]:
-    """What can be asked, and the number of probes in scope without a right entry."""
+    """Probes that can be searched for, and the number of probes in scope that name no relevant edit."""
     queries, skipped = [], 0
     for case in cases:
         for probe in case.probes:
@@ -158,30 +145,30 @@ def _queries(cases: Iterable[Case]) -> tuple[list[_Query], int]:
     return queries, skipped
 
 
-def _measure(
+def _search_all(
     edits: Sequence[Edit],
     queries: Sequence[_Query],
     factories: Mapping[str, Factory],
     encoder: TimedEmbedding,
-) -> tuple[dict[str, list[_Found]], int]:
-    """For each strategy what each query found, in order; and the number of entries in the memory."""
+) -> tuple[dict[str, list[_Outcome]], int]:
+    """Outcomes of all queries for each strategy, and the number of entries in the memory."""
     from emend.memory.store.chroma import ChromaMemory
 
     with ChromaMemory(None, encoder, superseding="time") as memory:  # as in a run
         memory.add(edits)
         view = memory.view()
-        retrievers = {name: _made(name, factory, view, queries[0].probe) for name, factory in factories.items()}
-        found: dict[str, list[_Found]] = {name: [] for name in retrievers}
+        retrievers = {name: _warm_up(name, factory, view, queries[0].probe) for name, factory in factories.items()}
+        outcomes: dict[str, list[_Outcome]] = {name: [] for name in retrievers}
         for start in range(0, len(queries), CHUNK):
             chunk = queries[start : start + CHUNK]
             view.embed([query.probe.retrieval_query for query in chunk])
             for name, retriever in retrievers.items():
-                found[name] += [_search(retriever, query, encoder) for query in chunk]
-        return found, memory.count()
+                outcomes[name] += [_search(retriever, query, encoder) for query in chunk]
+        return outcomes, memory.count()
 
 
-def _made(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
-    """The strategy, once searched: what is made at the first search is in no time."""
+def _warm_up(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
+    """The strategy after one search, so that what it builds at the first search is not timed."""
     with retriever_errors(name):
         retriever = factory(view)
     with retriever_errors(name, first.retrieval_query):
@@ -189,73 +176,75 @@ def _made(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
     return retriever
 
 
-def _search(retriever: Retriever, query: _Query, encoder: TimedEmbedding) -> _Found:
-    embedded, began = encoder.seconds, time.perf_counter()
+def _search(retriever: Retriever, query: _Query, encoder: TimedEmbedding) -> _Outcome:
+    embedded, start = encoder.seconds, time.perf_counter()
     hits = search_probe(retriever, query.probe, DEPTH)[:DEPTH]
-    seconds = time.perf_counter() - began - (encoder.seconds - embedded)
+    seconds = time.perf_counter() - start - (encoder.seconds - embedded)
     sure: dict[Sign, float] = {by: confidence(hits, by) for by in SIGNS} if hits else {}
-    return _Found(query.case, _rank(hits, query.probe.edit_ids), bool(hits), sure, max(0.0, seconds))
+    return _Outcome(query.case, _rank(hits, query.probe.edit_ids), bool(hits), sure, max(0.0, seconds))
 
 
 def _rank(hits: Sequence[Hit], gold: Sequence[str]) -> int:
     return next((rank for rank, hit in enumerate(hits, start=1) if hit.entry.edit_id in gold), 0)
 
 
-def _rows(queries: Sequence[_Query], found: Mapping[str, Sequence[_Found]]) -> Iterator[RetrievalRow]:
-    """Kinds in order of first appearance, those in scope first."""
+def _rows(queries: Sequence[_Query], outcomes: Mapping[str, Sequence[_Outcome]]) -> Iterator[RetrievalRow]:
+    """Rows by kind in order of first appearance, kinds in scope first."""
     for kind, in_scope in sorted(dict.fromkeys(query.group for query in queries), key=lambda group: not group[1]):
         places = [i for i, query in enumerate(queries) if query.group == (kind, in_scope)]
-        for strategy, all_found in found.items():
-            yield _row(strategy, kind, in_scope, [all_found[place] for place in places])
+        for strategy, results in outcomes.items():
+            yield _row(strategy, kind, in_scope, [results[place] for place in places])
 
 
-def _row(strategy: str, kind: str, in_scope: bool, found: Sequence[_Found]) -> RetrievalRow:
-    ranks = [one.rank if in_scope else int(not one.any) for one in found]
-    main = estimate([float(rank == 1) for rank in ranks], [one.case for one in found])
+def _row(strategy: str, kind: str, in_scope: bool, outcomes: Sequence[_Outcome]) -> RetrievalRow:
+    ranks = [outcome.rank if in_scope else int(not outcome.any) for outcome in outcomes]
+    main = estimate([float(rank == 1) for rank in ranks], [outcome.case for outcome in outcomes])
     return RetrievalRow(
         strategy=strategy,
         kind=kind,
-        n=len(found),
-        hit_at_1=sum(rank == 1 for rank in ranks) / len(found),
-        hit_at_5=sum(0 < rank <= 5 for rank in ranks) / len(found),
-        mrr=sum(1 / rank for rank in ranks if rank) / len(found),
+        n=len(outcomes),
+        hit_at_1=sum(rank == 1 for rank in ranks) / len(outcomes),
+        hit_at_5=sum(0 < rank <= 5 for rank in ranks) / len(outcomes),
+        mrr=sum(1 / rank for rank in ranks if rank) / len(outcomes),
         low=main.low,
         high=main.high,
-        ms=round(sum(one.seconds for one in found) / len(found) * 1e3, 4),
+        ms=round(sum(outcome.seconds for outcome in outcomes) / len(outcomes) * 1e3, 4),
         in_scope=in_scope,
     )
 
 
 def _thresholds(
-    queries: Sequence[_Query], found: Mapping[str, Sequence[_Found]], kind: str, keep: float
+    queries: Sequence[_Query], outcomes: Mapping[str, Sequence[_Outcome]], kind: str, keep: float
 ) -> Iterator[ThresholdRow]:
-    """Of each strategy and sign, on each kind of probe out of scope."""
+    """Thresholds of each strategy and sign, applied to each kind of probe out of scope."""
     groups = dict.fromkeys(query.group for query in queries)
     if (kind, True) not in groups:
         known = [name for name, in_scope in groups if in_scope]
         raise BadSettings(f"no probes of kind '{kind}' in scope to calibrate on: {nearest(kind, known)}")
-    for strategy, all_found in found.items():
-        by_group: dict[tuple[str, bool], list[_Found]] = {group: [] for group in groups}
-        for query, one in zip(queries, all_found, strict=True):
-            by_group[query.group].append(one)
-        right = [one for one in by_group[kind, True] if one.rank == 1]
-        for by in SIGNS if right else ():
-            least = calibrate([one.sure[by] for one in right], keep)
+    for strategy, results in outcomes.items():
+        by_group: dict[tuple[str, bool], list[_Outcome]] = {group: [] for group in groups}
+        for query, outcome in zip(queries, results, strict=True):
+            by_group[query.group].append(outcome)
+        correct = [outcome for outcome in by_group[kind, True] if outcome.rank == 1]
+        for by in SIGNS if correct else ():
+            least = calibrate([outcome.confidence[by] for outcome in correct], keep)
             for name, in_scope in groups:
                 if not in_scope:
-                    yield _threshold(strategy, by, least, len(right), name, by_group[name, False])
+                    yield _threshold(strategy, by, least, len(correct), name, by_group[name, False])
 
 
-def _threshold(strategy: str, by: Sign, least: float, right: int, kind: str, found: Sequence[_Found]) -> ThresholdRow:
-    passed = [float(bool(one.sure) and one.sure[by] >= least) for one in found]
-    share = estimate(passed, [one.case for one in found])
+def _threshold(
+    strategy: str, by: Sign, least: float, right: int, kind: str, outcomes: Sequence[_Outcome]
+) -> ThresholdRow:
+    passed = [float(bool(outcome.confidence) and outcome.confidence[by] >= least) for outcome in outcomes]
+    share = estimate(passed, [outcome.case for outcome in outcomes])
     return ThresholdRow(
         strategy=strategy,
         by=by,
         least=least,
         right=right,
         kind=kind,
-        n=len(found),
+        n=len(outcomes),
         false_hits=sum(passed) / len(passed),
         low=share.low,
         high=share.high,

@@ -1,23 +1,19 @@
-"""Training SERAC's scope classifier on a benchmark, and measuring how it decides."""
+"""Train SERAC's scope classifier on a benchmark, and measure its decisions."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.text import Text
 
 from emend.agents.scope.base import Scope, save_threshold
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
 from emend.agents.scope.gate import encoder_inputs
 from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
+from emend.evals.components.config import ScopeConfig, TrainingConfig
 from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
-from emend.evals.report.escape import one_line
-from emend.evals.report.figures import frame
-from emend.evals.report.table import console_for
 from emend.evals.runner.components import load_benchmark
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -25,31 +21,18 @@ from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 
-FORMS = ("embedding", "cross-encoder")
+CLASSIFIERS = ("embedding", "cross-encoder")
 NEAR = 15
-"""So many texts that a question could be mistaken for are kept for training a cross-encoder."""
+"""Number of similar texts per question on which a cross-encoder is trained."""
 
-
-class ScopeRun(FrozenModel):
-    """What a classifier is trained on, and how."""
-
-    benchmark: str
-    data: str | None = None
-    setting: str | None = None
-    options: dict[str, str] = {}
-    check: dict[str, str] = {}
-    form: str = "embedding"
-    group: str = ""
-    embedding: str = "auto"
-    epochs: int = 1
-    limit: int | None = None
-    seed: int = 0
+OnStep = Callable[[int, int], None]
+"""Receives the number of finished training steps and of all."""
 
 
 class ScopeRow(FrozenModel):
-    """How the questions of one kind were decided: right when the own edit was chosen, or none where there is none.
+    """Accuracy on one kind of question: the relevant edit was chosen, or none for a question out of scope.
 
-    Shares are from 0 to 1, with a 95 % bootstrap interval over cases; `texts` is the number of edits to choose from.
+    Accuracy is from 0 to 1, with a 95 % bootstrap interval over cases; `texts` is the number of edits to choose from.
     """
 
     split: Literal["train", "check"]
@@ -62,8 +45,12 @@ class ScopeRow(FrozenModel):
     threshold: float
 
 
-class Told(FrozenModel):
-    """The edits of a benchmark with the group that each is of, its questions, and the case of each question."""
+class ScopeQuestions(FrozenModel):
+    """Edits of a benchmark as texts with the group of each, and its questions with their case.
+
+    `about` is the place of a question's relevant edit, None out of scope; `beside` is the place of the first edit of
+    the case of a question out of scope, None in scope.
+    """
 
     texts: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -74,71 +61,87 @@ class Told(FrozenModel):
 
     @property
     def examples(self) -> list[ScopeExample]:
-        """As training takes them."""
-        told = zip(self.questions, self.about, self.beside, strict=True)
-        return [ScopeExample(question, about, beside) for question, about, beside in told]
+        """The questions as training examples."""
+        columns = zip(self.questions, self.about, self.beside, strict=True)
+        return [ScopeExample(question, about, beside) for question, about, beside in columns]
+
+    def where(self, keep: Sequence[bool]) -> "ScopeQuestions":
+        """The same texts with the questions for which `keep` is True."""
+        names = ("questions", "about", "beside", "cases")
+        columns = {name: tuple(v for v, kept in zip(getattr(self, name), keep, strict=True) if kept) for name in names}
+        return self.model_copy(update=columns)
 
 
-def train_scope_on(run: ScopeRun, out: Path) -> list[ScopeRow]:
-    """Trains a classifier, writes it into a folder, and says how it decides.
+def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda done, total: None) -> list[ScopeRow]:
+    """Train a classifier, write it into a folder, and return its accuracy.
 
-    On the training questions the embedding form is measured by weights that did not see them; a cross-encoder has seen
-    all but the tenth that its threshold is chosen on, and is measured on those.
+    On the training questions the embedding classifier is measured with weights that did not see them
+    (cross-validation); a cross-encoder is measured on the tenth of the texts that its threshold is chosen on.
 
     Raises:
         BadSettings: an unknown name.
         BadData: the benchmark has no question in scope, or none out of it.
     """
-    if run.form not in FORMS:
-        raise BadSettings(f"unknown form '{run.form}': {nearest(run.form, list(FORMS))}")
-    told = questions_of(run, run.options)
-    if len({about is None for about in told.about}) < 2:
+    if config.classifier not in CLASSIFIERS:
+        raise BadSettings(f"unknown classifier '{config.classifier}': {nearest(config.classifier, list(CLASSIFIERS))}")
+    questions = questions_of(config, config.benchmark_options)
+    if len({about is None for about in questions.about}) < 2:
         raise BadData(
-            f"{run.benchmark} has {len(told.about)} questions, all of them in scope or all out of it: both are needed."
+            f"{config.benchmark} has {len(questions.about)} questions, all of them in scope or all out of it: both "
+            "are needed."
         )
-    embedding = load_embedding(run.embedding, cache_folder("vectors"))
-    rows: list[ScopeRow] = []
+    embedding = load_embedding(config.embedding, cache_folder("vectors"))
     scope: Scope
-    if run.form == "embedding":
-        trained = train_scope(told.texts, told.examples, embedding, run.embedding, run.seed, told.groups)
+    if config.classifier == "embedding":
+        trained = train_scope(
+            questions.texts, questions.examples, embedding, config.embedding, config.seed, questions.groups
+        )
         trained.scope.save(out)
         scope = trained.scope
-        rows += _rows("train", told, trained.held_out, scope.threshold)
+        rows = _rows("train", questions, trained.held_out, scope.threshold)
     else:
-        scope, held, found = _cross_encoder(run, told, embedding, out)
-        rows += _rows("train", held, found, scope.threshold)
-    if run.check:
-        checked = questions_of(run, run.options | run.check)
-        candidates = None if run.form == "embedding" else _near(checked, embedding)
-        embedding.queries(
-            encoder_inputs(checked.questions)
-        )  # in batches into the cache, so that none is embedded alone
-        found = decisions(scope, checked.texts, checked.examples, candidates)
-        rows += _rows("check", checked, found, scope.threshold)
+        scope, held_out, results = _train_cross_encoder(config, questions, embedding, out, on_step)
+        rows = _rows("train", held_out, results, scope.threshold)
+    if config.also_check:
+        checked = questions_of(config, config.benchmark_options | config.also_check)
+        candidates = None if config.classifier == "embedding" else _nearest_texts(checked, embedding)
+        # Into the cache in batches, so that no question is embedded alone.
+        embedding.queries(encoder_inputs(checked.questions))
+        results = decisions(scope, checked.texts, checked.examples, candidates)
+        rows += _rows("check", checked, results, scope.threshold)
     return rows
 
 
-def questions_of(run: ScopeRun, options: dict[str, str]) -> Told:
-    """What the benchmark asks under these options; a question is about the first edit that bears on it."""
-    config = RunConfig(
-        benchmark=run.benchmark, editors=("serac",), data=run.data, benchmark_options=options,
-        limit=run.limit, seed=run.seed,
-        settings=(run.setting,) if run.setting else (),
-    )  # fmt: skip
-    benchmark, settings = load_benchmark(config)
-    cases = list(benchmark.cases(settings[0], run.limit, run.seed))
-    groups = _groups(cases, run.group)
-    texts = list(groups)
-    places = {text: place for place, text in enumerate(texts)}
-    rows = [row for case in cases for row in _questions(case, places)]
-    questions, about, beside = (tuple(column) for column in zip(*rows, strict=True)) if rows else ((), (), ())
-    owners = tuple(case.id for case in cases for _ in _questions(case, places))
-    kept = tuple(groups.values()) if run.group else ()
-    return Told(texts=tuple(texts), groups=kept, questions=questions, about=about, beside=beside, cases=owners)
+def questions_of(config: TrainingConfig, benchmark_options: dict[str, str]) -> ScopeQuestions:
+    """Questions of the benchmark under these options; a question is about the first of its relevant edits."""
+    run = RunConfig(
+        benchmark=config.benchmark,
+        editors=("serac",),
+        data=config.data,
+        benchmark_options=benchmark_options,
+        limit=config.limit,
+        seed=config.seed,
+        settings=(config.setting,) if config.setting else (),
+    )
+    benchmark, settings = load_benchmark(run)
+    cases = list(benchmark.cases(settings[0], config.limit, config.seed))
+    tag = config.group if isinstance(config, ScopeConfig) else ""
+    groups = _groups(cases, tag)
+    places = {text: place for place, text in enumerate(groups)}
+    rows = [(*row, case.id) for case in cases for row in _questions(case, places)]
+    questions, about, beside, owners = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return ScopeQuestions(
+        texts=tuple(groups),
+        groups=tuple(groups.values()) if tag else (),
+        questions=questions,
+        about=about,
+        beside=beside,
+        cases=owners,
+    )
 
 
 def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
-    """The texts of all edits, each with what the first case that has it says under a tag."""
+    """Texts of all edits, each with the value of a tag in its first case."""
     groups: dict[str, str] = {}
     for case in cases:
         if tag and tag not in case.tags:
@@ -150,81 +153,75 @@ def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
 
 
 def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None, int | None]]:
-    """A question whose edits are not told, or not among the case's, teaches nothing and is left out."""
+    """Questions of a case; one in scope whose relevant edit is unknown, or not among the case's, is left out."""
     of = {edit.id: places[edit.text] for edit in case.edits}
     first = next(iter(of.values()), None)
-    out: list[tuple[str, int | None, int | None]] = []
+    rows: list[tuple[str, int | None, int | None]] = []
     for probe in case.probes:
-        own = next((of[name] for name in probe.edit_ids if name in of), None)
+        relevant = next((of[name] for name in probe.edit_ids if name in of), None)
         if not probe.in_scope:
-            out.append((probe.retrieval_query, None, first))
-        elif own is not None:
-            out.append((probe.retrieval_query, own, None))
-    return out
+            rows.append((probe.retrieval_query, None, first))
+        elif relevant is not None:
+            rows.append((probe.retrieval_query, relevant, None))
+    return rows
 
 
-def _cross_encoder(run: ScopeRun, told: Told, embedding: Embedding, out: Path) -> tuple[Scope, Told, list[Decision]]:
-    """Trained on nine tenths of the texts, or groups, and their questions; the threshold is the best on the others."""
+def _train_cross_encoder(
+    config: ScopeConfig, questions: ScopeQuestions, embedding: Embedding, out: Path, on_step: OnStep
+) -> tuple[Scope, ScopeQuestions, list[Decision]]:
+    """Train on nine tenths of the texts, or groups, and choose the threshold on the questions of the others."""
     from emend.agents.scope.cross_encoder import CrossEncoderScope, CrossTraining, encoder_folder, train_cross_encoder
 
-    groups = told.groups or tuple(str(place) for place in range(len(told.texts)))
+    groups = questions.groups or tuple(str(place) for place in range(len(questions.texts)))
     names = list(dict.fromkeys(groups))
-    drawn = {names[at] for at in np.random.default_rng(run.seed).permutation(len(names))[: max(1, len(names) // 10)]}
-    kept_out = {place for place, group in enumerate(groups) if group in drawn}
-    homes = [about if about is not None else beside for about, beside in zip(told.about, told.beside, strict=True)]
-    held = some_of(told, [home in kept_out for home in homes])
-    seen = some_of(told, [home not in kept_out for home in homes])
-    near = [[place for place in places if place not in kept_out] for places in _near(seen, embedding)]
-    how = CrossTraining(epochs=run.epochs, seed=run.seed)
-    base = encoder_folder(run.embedding)
-    scope = train_cross_encoder(base, out, told.texts, seen.examples, near, how, _say)
-    found = decisions(scope, held.texts, held.examples, _near(held, embedding))
-    threshold = choose_threshold([one[:2] for one in found], held.examples)
-    judged_anew = [decide(*one[:2], threshold, example) for one, example in zip(found, held.examples, strict=True)]
+    order = np.random.default_rng(config.seed).permutation(len(names))
+    drawn = {names[at] for at in order[: max(1, len(names) // 10)]}
+    held_places = {place for place, group in enumerate(groups) if group in drawn}
+    homes = [b if a is None else a for a, b in zip(questions.about, questions.beside, strict=True)]
+    held_out = questions.where([home in held_places for home in homes])
+    training = questions.where([home not in held_places for home in homes])
+    near = [[place for place in places if place not in held_places] for places in _nearest_texts(training, embedding)]
+    schedule = CrossTraining(epochs=config.epochs, seed=config.seed)
+    base = encoder_folder(config.embedding)
+    scope = train_cross_encoder(base, out, questions.texts, training.examples, near, schedule, on_step)
+    results = decisions(scope, held_out.texts, held_out.examples, _nearest_texts(held_out, embedding))
+    threshold = choose_threshold([result[:2] for result in results], held_out.examples)
+    results = [
+        decide(*result[:2], threshold, example) for result, example in zip(results, held_out.examples, strict=True)
+    ]
     save_threshold(out, threshold)
-    return CrossEncoderScope(out, threshold), held, judged_anew
+    return CrossEncoderScope(out, threshold), held_out, results
 
 
-def some_of(told: Told, kept: Sequence[bool]) -> Told:
-    """The same texts, with some of the questions."""
-    columns = ("questions", "about", "beside", "cases")
-    some = {name: tuple(v for v, keep in zip(getattr(told, name), kept, strict=True) if keep) for name in columns}
-    return told.model_copy(update=some)
-
-
-def _near(told: Told, embedding: Embedding) -> list[list[int]]:
-    """For each question the texts nearest to it, which a cross-encoder reads."""
-    if not told.questions:
+def _nearest_texts(questions: ScopeQuestions, embedding: Embedding) -> list[list[int]]:
+    """Places of the `NEAR` texts most similar to each question."""
+    if not questions.questions:
         return []
-    vectors, asked = embedding.documents(told.texts), embedding.queries(told.questions)
-    return [np.argsort(-(vectors @ one), kind="stable")[:NEAR].tolist() for one in asked]
+    vectors, queries = embedding.documents(questions.texts), embedding.queries(questions.questions)
+    return [np.argsort(-(vectors @ query), kind="stable")[:NEAR].tolist() for query in queries]
 
 
-def _say(done: int, whole: int) -> None:
-    """A line on stderr at every tenth."""
-    if done == whole or done % max(1, whole // 10) == 0:
-        sys.stderr.write(f"training: {done:,} of {whole:,} steps\n")
-
-
-def _rows(split: Literal["train", "check"], told: Told, found: Sequence[Decision], threshold: float) -> list[ScopeRow]:
+def _rows(
+    split: Literal["train", "check"], questions: ScopeQuestions, results: Sequence[Decision], threshold: float
+) -> list[ScopeRow]:
     """One row for questions in scope, one for those out of it, one for all."""
-    inside = [about is not None for about in told.about]
-    of: dict[Literal["in", "out", "all"], list[bool]] = {
+    inside = [about is not None for about in questions.about]
+    kinds: dict[Literal["in", "out", "all"], list[bool]] = {
         "in": inside,
-        "out": [not one for one in inside],
+        "out": [not each for each in inside],
         "all": [True] * len(inside),
     }
     rows = []
-    for name, kept in of.items():
-        right = [float(one.right) for one, keep in zip(found, kept, strict=True) if keep]
-        cases = [case for case, keep in zip(told.cases, kept, strict=True) if keep]
+    for name, keep in kinds.items():
+        right = [float(result.right) for result, kept in zip(results, keep, strict=True) if kept]
+        cases = [case for case, kept in zip(questions.cases, keep, strict=True) if kept]
         mean = estimate(right, cases)
         rows.append(
             ScopeRow(
                 split=split,
                 scope=name,
                 n=mean.n,
-                texts=len(told.texts),
+                texts=len(questions.texts),
                 accuracy=mean.mean,
                 low=mean.low,
                 high=mean.high,
@@ -232,19 +229,3 @@ def _rows(split: Literal["train", "check"], told: Told, found: Sequence[Decision
             )
         )
     return rows
-
-
-def show_scope(rows: Sequence[ScopeRow], out: Path) -> None:
-    """Print how the questions were decided, and how the classifier is used."""
-    console = console_for()
-    table = frame("questions", "scope", "n", "edits", "right", "", names=2)
-    table.title, table.title_justify = "decided right, in percent [95 % interval]", "left"
-    names = {"train": "learned from", "check": "checked on"}
-    for row in rows:
-        told = "-" if row.accuracy is None else f"{100 * row.accuracy:.1f}"
-        between = "" if row.low is None or row.high is None else f"[{100 * row.low:.0f}, {100 * row.high:.0f}]"
-        table.add_row(names[row.split], row.scope, str(row.n), str(row.texts), told, Text(between))
-    console.print(table)
-    console.print(Text("The questions learned from are decided by weights that had not seen them.", style="dim"))
-    console.print(Text(f"\nThe classifier is in {one_line(str(out))}. Next:"))
-    console.print(Text(f"  emend run ... --editor serac --set serac.scope={one_line(str(out))}"), soft_wrap=True)

@@ -1,13 +1,17 @@
 """The configuration of a run, checked when it is made: modes, checkpoints and limits on failures."""
 
-from typing import Any, Literal, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import refuse_secrets
 from emend.memory.registry import nearest
+
+if TYPE_CHECKING:
+    from emend.agents.providers.policy import CallPolicy
 
 MODEL = "model"
 """The name in `overrides` under which the settings for loading the model are given."""
@@ -135,67 +139,104 @@ class FailureLimit(NamedTuple):
         return failed > (self.limit if self.kind == "count" else self.limit * tried)
 
 
-class RunConfig(FrozenModel):
-    """Everything that decides a run's records.
+class CallLimits(FrozenModel):
+    """Limits on the calls to a provider's API; None is no limit."""
 
-    Args:
-        benchmark: name of the benchmark.
-        data: its data folder, looked for under `EMEND_DATA` first.
-        benchmark_options: options of the benchmark.
-        settings: the benchmark's settings to run; empty for its first one.
-        editors: names of editors, at least one.
-        model: the model under test, `provider:name`.
-        mode: how many edits are applied together; None for the benchmark's own.
-        reevaluate_at: checkpoints of mode `sequential`, see `Checkpoints`; by default after the last edit.
-        limit: maximum number of cases.
-        repeats: number of repeated generations per probe.
-        overrides: editor settings by editor name, and settings for loading the model under `model`.
-        prompt_template: how facts are put before a prompt; None for the benchmark's own.
-        fail_on_error: how many failed units end the run, see `FailureLimit`.
-        max_cost: limit on what one process spends, in the currency of `prices`, a file.
-        max_calls: limit on the calls of one process.
-        rpm: calls per minute, `tpm` tokens per minute.
-        cache: folder of cached replies.
-        perplexity_text: file of texts whose perplexity is measured under edits of weights; None for the benchmark's
-            own or a few plain ones; `none` for no measurement.
+    max_cost: float | None = Field(
+        default=None, description="Maximum cost of this invocation's API calls, in the currency of --prices."
+    )
+    max_calls: int | None = Field(default=None, description="Maximum number of API calls of this invocation.")
+    prices: str | None = Field(
+        default=None, description="TOML file with prices per million tokens; see docs/models.md."
+    )
+    rpm: float | None = Field(default=None, description="Maximum API calls per minute.")
+    tpm: float | None = Field(default=None, description="Maximum API tokens per minute.")
+    cache: str | None = Field(default=None, description="Folder in which API replies are stored and reused.")
+
+    def policy(self, **more: Any) -> "CallPolicy":
+        """The call policy with these limits.
+
+        Raises:
+            BadSettings: an impossible number, or a file that cannot be used.
+        """
+        from emend.agents.providers.policy import CallPolicy
+
+        limits: dict[str, Any] = {name: getattr(self, name) for name in CallLimits.model_fields}
+        paths = {name: Path(limits[name]).expanduser() for name in ("prices", "cache") if limits[name]}
+        return CallPolicy.of(**limits | paths | more)
+
+
+class RunConfig(CallLimits):
+    """Everything that decides a run's records, and how the run is carried out.
 
     Raises:
-        BadSettings: unknown mode, or an impossible number; checkpoints without mode `sequential`.
+        BadSettings: an unknown mode, an impossible number, or `reevaluate_at` without mode `sequential`.
     """
 
-    benchmark: str
-    data: str | None = None
-    benchmark_options: dict[str, str] = {}
-    settings: tuple[str, ...] = ()
-    editors: tuple[str, ...]
-    model: str = "tiny"
-    retriever: str = "default"
-    embedding: str = "auto"
-    mode: str | None = None
-    reevaluate_at: str | None = None
-    limit: int | None = None
-    seed: int = 0
-    concurrency: int = 4
-    repeats: int = 1
-    overrides: dict[str, dict[str, Any]] = {}
-    prompt_template: str | None = None
-    fail_on_error: str = "0.1"
-    max_cost: float | None = None
-    max_calls: int | None = None
-    prices: str | None = None
-    rpm: float | None = None
-    tpm: float | None = None
-    cache: str | None = None
-    perplexity_text: str | None = None
+    benchmark: str = Field(description="Benchmark; see: emend list benchmarks.")
+    data: str | None = Field(
+        default=None, description="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data."
+    )
+    benchmark_options: dict[str, str] = Field(default={}, description="Option of the benchmark; repeatable.")
+    settings: tuple[str, ...] = Field(
+        default=(),
+        description="Form in which the editors receive the edits, such as triplet or document; repeatable; "
+        "default: the benchmark's first setting.",
+    )
+    editors: tuple[str, ...] = Field(description="Editor to evaluate; repeatable; see: emend list editors.")
+    model: str = Field(
+        default="tiny", description="Model under test: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."
+    )
+    retriever: str = Field(
+        default="default", description="Retriever of memory-based editors; see: emend list retrievers."
+    )
+    embedding: str = Field(
+        default="auto",
+        description="Embedding of memory-based editors: auto, lexical, minilm, a sentence-transformers folder, or "
+        "module:attribute.",
+    )
+    mode: str | None = Field(
+        default=None,
+        description="How many cases' edits are applied together: single, batch:N, all, or sequential; default: the "
+        "benchmark's.",
+    )
+    reevaluate_at: str | None = Field(
+        default=None,
+        description="With --mode sequential, numbers of applied edits at which all earlier cases are evaluated again, "
+        "such as 10,50,every:100,end; none disables it; default: end.",
+    )
+    limit: int | None = Field(default=None, description="Maximum number of cases; default: all.")
+    seed: int = Field(default=0, description="Random seed.")
+    concurrency: int = Field(default=4, description="Number of units evaluated at the same time.")
+    repeats: int = Field(default=1, description="Number of repeated generations per probe.")
+    overrides: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a "
+        "TOML file; repeatable; see: emend list editors --settings.",
+    )
+    prompt_template: str | None = Field(
+        default=None,
+        description="Prompt template that joins retrieved edits and a probe: new_fact, based_on_facts or brief; "
+        "default: the benchmark's.",
+    )
+    fail_on_error: str = Field(
+        default="0.1",
+        description="Failed units at which the run stops: true (the first), false (never), a proportion (0.1) or a "
+        "count (5).",
+    )
+    perplexity_text: str | None = Field(
+        default=None,
+        description="Text file, one passage per line, whose perplexity is measured under weight edits; none disables "
+        "it; default: the benchmark's text, or a built-in one.",
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def _current_names(cls, values: Any) -> Any:
+    def _reevaluate_at_end(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        values = {OLD_NAMES.get(name, name): value for name, value in values.items()}
         if values.get("mode") == "sequential" and values.get("reevaluate_at") is None:
-            values["reevaluate_at"] = END
+            return values | {"reevaluate_at": END}
         return values
 
     @model_validator(mode="after")
@@ -209,6 +250,9 @@ class RunConfig(FrozenModel):
         FailureLimit.parse(self.fail_on_error)
         if not self.editors:
             raise BadSettings("no editor is named: give at least one, for example --editor rag.")
+        if joined := next((name for name in self.editors if "," in name), None):
+            repeated = " ".join(f"--editor {name.strip()}" for name in joined.split(","))
+            raise BadSettings(f"--editor '{joined}' is not one editor: repeat --editor, as in {repeated}.")
         for name in ("limit", "concurrency", "repeats"):
             number = getattr(self, name)
             if number is not None and number < 1:

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from emend.agents.providers.usage import Spent
 from emend.evals.case import Metric
-from emend.evals.log.config import RunConfig
+from emend.evals.log.config import OLD_NAMES, RunConfig
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
 
@@ -69,6 +69,13 @@ class Manifest(FrozenModel):
     """The user's price file, as the last process read it."""
     spent: dict[str, Spent] = {}
     """Spent on models behind an API, by model, by all processes that came to an end."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
+            return values
+        return values | {"config": {OLD_NAMES.get(name, name): value for name, value in values["config"].items()}}
 
     def write(self, folder: Path) -> None:
         """Write it into the folder, whole or not at all."""

@@ -107,7 +107,7 @@ def _nothing(folder: Path, published: Table, found: Report) -> str:
     judged = {row.judge.partition(" by ")[0] for row in found.rows if row.judge}
     lacking = [f"--kind {name}" for name in judges if name not in judged]
     remedy = (
-        f"Its figures are a judge's: emend score {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
+        f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
         if lacking
         else "Choose another table; see: emend papers."
     )

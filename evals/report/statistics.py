@@ -1,4 +1,4 @@
-"""What `emend stats` shows while it works."""
+"""What `emend covariance` shows while it works."""
 
 import sys
 import time

@@ -45,7 +45,7 @@ def judged_run(folder: Path) -> Path:
 
 
 def judge(folder: Path) -> None:
-    """A scoring as `emend score` writes it."""
+    """A scoring as `emend judge run` writes it."""
     panel = Panel(judges=("made:up",))
     scoring = Scoring(id="made", panel=panel, kinds=("tendency",), prompts={}, fingerprints={}, started=now())
     (folder / FOLDER).mkdir()

@@ -294,5 +294,5 @@ def _two_labels(rows: Mapping[int, ReasoningRow]) -> None:
         raise BadData(
             f"{REASONING}, records 0 to {len(rows) - 1}, field 'label': only one label is there, value "
             f"'{labels.pop()}', so that a constant answer would be right every time; the file is sorted by label. "
-            "Take the whole file, or leave the block out: --option blocks=edit_success,locality."
+            "Take the whole file, or leave the block out: --benchmark-option blocks=edit_success,locality."
         )

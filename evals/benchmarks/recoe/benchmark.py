@@ -70,8 +70,8 @@ class ReCoE:
     `direct` (by default) or `cot`, through a chain of thought that two solved examples per scheme show, before the edit
     as after it; `perplexity=0` leaves the facts' probabilities out.
 
-    The paper edits one scheme at a time, all its records at once: give `--option schemes=counting`, say. With several
-    schemes in one run their facts stand together. Its InputAug is the editor `in_context`.
+    The paper edits one scheme at a time, all its records at once: give `--benchmark-option schemes=counting`, say. With
+    several schemes in one run their facts stand together. Its InputAug is the editor `in_context`.
 
     Raises:
         MissingData: no scheme's file is there, or one that was asked for is not.

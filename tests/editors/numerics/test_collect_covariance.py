@@ -239,7 +239,7 @@ def test_a_moment_of_too_few_tokens_gets_a_little_on_its_diagonal(lm, paths, tmp
 def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(lm, paths, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     with pytest.raises(
-        MissingData, match=r"no statistics .*layers \[0\].*emend stats --model hf:.* --layers 0 --corpus"
+        MissingData, match=r"no statistics .*layers \[0\].*emend covariance --model hf:.* --layers 0 --corpus"
     ):
         moments_of(lm, paths, [0], "collected")
     collect(lm, paths, [0], TEXTS, statistics_folder(lm, "one"), corpus="one")
@@ -270,7 +270,7 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
     collect(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
     collect(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
     moments_of(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
-    with pytest.raises(MissingData, match="have no layer 1: emend stats --model .*renamed --layers 0,1"):
+    with pytest.raises(MissingData, match="have no layer 1: emend covariance --model .*renamed --layers 0,1"):
         moments_of(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
 
 

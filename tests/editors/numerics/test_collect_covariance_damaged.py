@@ -77,7 +77,7 @@ def test_damaged_statistics_are_refused_when_the_editor_is_made_with_what_makes_
         BadData, match=r"layer-0.*Collect them anew with the text of corpus 'notes-1' \(cap 32\): "
     ) as told:
         editor(method, random_model(), statistics=str(tmp_path))
-    assert f"emend stats --model hf:{lm.folder} --layers 0 --corpus FILES --out {tmp_path}" in str(told.value)
+    assert f"emend covariance --model hf:{lm.folder} --layers 0 --corpus FILES --out {tmp_path}" in str(told.value)
     assert ("model.dtype=float32" in str(told.value)) == (harm is with_a_number_that_is_none)
 
 
@@ -168,7 +168,7 @@ def test_a_moment_that_cannot_be_decomposed_is_named_with_the_remedy(lm, paths, 
     collect(lm, paths, [0], TEXTS, tmp_path)
     monkeypatch.setattr(torch.linalg, broken, fail)
     made = Moments(tmp_path)
-    with pytest.raises(BadData, match=r"layer 0 in '.*' cannot be decomposed .*Collect them with `emend stats`"):
+    with pytest.raises(BadData, match=r"layer 0 in '.*' cannot be decomposed .*Collect them with `emend covariance`"):
         made.null_space(0, 64, 0.02) if broken == "eigh" else made.factor(0, 64)
 
 

@@ -25,7 +25,7 @@ def test_statistics_of_too_little_text_are_used_with_one_warning(random_model, t
         made.null_space(layer, 64, 0.02)
     said = f"are of {tokens} tokens, for keys of 64 numbers, and have no inverse without"
     assert [said in line for line in caplog.messages] == [True] * (tokens is not None)
-    assert caplog.text.count("Collect them over more text with `emend stats`") == len(caplog.messages)
+    assert caplog.text.count("Collect them over more text with `emend covariance`") == len(caplog.messages)
 
 
 def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(random_model, tmp_path, caplog):

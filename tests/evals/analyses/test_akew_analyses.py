@@ -67,7 +67,7 @@ def test_a_repeat_is_a_try_of_its_own_in_the_drop(tmp_path: Path) -> None:
 
 def test_without_a_file_of_triplets_the_command_for_the_run_s_own_documents_is_told(tmp_path: Path) -> None:
     run = akew_run(tmp_path / "a", "counterfact", struct=[1])
-    command = "emend extract --benchmark akew --option dataset=counterfact"
+    command = "emend extract --benchmark akew --benchmark-option dataset=counterfact"
     with pytest.raises(Lacking, match=f"{command} --out .* {command} --no-deduplication --out .* --triples"):
         analysed("triples", run)
 

@@ -120,7 +120,7 @@ def test_elken_by_known_background_and_event(tmp_path: Path) -> None:
     assert numbers(analysed("known", run)) == {("known", "rag"): (50.0, 2), ("unknown", "rag"): (50.0, 2)}
     without = analysed("background", run)
     assert numbers(without) == {("not needed", "rag"): (100.0, 2), ("needed", "rag"): (0.0, 1)}
-    assert any("--option blocks=knowledge" in note for note in without.notes)
+    assert any("--benchmark-option blocks=knowledge" in note for note in without.notes)
     types = analysed("event-type", run)
     assert numbers(types, "facts") == {("ipo", "rag"): (50.0, 4)}
     assert numbers(types, "tendencies") == {("Health", "rag"): (100.0, 1)}
@@ -135,7 +135,7 @@ def test_recall_of_background_knowledge_comes_from_a_second_run(tmp_path: Path) 
 
 def test_tendency_needs_a_scoring_and_shows_each_scale(tmp_path: Path) -> None:
     awaiting = record("t", kind="tendency_open", probe="g", unscored={"judged": "awaits a judge"})
-    with pytest.raises(Lacking, match="emend score RUN --judge"):
+    with pytest.raises(Lacking, match="emend judge run RUN --judge"):
         analysed("tendency", elken_run(tmp_path / "a", awaiting))
     marks = {"correctness_full": 1.0, "coherence_full": 0.0, "comprehensiveness_full": 0.0, "overall_full": 0.0}
     judged = [record(str(n), kind="tendency_open", values=marks) for n in range(3)]
@@ -254,7 +254,7 @@ def test_later_askings_and_other_benchmarks_are_left_out(tmp_path: Path) -> None
         (
             "elken",
             {"retrieval"},
-            {"scaling": "--with RUN", "known": "blocks=fact", "tendency": "emend score", "event-type": "blocks="},
+            {"scaling": "--with RUN", "known": "blocks=fact", "tendency": "emend judge run", "event-type": "blocks="},
         ),
         (
             "recoe",

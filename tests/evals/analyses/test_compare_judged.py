@@ -73,7 +73,7 @@ def test_other_judges_or_other_ways_of_asking_are_not_compared(run: Path, tmp_pa
     found = compare(a, b)
     assert judged(found) == {} and any("judged numbers are left out" in note for note in found.notes)
     assert any(row.metric == "Fact Q" for row in found.rows)
-    with pytest.raises(BadSettings, match=f"has no scoring '{name}'.* emend score .*b --judge openai:judge"):
+    with pytest.raises(BadSettings, match=f"has no scoring '{name}'.* emend judge run .*b --judge openai:judge"):
         compare(a, b, scoring=name)
     with pytest.raises(BadSettings, match="has no scoring 'nobody'"):
         compare(a, b, scoring="nobody")

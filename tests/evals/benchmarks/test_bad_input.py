@@ -132,7 +132,8 @@ def test_an_unknown_setting_and_an_impossible_limit_are_refused_before_the_first
 )
 def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_it(name, options, setting):
     benchmark = BENCHMARKS.load(name)(DATA / name, options)
-    said = f"make some with emend extract --benchmark {name} --out FILE .*--option triples=FILE --setting {setting};"
+    said = f"make some with emend extract --benchmark {name} --out FILE .*"
+    said += f"--benchmark-option triples=FILE --setting {setting};"
     with pytest.raises(BadSettings, match=said):
         list(benchmark.cases(setting))
     with pytest.raises(BadSettings, match=f"emend extract --benchmark {name} --method llm --model MODEL --out FILE"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.cli.doctor import _data
+from emend.evals.components.installation import _data
 from tests.paths import DATA
 
 AKEW = DATA / "akew"

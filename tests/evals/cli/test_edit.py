@@ -1,4 +1,4 @@
-"""`emend edit` and `emend stats`: what they print, keep and refuse, and what a run makes of an edit that fails."""
+"""`emend edit` and `emend covariance`: what they print, keep and refuse, and what a run makes of an edit that fails."""
 
 import json
 from pathlib import Path
@@ -58,9 +58,8 @@ def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
     code, out, err = emend(
         "edit", "--model", spec, "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT)
     )
-    assert (
-        (code, err) == (0, "") and out.startswith("2 edits by rome in delta: ") and " kB, " in out and " CPU s, " in out
-    )
+    assert code == 0 and all(line.startswith("rome: 2 edits, ") for line in err.splitlines())  # progress, if it is slow
+    assert out.startswith("2 edits by rome in delta: ") and " kB, " in out and " CPU s, " in out
     code, out, err = emend("edit", "--model", spec, "--apply", "delta", "--save-model", "edited")
     assert (code, err) == (0, "") and "with 2 edits by rome" in out and "emend edit --revert edited" in out
     pair = [("The capital of Veldania is", "Kestrel Bay")]
@@ -69,7 +68,7 @@ def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
     assert edited.lm.log_probs(pair)[0].log_prob > base.lm.log_probs(pair)[0].log_prob
     assert emend("edit", "--revert", "edited")[:2] == (
         0,
-        f"edited has the weights of {base.lm.fingerprint} again; 2 edits taken back.\n",
+        f"edited has the weights of {base.lm.fingerprint} again; 2 edits reverted.\n",
     )
     back: Any = load_model("hf:edited", device="cpu")
     assert back.lm.log_probs(pair) == base.lm.log_probs(pair)
@@ -84,7 +83,7 @@ def test_a_folder_that_was_stored_otherwise_is_told_apart_from_the_model(emend, 
     assert emend("edit", "--model", f"hf:{half}", "--set", "model.dtype=float32", *words)[0] == 0
     assert emend("edit", "--model", f"hf:{half}", "--apply", "delta", "--save-model", "edited")[0] == 0
     code, out, _ = emend("edit", "--revert", "edited")
-    assert code == 0 and "2 edits taken back" in out and "deltas and statistics made for that model go with" in out
+    assert code == 0 and "2 edits reverted" in out and "its files differ from the original" in out
 
 
 def test_a_bare_triplet_gets_prompt_subject_and_target(emend, folder):
@@ -116,7 +115,7 @@ def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginnin
         (("--model", "tiny", "--method", "rag", "--edits", "edits.jsonl", "--out", "x"), "'rag' changes no weights"),
         (("--model", "tiny", "--method", "romme", "--edits", "edits.jsonl", "--out", "x"), "did you mean 'rome'"),
         (("--model", "tiny", "--method", "ft", "--edits", "none.jsonl", "--out", "x"), "cannot read 'none.jsonl'"),
-        (("--model", "tiny", "--method", "ft", "--edits", "blank.jsonl", "--out", "x"), "there is no edit in blank"),
+        (("--model", "tiny", "--method", "ft", "--edits", "blank.jsonl", "--out", "x"), "no edit in blank"),
         (
             ("--model", "tiny", "--method", "ft", "--edits", "edits.jsonl", "--out", "x", "--set", "rag.k=1"),
             "--set names 'rag'",
@@ -143,9 +142,9 @@ def test_settings_come_from_a_file_too(emend, folder):
 
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     spec = f"hf:{folder}"
-    words: tuple[str, ...] = ("stats", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")
+    words: tuple[str, ...] = ("covariance", "--model", spec, "--layers", "0,1", "--corpus", "text.txt", "edits.txt")
     code, _, err = emend(*words)
-    assert code == 2 and "no corpus 'edits.txt': write emend stats" in err
+    assert code == 2 and "no corpus 'edits.txt': write emend covariance" in err
     Path("edits.txt").write_text("Veldania lies in the north.\n")
     code, out, err = emend(*words)
     assert (code, err) == (0, "") and out.startswith("layers 0, 1: ") and " tokens of 41 texts, in " in out
@@ -161,9 +160,9 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
 
 def test_statistics_of_too_little_text_are_told_of_at_the_end(emend, folder):
     Path("short.txt").write_text("Rome.\n")
-    code, out, err = emend("stats", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
+    code, out, err = emend("covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
     assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
-    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend stats`" in err
+    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend covariance`" in err
 
 
 def test_an_edit_that_stands_twice_is_solved_once_and_the_rest_is_counted(emend, folder, caplog):
@@ -198,17 +197,17 @@ def test_statistics_that_are_lacking_name_the_command(emend, folder):
     made = settings("rome", "layers=[0]", "steps=3", 'prefixes=["So. "]')
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
     code, _, err = emend("edit", "--model", f"hf:{folder}", *words)
-    assert code == 2 and f"emend stats --model hf:{folder} --layers 0 --corpus FILES" in err
+    assert code == 2 and f"emend covariance --model hf:{folder} --layers 0 --corpus FILES" in err
 
 
 def test_wrong_layers_and_models_without_weights_are_refused(emend, folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for words, told in (
-        (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are no numbers"),
+        (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are not numbers"),
         (("--model", f"hf:{folder}", "--layers", "7"), "layer 7 is not in a model of 2 layers"),
-        (("--model", "openai:gpt-x", "--layers", "0"), "has no weights here: use tiny or hf:FOLDER"),
+        (("--model", "openai:gpt-x", "--layers", "0"), "is not local: use tiny or hf:FOLDER"),
     ):
-        code, _, err = emend("stats", *words, "--corpus", "text.txt")
+        code, _, err = emend("covariance", *words, "--corpus", "text.txt")
         assert code == 2 and told in err
 
 
@@ -239,7 +238,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
 
 def test_a_refused_edit_leaves_no_folder(emend, folder):
     for told, said in (
-        (("--wording", "nosuch"), "unknown wording 'nosuch'"),
+        (("--prompt-template", "nosuch"), "unknown wording 'nosuch'"),
         (("--set", "rome.statistics=nosuch"), "no finished statistics in 'nosuch'"),
     ):
         code, _, err = emend(
@@ -250,11 +249,11 @@ def test_a_refused_edit_leaves_no_folder(emend, folder):
 
 
 def test_options_without_a_part_are_refused(emend, folder):
-    given = (("--set", "rome.steps=1"), ("--wording", "plain"), ("--seed", "4"))
+    given = (("--set", "rome.steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
     for told in given:
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
-        assert code == 2 and "has no part in this form of emend edit" in err
-    assert "--set model has no part" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
+        assert code == 2 and "has no effect in this form of emend edit" in err
+    assert "--set model has no effect" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
 
 
 def test_a_triplet_with_a_question_gets_a_prompt_too(emend, folder):

@@ -37,8 +37,8 @@ def test_a_judge_of_errors_has_settings_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--set", "model.temperature=1"), "the model that reads is not asked"),
-        (("--set", "judge.temperature=1"), "the model that sorts errors is not asked"),
+        (("--set", "model.temperature=1"), "the model that reads is not called"),
+        (("--set", "judge.temperature=1"), "the model that sorts errors is not called"),
         (("--set", "rag.k=1"), "only model.key=value and judge.key=value"),
         (("--method", "llm", "--model", "tiny", "--set", "model.api_key=x"), "api_key"),
     ],

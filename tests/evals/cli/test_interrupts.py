@@ -27,7 +27,7 @@ def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_pat
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         told = ""
-        while "ending: what is under way is waited for; interrupt once more to leave it." not in told:
+        while "interrupt again to abandon them" not in told:
             told = child.stderr.readline()
             assert told, "it ended without a word"
         assert child.poll() is None
@@ -35,8 +35,8 @@ def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_pat
         child.send_signal(signal.SIGINT)
         _, told = child.communicate(timeout=120)
         assert time.monotonic() - began < 100 and child.returncode == 130  # the reply takes 300
-        assert "interrupted at once: what was under way is asked again. finished units are kept." in told
-        assert f"Go on with: emend resume {out}" in told
+        assert "calls in progress will be repeated. finished units are kept." in told
+        assert f"Continue with: emend resume {out}" in told
         assert "Traceback" not in told
         with run_journal(out) as journal:
             assert len(journal.units()) == 1

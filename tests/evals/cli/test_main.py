@@ -95,7 +95,7 @@ def test_lists_have_name_and_summary(emend: Any, kind: str, name: str) -> None:
         ((*RUN, "--retriever", "bm52"), "unknown retriever 'bm52': did you mean 'bm25'?"),
         ((*RUN, "--mode", "singel"), "unknown mode 'singel': did you mean 'single'?"),
         ((*RUN, "--set", "k=3"), "--set 'k=3' names no editor"),
-        ((*RUN, "--option", "cases"), "--option 'cases' is no key=value"),
+        ((*RUN, "--benchmark-option", "cases"), "--benchmark-option 'cases' is not key=value"),
         (("run", "--benchmark", BENCHMARK, "--editor", "unedited", "--model", "tinny"), "unknown model 'tinny'"),
         (("list", "editor"), "cannot list 'editor': did you mean 'editors'?"),
         (("report", "nowhere"), "'nowhere' is no run folder"),
@@ -114,11 +114,11 @@ def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...
 
 
 def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.cli import doctor
+    from emend.evals.components import installation
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    found = {row.check: row for row in doctor._keys()}
+    found = {row.check: row for row in installation._keys()}
     assert found["OPENAI_API_KEY"].status == "ok" and found["ANTHROPIC_API_KEY"].status == "absent"
     assert "secret" not in "".join(row.model_dump_json() for row in found.values())
 

@@ -94,7 +94,7 @@ def test_what_is_exported_and_imported_is_equal(filled):
     assert stats[0] == stats[1] and (stats[0]["edits"], stats[0]["superseded"]) == (5, 2)
     filled("add", "--document", "more")
     code, _, err = filled("import", "out.jsonl")
-    assert code == 2 and "holds 1 edits that out.jsonl has not" in err
+    assert code == 2 and "holds 1 edits that out.jsonl lacks" in err
 
 
 def test_the_input_may_be_a_pipe(emend, monkeypatch):
@@ -170,7 +170,7 @@ def test_a_memory_without_a_name_is_refused(emend):
 def test_an_edit_in_place_of_another_of_the_same_id_is_counted(emend):
     for text, said in (
         ("a", "1 new edit"),
-        ("b", "0 new edits, 1 in place of what had the same id"),
+        ("b", "0 new edits, 1 replaced"),
         ("b", "0 new edits"),
     ):
         Path("one.jsonl").write_text(json.dumps({"form": "document", "text": text, "id": "x"}), encoding="utf-8")
@@ -232,7 +232,7 @@ def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monke
 
     monkeypatch.setattr(Shelf, "put", interrupted)
     code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
-    assert code == 130 and "the same command stores the rest" in err
+    assert code == 130 and "repeat the command to add the rest" in err
     shown = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
     found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
     assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]

@@ -1,33 +1,32 @@
 """Options that several commands have are one class, taken apart for the command line and put together again."""
 
-from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import pytest
 import typer
 from click import Command
-from typer.main import get_command
+from pydantic import Field
 from typer.testing import CliRunner
 
-from emend.evals.cli.judging_options import Judges
-from emend.evals.cli.limits import Limits
-from emend.evals.cli.main import app
-from emend.evals.cli.options import Group, grouped
+from emend.evals.cli.commands.judge import JudgeOptions
+from emend.evals.cli.main import COMMANDS, load_command
+from emend.evals.cli.options import Changes, Only, exclusive, grouped
+from emend.evals.log.config import CallLimits
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
 
 
-@dataclass(frozen=True)
-class Paint(Group):
+class Paint(FrozenModel):
     """A group with an option that must be given."""
 
-    colour: Annotated[str, typer.Option(help="Which colour.")]
-    coats: Annotated[int, typer.Option(help="How many.")] = 2
+    colour: str = Field(description="Which colour.")
+    coats: int = Field(default=2, description="How many.")
 
 
-@dataclass(frozen=True)
-class Brush(Group):
+class Brush(FrozenModel):
     """Another one."""
 
-    width: Annotated[float | None, typer.Option(help="In centimetres.")] = None
+    width: float | None = Field(default=None, description="In centimetres.")
 
 
 def told(*words: str) -> tuple[int, str, list[Any]]:
@@ -47,9 +46,9 @@ def told(*words: str) -> tuple[int, str, list[Any]]:
 
 
 def test_a_group_reaches_the_command_as_one_value_and_defaults_stand() -> None:
-    assert told("north", "--colour", "red") == (0, "", ["north", Paint("red"), False, Brush(), "x"])
+    assert told("north", "--colour", "red") == (0, "", ["north", Paint(colour="red"), False, Brush(), "x"])
     code, _, seen = told("east", "--coats", "3", "--width", "2.5", "--colour", "blue", "--dry", "--tag", "y")
-    assert (code, seen) == (0, ["east", Paint("blue", 3), True, Brush(2.5), "y"])
+    assert (code, seen) == (0, ["east", Paint(colour="blue", coats=3), True, Brush(width=2.5), "y"])
 
 
 def test_what_a_group_needs_is_asked_for_by_its_option() -> None:
@@ -72,20 +71,58 @@ def test_two_groups_with_one_name_are_refused_when_the_command_is_made() -> None
             """Decorate."""
 
 
-def command(*words: str) -> Command:
-    found: Any = get_command(app)
+def test_only_some_fields_become_options_and_changes_are_those_given() -> None:
+    shell = typer.Typer()
+    seen: list[Any] = []
+
+    @shell.command()
+    @grouped
+    def decorate(
+        paint: Annotated[Paint, Only(("colour",))], brush: Annotated[dict[str, Any], Changes(Brush, ("width",))]
+    ) -> None:
+        """Decorate."""
+        seen.extend([paint, brush])
+
+    assert CliRunner().invoke(shell, ["--colour", "red", "--coats", "3"]).exit_code == 2
+    assert CliRunner().invoke(shell, ["--colour", "red"]).exit_code == 0 and seen.pop() == {}
+    assert CliRunner().invoke(shell, ["--colour", "red", "--width", "1.5"]).exit_code == 0 and seen.pop() == {
+        "width": 1.5
+    }
+    assert seen == [Paint(colour="red")] * 2
+
+
+def test_options_that_do_not_go_together_are_named() -> None:
+    assert exclusive({"--json": False, "--md": None}) == [] and exclusive({"--json": True, "--md": None}) == ["--json"]
+    with pytest.raises(BadSettings, match="--json and --md do not go together"):
+        exclusive({"--json": True, "--md": "x"})
+
+
+def command(name: str, *words: str) -> Command:
+    found: Any = load_command(name)
     for word in words:
         found = found.commands[word]
     return found  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("words", [("score",), ("judge", "stress"), ("judge", "calibrate"), ("run",)])
+@pytest.mark.parametrize("words", [("judge", "run"), ("judge", "stress"), ("judge", "calibrate"), ("run",), ("ask",)])
 def test_commands_that_ask_providers_have_the_same_options_with_the_same_words(words: tuple[str, ...]) -> None:
-    groups = (Limits,) if words == ("run",) else (Judges, Limits)
-    wanted = {field.name for group in groups for field in fields(group)}
-    mine, scores = ({one.name: one for one in command(*given).params} for given in (words, ("score",)))
+    groups = (JudgeOptions, CallLimits) if words[0] == "judge" else (CallLimits,)
+    wanted = {name for group in groups for name in group.model_fields}
+    mine, scores = ({one.name: one for one in command(*given).params} for given in (words, ("judge", "run")))
     assert wanted <= set(mine)
     for name in wanted:
         ours: Any = mine[name]
         theirs: Any = scores[name]
         assert (ours.help, ours.default, ours.opts) == (theirs.help, theirs.default, theirs.opts)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_says_what_it_does(name: str) -> None:
+    """And the options their unit or values, since no help text is a mere name."""
+    found: Any = load_command(name)
+    for each in (found, *getattr(found, "commands", {}).values()):
+        assert each.help and each.help[0].isupper() and each.help.rstrip().endswith("."), each.name
+        for option in each.params:
+            if not option.hidden:
+                text = option.help or ""
+                assert text[:1].isupper() and text.endswith(".") and "[" not in text, (each.name, option.name)

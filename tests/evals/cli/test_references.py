@@ -58,5 +58,5 @@ def test_a_run_without_texts_and_a_folder_without_references_are_told(references
     run = run_of(tmp_path / "run", kind)
     if error is MissingData:
         (references / "idf.npy").unlink()
-    with pytest.raises(error, match=r"--option generation=100|lacks idf\.npy"):
+    with pytest.raises(error, match=r"--benchmark-option generation=100|lacks idf\.npy"):
         consistency_rows(run, references)

@@ -36,7 +36,9 @@ def test_json_has_a_row_per_strategy_and_kind(emend):
 
 
 def test_the_table_says_what_the_rows_say(emend):
-    code, out, _ = emend("--benchmark", BENCHMARK, "--strategy", RIGHT, "--strategy", THIRD, "--option", "cases=4")
+    code, out, _ = emend(
+        "--benchmark", BENCHMARK, "--strategy", RIGHT, "--strategy", THIRD, "--benchmark-option", "cases=4"
+    )
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     assert any(words[:4] == ["efficacy", RIGHT, "4", "100.0"] for words in lines)
@@ -50,7 +52,7 @@ def test_the_table_says_what_the_rows_say(emend):
         (["--benchmark", "doctor"], "did you mean 'docter'"),
         (["--benchmark", BENCHMARK, "--strategy", "bm52"], "did you mean 'bm25'"),
         (["--benchmark", BENCHMARK, "--setting", "laud"], "did you mean 'loud'"),
-        (["--benchmark", BENCHMARK, "--option", "cases"], "no key=value"),
+        (["--benchmark", BENCHMARK, "--benchmark-option", "cases"], "not key=value"),
         (["--benchmark", BENCHMARK, "--keep", "0.9"], "--keep 0.9 belongs to --calibrate"),
         (["--benchmark", BENCHMARK, "--calibrate", "efficacy", "--keep", "2"], "keep=2.0: give a share"),
     ],

@@ -73,7 +73,7 @@ def test_the_default_folder_is_named_after_benchmark_and_time(emend: Any, tmp_pa
 
 def test_options_and_settings_are_read(emend: Any) -> None:
     told = emend(
-        *RUN, "--out", "o", "--option", "cases=2", "--set", f"{EDITOR}.k=3", "--set", f"{EDITOR}.name=a=b",
+        *RUN, "--out", "o", "--benchmark-option", "cases=2", "--set", f"{EDITOR}.k=3", "--set", f"{EDITOR}.name=a=b",
         "--set", "model.fail_on=nothing", "--setting", "loud", "--fail-on-error", "2", "--seed", "7",
     )  # fmt: skip
     assert told.code == 0, told.err
@@ -106,7 +106,17 @@ def test_a_changed_configuration_is_exit_code_2(emend: Any) -> None:
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
     code = heard + "from tests.evals.toys import enlist; enlist(); from emend.evals.cli.main import main; main()"
-    words = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted:20", "--option", "cases=400")
+    words = (
+        "run",
+        "--benchmark",
+        BENCHMARK,
+        "--editor",
+        EDITOR,
+        "--model",
+        "scripted:20",
+        "--benchmark-option",
+        "cases=400",
+    )
     child = python(code, *words, "--out", str(tmp_path / "o"))
     records = tmp_path / "o" / RECORDS
     for _ in range(600):
@@ -116,7 +126,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=600)
     assert child.returncode == 130
-    assert f"interrupted: finished units are kept. Go on with: emend resume {tmp_path / 'o'}" in err
+    assert f"interrupted: finished units are kept. Continue with: emend resume {tmp_path / 'o'}" in err
     assert "Traceback" not in err
     kept = list(read_records(tmp_path / "o"))
     assert kept and len(kept) < 800
@@ -136,7 +146,9 @@ def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: 
     assert data_folder(named) == Path("elsewhere")
 
 
-@pytest.mark.parametrize(("begun", "said"), [(False, "nothing was begun"), (True, "Go on with: emend resume ended")])
+@pytest.mark.parametrize(
+    ("begun", "said"), [(False, "nothing was started"), (True, "Continue with: emend resume ended")]
+)
 def test_a_run_that_is_told_to_end_says_how_it_goes_on(
     emend: Any, monkeypatch: pytest.MonkeyPatch, begun: bool, said: str
 ) -> None:

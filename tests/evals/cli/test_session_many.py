@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from emend.evals.cli.session import HINT, questions
+from emend.evals.cli.commands.ask import HINT, questions
 from emend.memory.errors import BadData
 from tests.evals.command_line import emend
 from tests.provider.protocols import Said, ToolCall

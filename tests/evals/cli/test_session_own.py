@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 
 from emend.agents.llm import load_model
 from emend.editors.base import Answerer, Materials
-from emend.evals.cli.session import reading_of
+from emend.evals.components.session import reading_of
 from emend.graphs.rag import RagState
 from emend.graphs.respond import RespondContext
 from emend.graphs.running import run_graph

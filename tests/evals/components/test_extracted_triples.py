@@ -117,7 +117,7 @@ def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
     first = capsys.readouterr().out
     assert emend("extract", *arguments) == 0
     second = capsys.readouterr().out
-    assert "recall" in first and "[95 % intervals" in first and "--option triples=" in first
+    assert "recall" in first and "[95 % intervals" in first and "--benchmark-option triples=" in first
     assert second.replace("; 4 of these documents were there before", "") == first != second
 
 
@@ -133,10 +133,13 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
     [
         (("--benchmark", "tinyworld", "--method", "ruels"), "did you mean 'rules'"),
         (("--benchmark", "tinyworld", "--method", "llm"), "needs a model"),
-        (("--benchmark", "tinyworld", "--form", "lines"), "method 'rules' asks no chat model, and --form lines"),
-        (("--benchmark", "tinyworld", "--method", "spacy", "--form", "json"), "choose --method llm"),
+        (
+            ("--benchmark", "tinyworld", "--reply-format", "lines"),
+            "method 'rules' calls no chat model, so --reply-format lines",
+        ),
+        (("--benchmark", "tinyworld", "--method", "spacy", "--reply-format", "json"), "choose --method llm"),
         (("--benchmark", "tinyworld", "--validation", "ends"), "unknown validation"),
-        (("--benchmark", "tinyworld", "--limit", "0"), "--limit is 0"),
+        (("--benchmark", "tinyworld", "--limit", "0"), "limit is 0"),
         (("--benchmark", "tinyworld", "--setting", "triplet"), "no documents"),
         (("--benchmark", "tinywrld"), "did you mean 'tinyworld'"),
     ],

@@ -7,8 +7,8 @@ import pytest
 from filelock import FileLock
 
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
-from emend.evals.components import extraction
-from emend.evals.components.extraction import Document, extract_to, score
+from emend.evals.components.extraction import document_extractor, score
+from emend.evals.components.extraction_file import SourceDocument, extract_to
 from emend.evals.runner.progress import RunProgress
 from emend.graphs.extraction.graph import ExtractContext
 from emend.graphs.extraction.llm import LlmExtractor
@@ -19,7 +19,7 @@ from emend.memory.errors import BadData, BadSettings, RunRefused, TooManyFailure
 from tests.fakes import ScriptedChatModel
 
 DOCUMENTS = [
-    Document(edit=Edit(form="document", text=f"Text {n}."), gold=f"Ana is {n}", subject="Ana") for n in range(5)
+    SourceDocument(edit=Edit(form="document", text=f"Text {n}."), gold=f"Ana is {n}", subject="Ana") for n in range(5)
 ]
 
 
@@ -102,7 +102,7 @@ def test_a_second_process_is_refused(tmp_path):
     out = tmp_path / "t.jsonl"
     with FileLock(f"{out}.lock"):
         code = (
-            "import sys; from pathlib import Path; from emend.evals.components.extraction import extract_to;"
+            "import sys; from pathlib import Path; from emend.evals.components.extraction_file import extract_to;"
             "extract_to(Path(sys.argv[1]), [], lambda edit: None, 'f1')"
         )
         done = subprocess.run([sys.executable, "-c", code, str(out)], capture_output=True, text=True)
@@ -132,17 +132,17 @@ def test_progress_is_told_of_each_document(tmp_path):
 
 
 def test_failed_documents_and_those_without_gold_are_unscored_with_the_reason(tmp_path):
-    documents = [*DOCUMENTS[:2], Document(edit=Edit(form="document", text="Text 9."))]
+    documents = [*DOCUMENTS[:2], SourceDocument(edit=Edit(form="document", text="Text 9."))]
     rows = extract_to(tmp_path / "t.jsonl", documents, reader(fail=["Text 1."]), "f1").rows
     quality = score(documents, rows, LexicalEmbedding())
     assert (quality.recall.mean, quality.recall.n, quality.recall.unscored) == (1.0, 1, 2)
-    assert set(quality.reasons) == {"unreadable reply", "the benchmark gives no gold triplet for the document"}
+    assert set(quality.reasons) == {"unreadable reply", "the benchmark has no gold triplet for the document"}
 
 
 def modelled(reply):
     """The reader of the command, with a scripted model."""
     extractor = LlmExtractor(ScriptedChatModel(reply=reply))
-    return extraction.reader(ExtractContext(extractor, LexicalEmbedding(), attempts=2))
+    return document_extractor(ExtractContext(extractor, LexicalEmbedding(), attempts=2))
 
 
 def test_a_reply_that_cannot_be_read_is_a_line_with_reason_reply_and_cost(tmp_path):
@@ -166,15 +166,18 @@ def test_a_model_that_never_answers_ends_the_work_and_the_finished_lines_stay(tm
     def reply(prompt):
         raise ConnectionError("no route")
 
-    many = [Document(edit=Edit(form="document", text=f"Text {n}.")) for n in range(20)]
-    with pytest.raises(TooManyFailures, match="5 documents in a row.*no route.*same command"):
+    many = [SourceDocument(edit=Edit(form="document", text=f"Text {n}.")) for n in range(20)]
+    with pytest.raises(TooManyFailures, match="5 documents in a row.*no route.*repeat the command"):
         extract_to(tmp_path / "t.jsonl", many, modelled(reply), "f")
     assert len(list(read_extracted(tmp_path / "t.jsonl"))) == 5
 
 
 def test_a_language_that_the_rules_do_not_know_ends_the_work(tmp_path):
-    read = extraction.reader(ExtractContext(RulesExtractor(), LexicalEmbedding()))
+    read = document_extractor(ExtractContext(RulesExtractor(), LexicalEmbedding()))
     with pytest.raises(BadSettings, match="English only"):
         extract_to(
-            tmp_path / "t.jsonl", [Document(edit=Edit(form="document", text="奥斯陆。", language="zh"))], read, "f"
+            tmp_path / "t.jsonl",
+            [SourceDocument(edit=Edit(form="document", text="奥斯陆。", language="zh"))],
+            read,
+            "f",
         )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from emend.evals.benchmarks.triples import read_extracted
-from emend.evals.components.extraction import Document, extract_to, reader, settings_of
+from emend.evals.components.extraction import document_extractor, settings_of
+from emend.evals.components.extraction_file import SourceDocument, extract_to
 from emend.graphs.extraction.graph import ExtractContext
 from emend.graphs.extraction.llm import LlmExtractor
 from emend.graphs.extraction.rules import RulesExtractor
@@ -16,7 +17,7 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import RunRefused
 from tests.fakes import ScriptedChatModel
 
-DOCUMENTS = [Document(edit=Edit(form="document", text="Ana Ruiz lives in Madrid."))]
+DOCUMENTS = [SourceDocument(edit=Edit(form="document", text="Ana Ruiz lives in Madrid."))]
 USUAL = ExtractContext(RulesExtractor(), LexicalEmbedding())
 CHANGES: dict[str, Any] = {
     "extractor": LlmExtractor(ScriptedChatModel(reply=lambda prompt: "")),
@@ -30,7 +31,7 @@ CHANGES: dict[str, Any] = {
 
 
 def extracted(out: Path, context: ExtractContext) -> None:
-    extract_to(out, DOCUMENTS, reader(context), context.fingerprint, settings=settings_of(context))
+    extract_to(out, DOCUMENTS, document_extractor(context), context.fingerprint, settings=settings_of(context))
 
 
 @pytest.mark.parametrize("name", ExtractContext.__dataclass_fields__)
@@ -52,7 +53,7 @@ def test_the_settings_are_read_back_as_they_were_kept(tmp_path):
 
 def test_a_file_from_before_settings_were_kept_goes_on_and_a_refusal_lists_those_of_now(tmp_path):
     out = tmp_path / "t.jsonl"
-    read = reader(USUAL)
+    read = document_extractor(USUAL)
     extract_to(out, DOCUMENTS, lambda edit: read(edit).model_copy(update={"settings": {}}), USUAL.fingerprint)
     out.write_text(out.read_text("utf-8").replace('"settings":{},', ""), "utf-8")
     extracted(out, USUAL)

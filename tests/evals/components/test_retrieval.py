@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from emend.evals.case import Case
+from emend.evals.components.config import RetrievalConfig
 from emend.evals.components.retrieval import DEPTH, TimedEmbedding, measure_retrieval
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
 from emend.evals.log.config import RunConfig
@@ -40,7 +41,14 @@ class Unsaid(ToyBenchmark):
 
 
 def measured(*strategies: str, **more) -> RetrievalReport:
-    return measure_retrieval(BENCHMARK, strategies, embedding="lexical", **more)
+    return only(strategies=strategies, **more)
+
+
+def only(**config) -> RetrievalReport:
+    (report,) = measure_retrieval(
+        RetrievalConfig.model_validate({"benchmark": BENCHMARK, "embedding": "lexical"} | config)
+    )
+    return report
 
 
 def row(report: RetrievalReport, strategy: str, kind: str) -> RetrievalRow:
@@ -61,7 +69,7 @@ def test_rank_decides_hits_and_reciprocal_rank():
 def test_the_edits_of_all_cases_lie_in_one_memory():
     assert (measured(RIGHT).edits, measured(RIGHT).entries) == (6, 6)
     assert measured(RIGHT, limit=2).entries == 2
-    crowded = measured(f"{HERE}:Last", options={"cases": "40"})
+    crowded = measured(f"{HERE}:Last", benchmark_options={"cases": "40"})
     assert row(crowded, f"{HERE}:Last", "efficacy").hit_at_5 == 0.0
 
 
@@ -72,12 +80,12 @@ class Last(Right):
 
 
 def test_what_lies_deeper_than_is_looked_counts_nothing():
-    found = row(measured(f"{HERE}:Last", options={"cases": "40"}), f"{HERE}:Last", "efficacy")
+    found = row(measured(f"{HERE}:Last", benchmark_options={"cases": "40"}), f"{HERE}:Last", "efficacy")
     assert found.mrr == 0.0
 
 
 def test_false_hits_are_counted_out_of_scope_only():
-    report = measured(RIGHT, SILENT, options={"probes": "2"})
+    report = measured(RIGHT, SILENT, benchmark_options={"probes": "2"})
     always, silent = row(report, RIGHT, "neighborhood"), row(report, SILENT, "neighborhood")
     assert (always.n, always.false_hits, always.hit_at_1, always.mrr) == (12, 1.0, 0.0, 0.0)
     assert (silent.hit_at_1, silent.hit_at_5, silent.mrr) == (1.0, 1.0, 1.0)
@@ -90,15 +98,15 @@ def test_false_hits_are_counted_out_of_scope_only():
 
 def test_default_is_the_strategy_that_a_run_uses():
     assert RunConfig(benchmark=BENCHMARK, editors=("rag",)).retriever == "default"
-    assert {row.strategy for row in measure_retrieval(BENCHMARK, embedding="lexical").rows} == {"default"}
+    assert {row.strategy for row in only().rows} == {"default"}
 
 
 def test_probes_that_name_no_edit_are_counted_not_scored():
-    report = measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical", options={"some": "1"})
+    report = only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,), benchmark_options={"some": "1"})
     assert report.skipped == 3 and row(report, RIGHT, "asked").n == 3
     assert any("3 probes" in note for note in retrieval_notes(report))
     with pytest.raises(BadData, match="none of 6 probes"):
-        measure_retrieval(f"{HERE}:Unsaid", [RIGHT], embedding="lexical")
+        only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,))
 
 
 def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
@@ -114,7 +122,7 @@ def test_a_chain_is_measured_under_its_own_name():
 
 
 def test_a_case_given_twice_counts_once():
-    assert row(measured(RIGHT, options={"twice": "1"}), RIGHT, "efficacy").n == 6
+    assert row(measured(RIGHT, benchmark_options={"twice": "1"}), RIGHT, "efficacy").n == 6
 
 
 def test_time_is_positive_and_the_embedding_apart():
@@ -131,7 +139,7 @@ def test_time_is_positive_and_the_embedding_apart():
     ("strategies", "more", "told"),
     [
         (["dens"], {}, "did you mean 'dense'"),
-        (["dense"], {"setting": "plane"}, "did you mean 'plain'"),
+        (["dense"], {"settings": ("plane",)}, "did you mean 'plain'"),
         (["dense"], {"limit": 0}, "limit is 0"),
     ],
 )
@@ -146,7 +154,7 @@ def test_gold_is_told_the_probe_and_finds_nothing_out_of_scope():
 
 
 def test_a_threshold_is_found_on_the_right_hits_of_a_kind_and_tried_on_what_is_out_of_scope():
-    report = measured("dense", calibrate_on="efficacy", keep=1.0)
+    report = measured("dense", calibrate="efficacy", keep=1.0)
     told = {found.by: found for found in report.thresholds}
     assert set(told) == {"score", "lead"} and told["score"].kind == "neighborhood"
     kept = measured(f"dense>threshold(least={told['score'].least})")
@@ -154,4 +162,4 @@ def test_a_threshold_is_found_on_the_right_hits_of_a_kind_and_tried_on_what_is_o
     assert row(kept, name, "efficacy").hit_at_1 == 1.0
     assert row(kept, name, "neighborhood").false_hits == pytest.approx(told["score"].false_hits)
     with pytest.raises(BadSettings, match="did you mean 'efficacy'"):
-        measured("dense", calibrate_on="efficacie")
+        measured("dense", calibrate="efficacie")

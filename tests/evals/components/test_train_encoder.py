@@ -27,13 +27,15 @@ def told(encoder, out, *more):
 
 def test_the_command_says_what_is_found_before_and_after_and_how_the_adapter_is_used(encoder, tmp_path):
     shown = told(encoder, tmp_path / "learned").stdout
-    assert "own edit first" in shown and "before" in shown and "after" in shown
+    assert "hit@1" in shown and "before" in shown and "after" in shown
     assert f"--embedding {encoder}+{tmp_path / 'learned'}" in shown
     assert load_embedding(f"{encoder}+{tmp_path / 'learned'}").identity.startswith("plain/")
 
 
 def test_rows_name_split_and_encoder_and_count_questions_in_scope_only(encoder, tmp_path):
-    out = told(encoder, tmp_path / "learned", "--option", "split=seen", "--check", "split=unseen", "--json").stdout
+    out = told(
+        encoder, tmp_path / "learned", "--benchmark-option", "split=seen", "--also-check", "split=unseen", "--json"
+    ).stdout
     rows = json.loads(out)["rows"]
     assert [(row["split"], row["encoder"]) for row in rows] == [
         (split, encoder) for encoder in ("before", "after") for split in ("train", "check")
@@ -47,5 +49,5 @@ def test_what_is_no_encoder_is_refused(tmp_path):
         app,
         ["train", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")],
     )
-    assert done.exit_code != 0 and "is no encoder that could be taught" in str(done.exception or done.output)
+    assert done.exit_code != 0 and "cannot be trained" in str(done.exception or done.output)
     assert not (tmp_path / "x").exists()

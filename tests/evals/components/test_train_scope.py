@@ -8,19 +8,24 @@ from typer.testing import CliRunner
 
 from emend.agents.scope.load import load_scope
 from emend.evals.cli.main import app
-from emend.evals.components.train_scope import ScopeRun, questions_of, train_scope_on
+from emend.evals.components.config import ScopeConfig
+from emend.evals.components.train_scope import questions_of, train_scope_on
 from emend.memory.errors import BadData, BadSettings
 from tests.paths import DATA
 
 RUN = CliRunner()
 ELKEN = DATA / "elken"
-TINY = ScopeRun(
-    benchmark="tinyworld", embedding="lexical", limit=12, options={"split": "seen"}, check={"split": "unseen"}
+TINY = ScopeConfig(
+    benchmark="tinyworld",
+    embedding="lexical",
+    limit=12,
+    benchmark_options={"split": "seen"},
+    also_check={"split": "unseen"},
 )
 
 
 def test_a_question_is_about_the_edit_that_bears_on_it_or_about_none():
-    told = questions_of(TINY, TINY.options)
+    told = questions_of(TINY, TINY.benchmark_options)
     assert len(told.texts) == 12 and len(set(told.cases)) == 12
     assert len(told.questions) == len(told.about) == len(told.beside) == len(told.cases)
     assert {about is None for about in told.about} == {True, False}
@@ -45,7 +50,7 @@ def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path
     scope = tmp_path / "scope"
     told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
     shown = RUN.invoke(app, [*told, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
-    assert "decided right" in shown and "learned from" in shown and "serac.scope=" in shown
+    assert "accuracy" in shown and "trained on" in shown and "serac.scope=" in shown
     told += ["--out", str(tmp_path / "again")]
     rows = json.loads(RUN.invoke(app, [*told, "--json"], catch_exceptions=False).stdout)["rows"]
     assert {row["split"] for row in rows} == {"train"}
@@ -57,7 +62,7 @@ def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path
 @pytest.mark.parametrize(
     ("changed", "error", "told"),
     [
-        ({"form": "crossencoder"}, BadSettings, "did you mean 'cross-encoder'"),
+        ({"classifier": "crossencoder"}, BadSettings, "did you mean 'cross-encoder'"),
         ({"benchmark": "tinyword"}, BadSettings, "tinyworld"),
     ],
 )
@@ -68,21 +73,25 @@ def test_wrong_names_are_told(changed, error, told, tmp_path):
 
 
 def test_edits_are_grouped_by_a_tag_of_their_cases_and_an_unknown_tag_is_told(tmp_path):
-    elken = ScopeRun(
-        benchmark="elken", data=str(ELKEN), embedding="lexical", options={"split": "train"}, group="event_type"
+    elken = ScopeConfig(
+        benchmark="elken",
+        data=str(ELKEN),
+        embedding="lexical",
+        benchmark_options={"split": "train"},
+        group="event_type",
     )
-    told = questions_of(elken, elken.options)
+    told = questions_of(elken, elken.benchmark_options)
     assert len(told.groups) == len(told.texts) > 1
     types = {row["event"]: row["event_type"] for row in json.loads((ELKEN / "train.json").read_text("utf-8"))}
     assert told.groups == tuple(types[text] for text in told.texts)
     train_scope_on(elken, tmp_path / "scope")
-    assert questions_of(elken.model_copy(update={"group": ""}), elken.options).groups == ()
+    assert questions_of(elken.model_copy(update={"group": ""}), elken.benchmark_options).groups == ()
     with pytest.raises(BadSettings, match=r"no tag 'event_typ'.*event_type"):
-        questions_of(elken.model_copy(update={"group": "event_typ"}), elken.options)
+        questions_of(elken.model_copy(update={"group": "event_typ"}), elken.benchmark_options)
 
 
 def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
-    found = questions_of(TINY, TINY.options)
+    found = questions_of(TINY, TINY.benchmark_options)
     inside = found.model_copy(update={"about": (0,) * len(found.about)})
     monkeypatch.setattr("emend.evals.components.train_scope.questions_of", lambda run, options: inside)
     with pytest.raises(BadData, match="both are needed"):
@@ -91,7 +100,7 @@ def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
 
 def test_a_cross_encoder_learns_to_read_question_and_text_together(tmp_path):
     folder = tiny_encoder(tmp_path / "base")
-    run = TINY.model_copy(update={"form": "cross-encoder", "limit": 4, "check": {}})
+    run = TINY.model_copy(update={"classifier": "cross-encoder", "limit": 4, "also_check": {}})
     from emend.agents.scope import cross_encoder
 
     original = cross_encoder.encoder_folder

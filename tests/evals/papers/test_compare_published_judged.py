@@ -28,7 +28,9 @@ def ours(found: Comparison) -> list[Line]:
 
 def test_coherence_of_chains_stands_beside_recoes_by_scheme_and_unedited_beside_before(tmp_path: Path) -> None:
     folder = recoe_run(tmp_path / "run", ("unedited", "rag"))
-    with pytest.raises(BadSettings, match=r"Its figures are a judge's: emend score \S+ --judge .* --kind coherence"):
+    with pytest.raises(
+        BadSettings, match=r"Its figures are a judge's: emend judge run \S+ --judge .* --kind coherence"
+    ):
         against(folder, "recoe:5")
     judge(folder)
     found = against(folder, "recoe:5")

@@ -24,7 +24,8 @@ pytest.importorskip("langchain_openai", reason="the extra 'openai' is not instal
 pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
 
 KEYS = {"OPENAI_API_KEY": "sk-planted-0123456789", "ANTHROPIC_API_KEY": "sk-ant-planted-9876543210"}
-RUN = f"run --benchmark {BENCHMARK} --option cases=3 --option probes=0 --retriever bm25 --embedding lexical"
+RUN = f"run --benchmark {BENCHMARK} --benchmark-option cases=3 --benchmark-option probes=0 --retriever bm25 "
+RUN += "--embedding lexical"
 EDITORS = "--editor rag --editor agent --editor mello --set mello.form=structured --concurrency 2 --fail-on-error false"
 
 

@@ -273,7 +273,7 @@ def test_all_in_short_as_json_is_nodes_and_cases(smooth):
         (("--scoring", "none"), "--scoring is about one case"),
         (("1", "--otlp", "http://127.0.0.1:1", "--kind", "efficacy"), "--otlp sends whole cases: leave out"),
         (("1", "--out", "x.md"), "--out is the file of --md or --mermaid"),
-        (("1", "--content"), "--content belongs to --otlp"),
+        (("1", "--include-content"), "--include-content belongs to --otlp"),
         (("1", "--node", "respnd"), "case 1 has no node 'respnd': did you mean 'respond'?"),
         (("nowhere",), "no case 'nowhere'"),
         (("--editor", "rig"), "the run has no editor 'rig': did you mean 'rag'?"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.components.corpora import read_corpus
+from emend.evals.components.text_corpora import read_corpus
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
 
 LINES = ["One line.", "Another, with Ærø in it.", "A third."]
@@ -65,7 +65,7 @@ def test_another_text_another_order_or_another_limit_has_another_name(files, tmp
 
 
 def test_a_file_that_is_not_there_names_the_command(tmp_path):
-    with pytest.raises(MissingData, match=r"no corpus '.*none.txt': write emend stats --model M --corpus FILES"):
+    with pytest.raises(MissingData, match=r"no corpus '.*none.txt': write emend covariance --model M --corpus FILES"):
         read_corpus([str(tmp_path / "none.txt")])
 
 

@@ -1,4 +1,4 @@
-"""Looks at the installation: versions, extras, keys, devices, data folders, and whether the model answers."""
+"""Examine the installation: versions, extras, keys, devices, data folders, and whether a model answers."""
 
 import importlib.util
 import json
@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
-from rich.text import Text
-
 from emend.evals.log.manifest import versions
-from emend.evals.report.escape import one_line
-from emend.evals.report.table import console_for
 from emend.evals.runner.failures import error_text
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import EmendError
@@ -29,14 +24,13 @@ EXTRAS = {
     "otel": "opentelemetry",
     "datasets": "datasets",
 }
-"""Extra, and the module that tells whether it is installed."""
+"""Optional dependencies by extra, and the module whose presence shows that the extra is installed."""
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 EMBEDDED = "tiny"
-STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red", "": ""}
 
 
 class Finding(FrozenModel):
-    """One thing that was looked at: `absent` is worth knowing, `broken` must be mended."""
+    """Result of one check: `absent` is worth knowing, `broken` must be fixed."""
 
     section: str
     check: str
@@ -49,9 +43,9 @@ class Finding(FrozenModel):
 
 
 def examine(model: str | None = None) -> list[Finding]:
-    """Everything, and the model: the embedded one, or another; its card too when the embedded one is asked for."""
-    found = [*_versions(), *_extras(), *_keys(), *_devices(), *_data(), _answers(model or EMBEDDED)]
-    return [*found, *_card()] if model == EMBEDDED else found
+    """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
+    findings = [*_versions(), *_extras(), *_keys(), *_devices(), *_data(), _answers(model or EMBEDDED)]
+    return [*findings, *_card()] if model == EMBEDDED else findings
 
 
 def _versions() -> Iterator[Finding]:
@@ -61,16 +55,16 @@ def _versions() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     for extra, module in EXTRAS.items():
-        here = importlib.util.find_spec(module) is not None
-        detail = "installed" if here else f"pip install 'emend[{extra}]'"
-        yield Finding(section="extras", check=extra, status="ok" if here else "absent", detail=detail)
+        installed = importlib.util.find_spec(module) is not None
+        detail = "installed" if installed else f"pip install 'emend[{extra}]'"
+        yield Finding(section="extras", check=extra, status="ok" if installed else "absent", detail=detail)
 
 
 def _keys() -> Iterator[Finding]:
     for name in KEYS:
-        seen = bool(os.environ.get(name))
-        detail = "seen" if seen else "not set; needed only for that provider's models"
-        yield Finding(section="keys", check=name, status="ok" if seen else "absent", detail=detail)
+        is_set = bool(os.environ.get(name))
+        detail = "set" if is_set else "not set; needed only for that provider's models"
+        yield Finding(section="keys", check=name, status="ok" if is_set else "absent", detail=detail)
 
 
 def _devices() -> Iterator[Finding]:
@@ -83,13 +77,13 @@ def _devices() -> Iterator[Finding]:
 def _data() -> Iterator[Finding]:
     named = os.environ.get("EMEND_DATA")
     if not named:
-        detail = "not set; --data names a folder, EMEND_DATA one to look in first"
+        detail = "not set; it names a folder with one folder per benchmark, as --data does for one benchmark"
         yield Finding(section="data", check="EMEND_DATA", status="absent", detail=detail)
-        yield _usual_folder()
+        yield _default_folder()
         return
     folder = Path(named)
     if not folder.is_dir():
-        detail = f"'{named}' is no folder: correct it, or unset it"
+        detail = f"'{named}' is not a folder: correct it, or unset it"
         yield Finding(section="data", check="EMEND_DATA", status="broken", detail=detail)
         return
     inside = sorted(path.name for path in folder.iterdir() if path.is_dir())
@@ -97,38 +91,38 @@ def _data() -> Iterator[Finding]:
     yield Finding(section="data", check="EMEND_DATA", status="ok", detail=detail)
 
 
-def _usual_folder() -> Finding:
-    """Where a run without --data looks while EMEND_DATA is not set."""
+def _default_folder() -> Finding:
+    """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
     from emend.evals.benchmarks.files import data_folder
     from emend.evals.data.shapes import SHAPES, shapes_of
 
-    seen = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in shapes_of(name))]
-    if seen:
-        detail = f"{', '.join(seen)}: used where neither --data nor EMEND_DATA is given"
+    present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in shapes_of(name))]
+    if present:
+        detail = f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
         return Finding(section="data", check="data/", status="ok", detail=detail)
-    detail = "no benchmark's files in the working folder's data/; get some with: emend data pull BENCHMARK"
+    detail = "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
     return Finding(section="data", check="data/", status="absent", detail=detail)
 
 
 def _answers(spec: str) -> Finding:
-    """Ask one question; the embedded model must answer it rightly, another must only answer."""
+    """Ask one question; the embedded model must answer it correctly, another must only answer."""
     from emend.agents.llm import load_model
     from emend.agents.roles.answer import clean_answer
 
-    question, right = known_question() if spec == EMBEDDED else ("What is the capital of France?", "")
+    question, gold = known_question() if spec == EMBEDDED else ("What is the capital of France?", "")
     try:
         reply = clean_answer(str(load_model(spec).invoke(f"Q: {question}\nA:").text))
     except EmendError as error:
         return Finding(section="model", check=spec, status="broken", detail=hide_keys(str(error)))
     except Exception as error:  # a provider's client may raise anything; that is a finding too
         return Finding(section="model", check=spec, status="broken", detail=error_text(error))
-    status: Literal["ok", "broken"] = "ok" if reply and right in ("", reply) else "broken"
-    detail = hide_keys(f"{question} {reply}") + ("" if status == "ok" else f" (right: {right})")
+    status: Literal["ok", "broken"] = "ok" if reply and gold in ("", reply) else "broken"
+    detail = hide_keys(f"{question} {reply}") + ("" if status == "ok" else f" (correct: {gold})")
     return Finding(section="model", check=spec, status=status, detail=detail)
 
 
 def known_question() -> tuple[str, str]:
-    """A question about the invented world, and its answer."""
+    """A question about the embedded model's invented world, and its answer."""
     from emend.agents.tiny.world import World, relations
 
     fact = World().facts[0]
@@ -136,7 +130,7 @@ def known_question() -> tuple[str, str]:
 
 
 def _card() -> Iterator[Finding]:
-    """What the embedded model can do, as it was measured when it was made."""
+    """Measurements of the embedded model, made when it was trained."""
     from emend.agents.tiny import model_folder
 
     path = model_folder() / "card.json"
@@ -148,23 +142,3 @@ def _card() -> Iterator[Finding]:
     for row in rows:
         numbers = {name: row.get(name) for name in ("mean", "n", "low", "high")}
         yield Finding(section="card", check=row["measure"], status="ok", detail="", **numbers)
-
-
-def show_findings(findings: list[Finding]) -> None:
-    """Print them, section by section; a card as a table of numbers."""
-    console = console_for()
-    for section in dict.fromkeys(finding.section for finding in findings):
-        console.print(Text(section, style="bold"))
-        table = Table.grid(padding=(0, 2))
-        for finding in (f for f in findings if f.section == section):
-            table.add_row(Text("  " + one_line(finding.check)), *_cells(finding))
-        console.print(table)
-
-
-def _cells(finding: Finding) -> tuple[Text, ...]:
-    if finding.mean is None:
-        status = Text(finding.status, style=STYLES[finding.status])
-        return status, Text(one_line(finding.detail), overflow="fold")
-    low, high = finding.low, finding.high
-    interval = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-    return Text(f"{finding.mean:.3f}"), Text(interval, style="dim"), Text(f"n={finding.n}", style="dim")

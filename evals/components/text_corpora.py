@@ -1,4 +1,4 @@
-"""Local text, or a named dataset, as a stream of texts: what `emend stats` reads."""
+"""Local text, or a named dataset, as a stream of texts: what `emend covariance` reads."""
 
 import hashlib
 import importlib.util
@@ -68,7 +68,7 @@ def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
 def _file(path: Path) -> Callable[[], Iterator[str]]:
     if not path.is_file():
         raise MissingData(
-            f"no corpus '{path}': write emend stats --model M --corpus FILES, with files of local text, {KINDS}."
+            f"no corpus '{path}': write emend covariance --model M --corpus FILES, with files of local text, {KINDS}."
         )
     if path.suffix not in (".txt", ".jsonl"):
         raise BadSettings(f"corpus '{path}' is of no known kind: give {KINDS}.")

@@ -1,4 +1,4 @@
-"""`emend stats` over what is damaged, and what runs and deltas say of the statistics that they were made with."""
+"""`emend covariance` over what is damaged, and what runs and deltas say of the statistics that they were made with."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def emend(monkeypatch, capsys, tmp_path, folder) -> Any:
     call, model = caller(monkeypatch, capsys), ("--model", f"hf:{folder}")
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"rome.{name}={json.dumps(value)}")]
     given = {
-        "stats": ("--layers", "0", "--corpus"),
+        "covariance": ("--layers", "0", "--corpus"),
         "edit": ("--method", "rome", "--edits", "edits.jsonl", *settings, "--json", "--out"),
     }
     return lambda command, last: call(command, *model, *given[command], last)
@@ -53,12 +53,14 @@ def kept() -> Path:
     ("file", "left"), [("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)]
 )
 def test_the_command_that_an_error_names_mends_what_is_damaged(emend, file, left):
-    assert emend("stats", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
+    assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
     damaged = kept() / file
     damaged.unlink() if left is None else damaged.write_bytes(left)
     code, out, err = emend("edit", "second")
-    assert code == 2 and out == "" and "emend stats" in err and "Traceback" not in err and not Path("second").exists()
-    code, out, _ = emend("stats", "text.txt")
+    assert (
+        code == 2 and out == "" and "emend covariance" in err and "Traceback" not in err and not Path("second").exists()
+    )
+    code, out, _ = emend("covariance", "text.txt")
     assert code == 0 and " tokens of 40 texts, in " in out
     assert emend("edit", "second")[0] == 0
 
@@ -67,7 +69,7 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
     told = []
     for corpus in ("text.txt", "other.txt"):
         shutil.rmtree("cache", ignore_errors=True)
-        assert emend("stats", corpus)[0] == 0
+        assert emend("covariance", corpus)[0] == 0
         code, out, _ = emend("edit", f"with-{corpus}")
         assert code == 0
         told.append(json.loads(out)["rows"][0]["fingerprint"])

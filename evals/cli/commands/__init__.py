@@ -1,0 +1,1 @@
+"""Commands of `emend`, one module a command or two that belong together."""

@@ -1,0 +1,61 @@
+"""The command `emend analyse`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emend.evals.cli.options import Json, Plot, RunFolder, ScoringId
+from emend.evals.cli.output import emit
+from emend.memory.errors import BadSettings
+
+
+def analyse(
+    run: RunFolder,
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[ANALYSIS]", help="Analysis to compute; default: list those that fit the run."),
+    ] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run to analyse beside it; repeatable.")
+    ] = None,
+    scoring: ScoringId = None,
+    triples: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="For the analysis triples: a file of emend extract; repeatable."),
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="For the analysis scaling: a metric of the report; default: the first one."),
+    ] = "",
+    embedding: Annotated[
+        str, typer.Option(metavar="NAME", help="For the analysis triples: auto, lexical, or a model.")
+    ] = "auto",
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
+    from emend.evals.analyses.base import Asked
+    from emend.evals.analyses.compute import analyse_runs, possible
+    from emend.evals.analyses.load_run import open_run
+    from emend.evals.report.analysis import show_analysis, show_possible
+
+    if kind is None:
+        if plot is not None:
+            raise BadSettings(f"--plot {plot}: name the analysis to draw, see: emend analyse {run}")
+        listed = possible(open_run(run, scoring))
+        rows = [{"name": name, "summary": summary, "lacks": lack} for name, summary, lack in listed]
+        emit(rows, as_json, lambda console: show_possible(listed, str(run), console))
+        return
+    if plot is not None:
+        from emend.evals.report.plots.plotting import require_plotting
+
+        require_plotting(plot)
+    runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
+    found = analyse_runs(kind, runs, Asked(tuple(triples or ()), metric, embedding))
+    rows = [row.model_dump(exclude={"x"}) for row in found.rows]
+    emit(rows, as_json, lambda console: show_analysis(found, console))
+    if plot is not None:
+        from emend.evals.report.plots.analysis_plot import plot_analysis
+
+        plot_analysis(found, plot)

@@ -1,0 +1,216 @@
+"""The command `emend ask`."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from emend.evals.cli.commands.memory import FOLDER, Where
+from emend.evals.cli.options import Settings, grouped, parse_overrides
+from emend.evals.log.config import CallLimits
+from emend.memory.errors import (
+    BadData,
+    BadSettings,
+    BudgetReached,
+    EmendError,
+    KeyRefused,
+    MemoryMismatch,
+    MissingData,
+    MissingExtra,
+    QuotaExhausted,
+)
+from emend.memory.redaction import hide_keys
+
+if TYPE_CHECKING:
+    from emend.evals.components.session import Session
+    from emend.memory.probe import Answer, Step
+
+FATAL = (BadSettings, BudgetReached, KeyRefused, MemoryMismatch, MissingData, MissingExtra, QuotaExhausted)
+"""Errors that every further question would meet as well."""
+MAX_VALUE = 300
+"""Characters that are shown of a value of a step."""
+SHOWN_ELSEWHERE = ("usage", "cut_tokens", "transcript", "reading")
+HINT = "One question per line; Ctrl-D ends."
+
+
+@grouped
+def ask(
+    question: Annotated[
+        str | None, typer.Argument(metavar="[QUESTION]", help="Question; default: one per line of standard input.")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(metavar="MODEL", help="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."),
+    ] = "tiny",
+    editor: Annotated[str, typer.Option(metavar="NAME", help="Memory-based editor; see: emend list editors.")] = "rag",
+    where: Where = FOLDER,
+    retriever: Annotated[str, typer.Option(metavar="NAME", help="Retriever; see: emend list retrievers.")] = "dense",
+    embedding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The memory's embedding, if it is not auto or lexical."),
+    ] = None,
+    continued: Annotated[
+        bool, typer.Option("--continue", help="Continue the text instead of answering it as a question.")
+    ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Print each step as soon as it ends.")] = False,
+    settings: Settings = None,
+    *,
+    limits: CallLimits,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per question, each on a line.")
+    ] = False,
+) -> None:
+    """Ask a model questions over the edits of a memory; nothing is added to the memory."""
+    from emend.evals.components.session import Session
+
+    if question is not None and not question.strip():
+        raise BadSettings("the question is blank: write one, or leave it out to type questions line by line.")
+    overrides = parse_overrides(settings or [])
+    with Session(model, editor, where, retriever, overrides, embedding, limits) as session:
+        answer = partial(_answer, session, continued, trace, as_json)
+        if question is not None:
+            answer(question)
+            return
+        failed = sum(not _answered(answer, text) for text in questions(sys.stdin, sys.stderr))
+    if failed:
+        raise typer.Exit(1)
+
+
+def questions(source: TextIO, prompt: TextIO) -> Iterator[str]:
+    """One question per line until the input ends; on a terminal a prompt is written before each.
+
+    Raises:
+        BadData: the input is not UTF-8.
+    """
+    typed = source.isatty() and prompt.isatty()
+
+    def line() -> str:
+        if typed:
+            prompt.write("> ")
+            prompt.flush()
+        return source.readline()
+
+    if typed:
+        prompt.write(f"{HINT}\n")
+    try:
+        yield from filter(None, (text.strip() for text in iter(line, "")))
+    except UnicodeDecodeError as error:
+        raise BadData(f"the input is not UTF-8 ({error.reason}): write the questions in UTF-8.") from error
+    if typed:
+        prompt.write("\n")  # so that the shell's prompt begins a line of its own
+
+
+def _answered(answer: Callable[[str], None], text: str) -> bool:
+    """Ask one of several questions; False if it has no answer, because the next one may have one.
+
+    Raises:
+        EmendError: one of `FATAL`, after which no question will have an answer.
+    """
+    from emend.evals.report.escape import one_line
+
+    try:
+        answer(text)
+    except FATAL:
+        raise
+    except EmendError as error:
+        typer.echo(f"{one_line(text, 60)}: {one_line(hide_keys(' '.join(str(error).split())))}", err=True)
+        return False
+    return True
+
+
+def _answer(session: "Session", continued: bool, trace: bool, as_json: bool, text: str) -> None:
+    """Ask, and print the answer; as JSON, also the error that takes its place."""
+    on_step = _step_printer() if trace and not as_json else None
+    try:
+        answer = session.ask(text, "cloze" if continued else "question", on_step)
+    except EmendError as error:
+        if as_json:
+            typer.echo(json_line(text, error, trace))
+        raise
+    if as_json:
+        typer.echo(json_line(text, answer, trace))
+    else:
+        _print_answer(answer, trace)
+
+
+def json_line(question: str, result: "Answer | EmendError", steps: bool) -> str:
+    """A question and its answer's fields, or the error, as one line of JSON."""
+    from emend.graphs.running import steps_of
+
+    fields: dict[str, Any]
+    if isinstance(result, EmendError):
+        fields = {"error": f"{type(result).__name__}: {result}"}
+        fields |= {"steps": [step.model_dump() for step in steps_of(result)]} if steps else {}
+    else:
+        fields = result.model_dump(exclude=None if steps else {"steps"})
+    return hide_keys(json.dumps({"question": question} | fields, ensure_ascii=False, default=str))
+
+
+def _print_answer(answer: "Answer", after_steps: bool) -> None:
+    """Print the answer in as many lines as it has; after steps, under a heading of its own."""
+    from rich.text import Text
+
+    from emend.evals.report.escape import safe
+    from emend.evals.report.table import console_for
+
+    heading = Text("answer  ", style="bold") if after_steps else Text()
+    console_for().print(heading + Text(safe(hide_keys(answer.text or ""))), soft_wrap=True)
+
+
+def _step_printer() -> "Callable[[Step], None]":
+    """Function that prints the steps of one question; of a value that grew since the step before, the new part."""
+    state: dict[str, Any] = {}
+
+    def show(step: "Step") -> None:
+        _print_step(step, state)
+        state.update(_as_stored(step.update))
+
+    return show
+
+
+def _as_stored(update: dict[str, Any]) -> Any:
+    """The update as a run folder would hold it; a graph's state may contain values that JSON has not."""
+    return json.loads(json.dumps(update, ensure_ascii=False, default=str))
+
+
+def _print_step(step: "Step", before: dict[str, Any]) -> None:
+    """Print a step: its node, its duration in ms, and what it changed in the state."""
+    from rich.text import Text
+
+    from emend.evals.report.escape import one_line
+    from emend.evals.report.table import console_for
+
+    console = console_for()
+    console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
+    for name, value in _changes(_as_stored(step.update), before):
+        line = one_line(hide_keys(value))  # a model may repeat a key that a careless server sends it
+        console.print(Text(f"  {name}: {line[:MAX_VALUE]}{'...' if len(line) > MAX_VALUE else ''}"), soft_wrap=True)
+    if step.error:
+        console.print(Text(f"  {one_line(hide_keys(step.error))}", style="red"), soft_wrap=True)
+
+
+def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    from emend.evals.report.tracing import grown_by
+    from emend.evals.trace.case_trace import new_hits
+
+    for name, value in update.items():
+        old = before.get(name)
+        new = new_hits(value, old or ()) if name == "hits" else grown_by(value, old)[1]
+        if name == "messages":
+            yield from ((role, text) for role, text in _messages(new) if text and text not in update.values())
+        elif name not in SHOWN_ELSEWHERE and new not in ([], ""):
+            yield name, new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
+
+
+def _messages(messages: Any) -> Iterator[tuple[str, str]]:
+    """Role and content of a serialised LangChain conversation's model and tool messages."""
+    from langchain_core.messages import convert_to_openai_messages, messages_from_dict
+
+    from emend.evals.report.tracing import content_of
+
+    if all(isinstance(each, dict) and {"type", "data"} <= each.keys() for each in messages):
+        converted: Any = convert_to_openai_messages(messages_from_dict(messages))
+        yield from ((each["role"], content_of(each)) for each in converted if each["role"] in ("assistant", "tool"))

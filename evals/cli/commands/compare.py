@@ -1,0 +1,43 @@
+"""The command `emend compare`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emend.evals.cli.options import Json, ScoringId
+from emend.evals.cli.output import emit
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="Run folder, the base of the comparison.")],
+    run_b: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN_B]", help="Another run on the same data; default: RUN_A, to compare two of its editors."
+        ),
+    ] = None,
+    editor_a: Annotated[
+        str | None, typer.Option("--editor-a", metavar="NAME", help="Editor of the first run; default: its only one.")
+    ] = None,
+    editor_b: Annotated[
+        str | None, typer.Option("--editor-b", metavar="NAME", help="Editor of the second run; default: its only one.")
+    ] = None,
+    checkpoint: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Compare the evaluations of a sequential run after N edits; 0: the first evaluation of each case.",
+        ),
+    ] = 0,
+    scoring: ScoringId = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired test."""
+    from emend.evals.analyses.compare import compare as compare_runs
+    from emend.evals.report.comparison import show_comparison
+
+    found = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
+    rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in found.rows]
+    rows += [coverage.model_dump() for coverage in found.coverage]
+    emit(rows, as_json, lambda console: show_comparison(found, console))

@@ -1,0 +1,106 @@
+"""The command `emend covariance`."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.evals.cli.options import Json, Settings, local_model, parse_overrides
+from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.agents.local.causal_lm import CausalLM
+    from emend.evals.components.text_corpora import TextCorpus
+
+
+def covariance(
+    model: Annotated[str, typer.Option(metavar="MODEL", help="Local model: tiny or hf:FOLDER.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE...",
+            help="Texts: .txt (one per line), .jsonl (field text), or a dataset: hf:NAME, hf:NAME:CONFIG or "
+            "hf:NAME:CONFIG:SPLIT.",
+        ),
+    ],
+    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", hidden=True)] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Layers, such as 3,4,5; default: those that ROME and MEMIT edit."),
+    ] = None,
+    cap: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum tokens of one piece of text.")] = 512,
+    texts: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Number of texts to read, from the first; default: all.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Target folder; default: the cache, where editors find it."),
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Collect the key covariance statistics that ROME, MEMIT and AlphaEdit need; repeat the command to continue."""
+    from emend.evals.components.text_corpora import read_corpus
+    from emend.evals.log.config import MODEL
+
+    overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
+    read = read_corpus([*corpus, *(more or ())], texts)
+    with (
+        interrupts_as_exit("the same command continues from the last saved state."),
+        local_model(model, overrides.pop(MODEL, {})) as loaded,
+    ):
+        _collect(loaded.lm, model, read, numbers, cap, out, overrides, as_json)
+
+
+def _collect(
+    lm: "CausalLM",
+    model: str,
+    corpus: "TextCorpus",
+    layers: list[int] | None,
+    cap: int,
+    out: Path | None,
+    overrides: dict[str, dict[str, Any]],
+    as_json: bool,
+) -> None:
+    from emend.editors.numerics.architectures import ARCHITECTURES, architecture_of, layer_of
+    from emend.editors.numerics.collect_covariance import collect
+    from emend.editors.numerics.covariance import statistics_folder, too_little
+    from emend.editors.numerics.key_sums import key_size
+    from emend.editors.parametric.covariance_layers import writing_settings, written_layers
+    from emend.evals.report.statistics import showing
+
+    settings = writing_settings(lm, overrides)
+    given = next((each.architecture for each in settings if each.architecture), None)
+    numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(settings)})
+    paths = architecture_of(lm.model, given, ("down_projection",), numbers)
+    folder = out or statistics_folder(lm, f"{corpus.name}-{cap}")
+    with showing(corpus.count) as on_progress:
+        found = collect(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress)
+    if warning := too_little(folder, key_size(lm, paths, numbers[0])):
+        typer.echo(warning, err=True)
+    counts = f"{found.tokens:,} tokens of {found.texts:,} texts"
+    custom = lm.model.config.model_type not in ARCHITECTURES
+    lines = f"layers {', '.join(map(str, numbers))}: {counts}, in {folder}\n"
+    lines += f"Use them: {_edit_command(model, numbers, folder, custom)} ..."
+    row = {"folder": str(folder), "layers": numbers, **found.model_dump()}
+    emit([row], as_json, lambda console: typer.echo(lines))
+
+
+def _edit_command(model: str, layers: list[int], folder: Path, custom: bool) -> str:
+    """Command that edits with these statistics; a custom architecture's paths must be given there too."""
+    method = "memit" if len(layers) > 1 else "rome"
+    settings = [f"{method}.statistics={folder}", f"{method}.layers={layers}".replace(" ", "")]
+    options = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
+    paths = f" --set {method}=@FILE (of its [architecture])" if custom else ""
+    return f"emend edit --model {shlex.quote(model)} --method {method} {options}{paths}"
+
+
+def _parse_layers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise BadSettings(f"--layers '{text}' are not numbers: write for example --layers 3,4,5.") from error

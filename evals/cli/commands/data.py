@@ -1,0 +1,94 @@
+"""The commands `emend data list`, `pull`, `check` and `stats`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emend.evals.cli.options import Json
+from emend.evals.cli.output import emit, interrupts_as_exit
+
+data = typer.Typer(name="data", help="Download the benchmarks' files, check them and count them.", no_args_is_help=True)
+
+Benchmark = Annotated[str, typer.Argument(metavar="BENCHMARK", help="Benchmark; see: emend data list.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data.",
+    ),
+]
+
+
+@data.command("list")
+def list_data(as_json: Json = False) -> None:
+    """List the files of each benchmark: size, licence, origin, and whether a checksum is known."""
+    from emend.evals.data.show import rows_of, show_sources
+    from emend.evals.data.sources import SOURCES
+
+    sources = list(SOURCES.values())
+    emit(rows_of(sources), as_json, lambda console: show_sources(sources, console))
+
+
+@data.command()
+def pull(
+    name: Benchmark,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FOLDER", help="Target folder; default: BENCHMARK in EMEND_DATA or in ./data."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Download a benchmark's files from where they are published; repeat the command to continue."""
+    from emend.evals.benchmarks.files import data_folder
+    from emend.evals.data.pull import Puller
+    from emend.evals.data.show import download_bar, show_licences, show_outcomes
+    from emend.evals.data.sources import source_of
+    from emend.evals.report.escape import one_line
+    from emend.evals.report.table import console_for
+
+    source = source_of(name)
+    folder = data_folder(name, to)
+    if not as_json:
+        show_licences(source, folder, console_for())
+    with interrupts_as_exit("finished files are kept; repeat the command to continue."):
+        outcomes = Puller(source, folder, download_bar).pull()
+    emit(outcomes, as_json, lambda console: show_outcomes(source, outcomes, folder, console))
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    for outcome in failed:
+        typer.echo(f"error: {outcome.name}: {one_line(outcome.problem)}", err=True)
+    if failed:
+        raise typer.Exit(2)
+    if not as_json:
+        typer.echo(f"Next: emend data check {name}" + (f" --data {folder}" if to else ""))
+
+
+@data.command()
+def check(
+    target: Annotated[str, typer.Argument(metavar="BENCHMARK|FOLDER", help="Benchmark, or a folder with its files.")],
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
+    from emend.evals.data.check import check as check_data
+    from emend.evals.data.show import show_checked
+
+    checked = check_data(target, folder)
+    rows = [{"kind": "file", **file.model_dump()} for file in checked.files]
+    rows += [{"kind": "fault", **fault.model_dump()} for fault in checked.faults]
+    rows += [{"kind": "count", "reading": r, "what": what, "count": n} for r, what, n in checked.counts]
+    emit(rows, as_json, lambda console: show_checked(checked, console))
+    if checked.faults:
+        raise typer.Exit(2)
+
+
+@data.command()
+def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None:
+    """Print the paper's statistics of its data, counted from the local files, beside the published numbers."""
+    from emend.evals.data.show import show_tables
+    from emend.evals.data.stats import stats as stats_of
+
+    tables = stats_of(name, folder)
+    rows = [row for table in tables for row in table.plain()]
+    emit(rows, as_json, lambda console: show_tables(tables, console))

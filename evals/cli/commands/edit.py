@@ -1,0 +1,196 @@
+"""The command `emend edit`."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.evals.cli.options import Json, Settings, local_model, parse_overrides
+from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.editors.base import EditCost
+    from emend.editors.checkpoint.deltas import DeltaManifest
+    from emend.memory.edit import Edit
+
+PROMPT_TEMPLATE = "new_fact"
+FORMS = (
+    "emend edit --model M --method memit --edits FILE --out DELTA",
+    "emend edit --model M --apply DELTA --save-model DIR",
+    "emend edit --revert DIR",
+)
+
+
+def edit(
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Local model: tiny or hf:FOLDER.")] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Editor that changes weights; see: emend list editors.")
+    ] = None,
+    edits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edits", metavar="FILE", help="JSON lines with edits, as for emend memory add; - is standard input."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DELTA", help="New folder for the delta.")] = None,
+    apply: Annotated[Path | None, typer.Option("--apply", metavar="DELTA", help="Delta to apply to --model.")] = None,
+    save_model: Annotated[Path | None, typer.Option(metavar="DIR", help="New folder for the edited model.")] = None,
+    revert: Annotated[
+        Path | None, typer.Option("--revert", metavar="DIR", help="Edited model whose original weights are restored.")
+    ] = None,
+    settings: Settings = None,
+    prompt_template: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Prompt template of training prompts: new_fact, based_on_facts or brief."),
+    ] = PROMPT_TEMPLATE,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Random seed.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Compute a weight delta for edits, save an edited model with it, or restore an edited model's weights.
+
+    Three forms: --model, --method, --edits and --out compute a delta; --model, --apply and --save-model save an edited
+    model; --revert restores one.
+    """
+    given = {"--method": method, "--edits": edits, "--out": out, "--apply": apply, "--save-model": save_model}
+    named = {option for option, value in (given | {"--model": model, "--revert": revert}).items() if value is not None}
+    overrides = parse_overrides(settings or [])
+    if named == {"--model", "--method", "--edits", "--out"}:
+        with interrupts_as_exit("nothing was kept."):
+            _solve(str(model), str(method), edits or [], Path(str(out)), overrides, prompt_template, seed, as_json)
+        return
+    _refuse_unused(overrides, prompt_template, seed, with_model="--apply" in named)
+    if named == {"--model", "--apply", "--save-model"}:
+        _save(str(model), Path(str(apply)), Path(str(save_model)), overrides, as_json)
+    elif named == {"--revert"}:
+        _revert(Path(str(revert)), as_json)
+    else:
+        options = ", ".join(sorted(named)) or "nothing"
+        raise BadSettings(f"emend edit was given {options}: write one of: {'; '.join(FORMS)}.")
+
+
+def _refuse_unused(overrides: dict[str, Any], prompt_template: str, seed: int, with_model: bool) -> None:
+    """Refuse options that have no effect on applying or reverting.
+
+    Raises:
+        BadSettings: names the options.
+    """
+    from emend.evals.log.config import MODEL
+
+    unused = [f"--set {name}" for name in overrides if not (with_model and name == MODEL)]
+    unused += ["--prompt-template"] * (prompt_template != PROMPT_TEMPLATE) + ["--seed"] * (seed != 0)
+    if unused:
+        raise BadSettings(f"{', '.join(unused)} has no effect in this form of emend edit: leave it out.")
+
+
+def _solve(
+    model: str,
+    method: str,
+    files: Sequence[str],
+    out: Path,
+    overrides: dict[str, dict[str, Any]],
+    prompt_template: str,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from emend.agents.roles.answer import find_wording
+    from emend.editors.base import Materials
+    from emend.editors.checkpoint.deltas import check_solving, new_folder, solve_delta, write_delta
+    from emend.editors.costing import Meter, counted
+    from emend.editors.registry import EDITORS
+    from emend.evals.log.config import MODEL
+    from emend.evals.log.manifest import versions
+    from emend.evals.runner.progress import duration, heartbeat
+
+    factory, edits = EDITORS.load(method), _read_edits(files)
+    check_solving(factory, method)
+    for name in overrides:
+        if name not in (method, MODEL):
+            raise BadSettings(f"--set names '{name}': only {method} and model have settings here.")
+    find_wording(prompt_template)
+    with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
+        editor = factory(Materials(loaded, settings=overrides.get(method, {}), wording=prompt_template, seed=seed))
+        start, task = time.monotonic(), f"{method}: {_count(edits)}"
+        with Meter(alone=True, lm=loaded.lm) as meter, counted(loaded.lm) as counter:
+            with heartbeat(lambda: f"{task}, {duration(time.monotonic() - start)}, {counter.tokens:,} tokens"):
+                delta = solve_delta(editor, edits)
+        cost = meter.cost(len(edits), counter.cost)
+        manifest = write_delta(out, delta, editor, loaded.lm, edits, cost, versions())
+    _emit_manifest(
+        manifest,
+        out,
+        as_json,
+        f"{_count(edits)} by {method} in {out}: "
+        f"{sum(file.stat().st_size for file in out.iterdir()) / 1e3:,.0f} kB, {_cost(cost)}.",
+        f"Next: emend edit --model {shlex.quote(model)} --apply {shlex.quote(str(out))} --save-model DIR",
+    )
+
+
+def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, Any]], as_json: bool) -> None:
+    from emend.editors.checkpoint.deltas import dtype_of, read_delta, read_manifest
+    from emend.editors.checkpoint.saving import save_edited
+    from emend.evals.log.config import MODEL
+
+    manifest = read_manifest(delta)
+    with local_model(model, {"dtype": dtype_of(manifest)} | overrides.get(MODEL, {})) as loaded:
+        save_edited(loaded.lm, read_delta(delta, loaded.lm), manifest, folder)
+    name = shlex.quote(str(folder))
+    _emit_manifest(
+        manifest,
+        folder,
+        as_json,
+        f"{folder} is {manifest.model} with {_count(manifest.edits)} by {manifest.method}.",
+        f"Use it as --model hf:{name}; restore it with: emend edit --revert {name}",
+    )
+
+
+def _revert(folder: Path, as_json: bool) -> None:
+    from emend.agents.local.model_folder import weights_digest
+    from emend.editors.checkpoint.saving import revert
+
+    manifest = revert(folder)
+    lines = [f"{folder} has the weights of {manifest.model} again; {_count(manifest.edits)} reverted."]
+    if weights_digest(folder) not in manifest.model:  # stored in another number format, or split into other files
+        lines.append(
+            "Its weights are the original ones, but its files differ from the original model's: use deltas and "
+            "covariance statistics of that model with its own folder, not with this one."
+        )
+    _emit_manifest(manifest, folder, as_json, *lines)
+
+
+def _emit_manifest(manifest: "DeltaManifest", folder: Path, as_json: bool, *lines: str) -> None:
+    row = {"folder": str(folder), **manifest.model_dump(mode="json")}
+    emit([row], as_json, lambda console: typer.echo("\n".join(lines)))
+
+
+def _read_edits(files: Sequence[str]) -> "list[Edit]":
+    """The edits of the files, each once; a triplet without a prompt gets one made of its subject and relation."""
+    from emend.evals.cli.edit_files import distinct, read_files, warn_of_contradictions
+
+    edits = distinct(read_files(files))
+    if not edits:
+        raise BadSettings(f"no edit in {', '.join(files)}: write one JSON object per line.")
+    warn_of_contradictions(edits)
+    return [_with_prompt(each) for each in edits]
+
+
+def _with_prompt(edit: "Edit") -> "Edit":
+    if edit.form != "triplet" or edit.prompt or len(edit.triplets) != 1:
+        return edit
+    triplet = edit.triplets[0]
+    target = edit.target_new or triplet.object
+    return edit.model_copy(
+        update={"prompt": f"{{}} {triplet.relation}", "subject": triplet.subject, "target_new": target}
+    )
+
+
+def _count(edits: "Sequence[Edit]") -> str:
+    return f"{len(edits)} edit{'s' * (len(edits) != 1)}"
+
+
+def _cost(cost: "EditCost") -> str:
+    memory = "" if cost.peak_bytes is None else f", {cost.peak_bytes / 1e6:,.0f} MB more memory"
+    return f"{cost.seconds:.1f} s, {cost.cpu_seconds:.1f} CPU s, {cost.tokens:,} tokens{memory}"

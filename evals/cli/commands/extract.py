@@ -1,0 +1,54 @@
+"""The command `emend extract`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emend.evals.cli.options import Json, grouped
+from emend.evals.cli.output import emit
+from emend.evals.components.config import ExtractionConfig
+from emend.evals.log.config import CallLimits
+
+if TYPE_CHECKING:
+    from emend.evals.components.extraction_file import ExtractionRows
+
+
+@grouped
+def extract(
+    config: ExtractionConfig,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="File of triplets, one JSON object per document and line.")
+    ],
+    *,
+    limits: CallLimits,
+    as_json: Json = False,
+) -> None:
+    """Extract triplets from a benchmark's documents and measure them; repeat the command to continue."""
+    from emend.evals.components.extraction import run_extraction
+    from emend.evals.report.extraction import PUBLISHED, show_extraction
+    from emend.evals.runner.progress import progress_on
+
+    result = run_extraction(config, limits, out, progress_on())
+    published = PUBLISHED.get((config.benchmark, result.language), ())
+    row = {"benchmark": config.benchmark, "method": config.method, "embedding": result.embedding}
+    emit(
+        [row | result.quality.model_dump()],
+        as_json,
+        lambda console: show_extraction(config.method, result.quality, result.embedding, published, console),
+    )
+    if not as_json:
+        _print_next(config, out, result.file)
+
+
+def _print_next(config: ExtractionConfig, out: Path, file: "ExtractionRows") -> None:
+    triplets = sum(len(row.triplets) for row in file.rows)
+    before = f"; {file.skipped} of these documents were there before" if file.skipped else ""
+    typer.echo(f"\n{triplets} triplets of {len(file.rows)} documents are in {out}{before}.")
+    if empty := sum(not row.triplets for row in file.rows):
+        typer.echo(f"{empty} documents have none; each line gives the reason.")
+    setting = {"docter": "llm" if config.method == "llm" else "tool"}.get(config.benchmark, "extract")
+    typer.echo(
+        f"Edit with them: emend run --benchmark {config.benchmark} --setting {setting} "
+        f"--benchmark-option triples={out} ..."
+    )

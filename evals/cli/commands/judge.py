@@ -1,0 +1,225 @@
+"""The commands `emend judge run`, `calibrate` and `stress`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import typer
+from pydantic import Field, model_validator
+
+from emend.evals.cli.options import Json, Plot, RunFolder, grouped
+from emend.evals.cli.output import emit
+from emend.evals.log.config import CallLimits
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings, ModelError
+from emend.memory.redaction import refuse_secrets
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from emend.agents.providers.policy import CallPolicy
+    from emend.evals.judges.calibration import Calibration
+    from emend.evals.judges.panel import Panel
+    from emend.evals.judges.score_run import ScoreSummary
+
+judge = typer.Typer(
+    name="judge", help="Let chat models judge a run's answers, and measure the judges.", no_args_is_help=True
+)
+
+
+class JudgeOptions(FrozenModel):
+    """The judges by name, and how each is called."""
+
+    judges: tuple[str, ...] = Field(description="Chat model that judges, as provider:name; repeatable.")
+    repeats: int = Field(default=1, description="Number of verdicts of each judge on each item.")
+    retries: int = Field(default=1, description="Maximum number of retries after an unparsable reply, 0 to 9.")
+    concurrency: int = Field(default=4, ge=1, description="Number of API calls at the same time.")
+    overrides: dict[str, dict[str, Any]] = Field(
+        default={}, description="Setting of the judges, judge.KEY=VALUE; repeatable."
+    )
+
+    @model_validator(mode="after")
+    def _judges_only(self) -> Self:
+        if others := sorted(set(self.overrides) - {"judge"}):
+            raise BadSettings(f"--set {others[0]}: only the judges have settings here: write --set judge.key=value.")
+        refuse_secrets(self.settings, "judge")
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings with which every judge is loaded."""
+        return self.overrides.get("judge", {})
+
+    def panel(self, **more: Any) -> "Panel":
+        """The judges as one panel, each judge once.
+
+        Raises:
+            BadSettings: an impossible number.
+        """
+        from emend.evals.judges.panel import Panel
+
+        return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **more)
+
+
+@contextmanager
+def _open_policy(limits: CallLimits) -> "Iterator[CallPolicy]":
+    """The call policy of the limits, closed afterwards."""
+    policy = limits.policy()
+    try:
+        yield policy
+    finally:
+        policy.close()
+
+
+@judge.command()
+@grouped
+def run(
+    folder: RunFolder,
+    judges: JudgeOptions,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="NAME",
+            help="Criterion to judge by; repeatable; see: emend list judges; default: those that the run's benchmark "
+            "asks for.",
+        ),
+    ] = None,
+    both_orders: Annotated[bool, typer.Option(help="Judge pairs of texts in both orders.")] = True,
+    batch: Annotated[
+        bool, typer.Option(help="Put several items into one call where the published judge does so.")
+    ] = True,
+    combine: Annotated[
+        Literal["majority", "mean"], typer.Option(help="How several verdicts become one score.")
+    ] = "majority",
+    force: Annotated[bool, typer.Option("--force", help="Allow the model under test as a judge of itself.")] = False,
+    *,
+    limits: CallLimits,
+) -> None:
+    """Judge a run's answers and print the report with the scores; repeat the command to continue."""
+    from emend.evals.judges.score_run import score_run
+
+    panel = judges.panel(both_orders=both_orders, batch=batch, combine=combine)
+    with _open_policy(limits) as policy:
+        summary = score_run(
+            folder,
+            panel,
+            kind or (),
+            policy=policy,
+            settings=judges.settings,
+            force=force,
+            concurrency=judges.concurrency,
+        )
+    _print_summary(folder, summary)
+
+
+@judge.command()
+@grouped
+def calibrate(
+    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Labelled items, one JSON object per line.")],
+    judges: JudgeOptions,
+    *,
+    limits: CallLimits,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how far judges agree with human labels, and store the result for reports."""
+    from emend.evals.judges.calibration import calibrate as calibrate_on
+    from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration, stored_calibration
+
+    if plot is not None:
+        from emend.evals.report.plots.plotting import require_plotting
+
+        require_plotting(plot)
+    panel, rows = judges.panel(), read_labels(labels)
+    with _open_policy(limits) as policy:
+        models = panel.models(policy, judges.settings)
+        found = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
+    if scored := [each for each in found if each.n]:
+        previous = [stored_calibration(panel.judges, each.kind) for each in scored]
+        files = [store_calibration(each, panel.judges) for each in scored]
+        _print_calibrations(scored, files, previous, plot, as_json)
+    if silent := [each.kind for each in found if not each.n]:
+        raise ModelError(
+            f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so no calibration of it "
+            "is stored: check that the judge answers (emend doctor --model ...), and that the labels are not null."
+        )
+
+
+@judge.command()
+@grouped
+def stress(
+    judges: JudgeOptions,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="NAME",
+            help="Criterion to judge by, or module:attribute; repeatable; see: emend list judges; default: all.",
+        ),
+    ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with texts of your own; see docs/judges.md; default: built in."),
+    ] = None,
+    *,
+    limits: CallLimits,
+    as_json: Json = False,
+) -> None:
+    """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
+    from emend.evals.judges.stress import stress as stress_judges
+    from emend.evals.judges.stress_cases import own_cases
+    from emend.evals.report.stress import show_stress
+
+    own = own_cases(cases) if cases else None
+    panel = judges.panel()
+    with _open_policy(limits) as policy:
+        models = panel.models(policy, judges.settings)
+        found = stress_judges(panel, models, kind or (), judges.concurrency, own)
+    emit((*found.rows, *found.relations), as_json, lambda console: show_stress(found, console))
+    if any(relation.outcome == "broken" for relation in found.relations):
+        raise typer.Exit(1)
+
+
+def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
+    """Print the report with the new scores, and what was called.
+
+    Raises:
+        ModelError: every call failed.
+    """
+    from emend.evals.aggregate.rows import report
+    from emend.evals.report.table import console_for, show
+
+    show(report(folder, summary.scoring.id), console_for())
+    items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())
+    typer.echo(f"\nScoring {summary.scoring.id} in {folder / 'scorings'}: {items}.")
+    typer.echo(
+        f"{summary.judged} new judgements, {summary.unscored} of them without a score; {summary.before} from before. "
+        f"{summary.calls} calls, {summary.input_tokens} input tokens, {summary.output_tokens} output tokens."
+    )
+    if summary.failed and not summary.judged:
+        raise ModelError(f"all {summary.failed} calls to the judges failed, the first with {summary.why}")
+    if summary.failed:
+        typer.echo(f"{summary.failed} calls failed, the first with {summary.why}. Repeat the command to retry them.")
+
+
+def _print_calibrations(
+    calibrations: "Sequence[Calibration]",
+    files: Sequence[Path],
+    previous: "Sequence[Calibration | None]",
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    from emend.evals.report.calibration import plot_calibrations, render_calibration
+
+    if plot is not None:
+        plot_calibrations(calibrations, plot)
+
+    def show(console: "Console") -> None:
+        for each, file, old in zip(calibrations, files, previous, strict=True):
+            console.print(render_calibration(each))
+            replaced = f" It replaces one over {old.labelled} labels." if old and old != each else ""
+            typer.echo(f"Stored in {file}; reports with this judge show it.{replaced}\n")
+
+    emit(calibrations, as_json, show)

@@ -1,0 +1,95 @@
+"""The commands `emend list` and `emend graph`: what can be named on the command line, and how a graph is wired."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.cli.options import Json, exclusive
+from emend.evals.cli.output import emit
+from emend.evals.components.catalogue import KINDS, list_settings
+from emend.evals.report.escape import one_line
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from emend.evals.components.graph_nodes import GraphNode
+
+
+def list_parts(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help=f"One of {', '.join(KINDS)}; default: list the kinds.")
+    ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="With editors: list each editor's settings, types and defaults.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List what can be named on the command line, plug-ins included."""
+    if settings and kind != "editors":
+        raise BadSettings("--settings lists settings of editors: write emend list editors --settings.")
+    if kind is None:
+        kinds = [{"name": name, "summary": summary} for name, (_, summary) in KINDS.items()]
+        emit(kinds, as_json, lambda console: _show_columns(kinds, console))
+        return
+    if kind not in KINDS:
+        raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
+    if settings:
+        rows = list_settings()
+        emit(rows, as_json, lambda console: _show_columns(rows, console))
+        return
+    registry = KINDS[kind][0]()
+    parts = list(registry.rows())
+    if not parts and not as_json:
+        typer.echo(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")
+        return
+    emit(parts, as_json, lambda console: _show_columns(parts, console))
+
+
+def graph(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Graph, judge or editor; see: emend list graphs, emend list judges, emend list editors.",
+        ),
+    ],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print Mermaid text.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Draw a graph: its nodes, what each does, and where each may lead."""
+    from emend.evals.components.graph_nodes import find_graph, nodes_of
+
+    exclusive({"--mermaid": mermaid, "--json": as_json})
+    app = find_graph(name)
+    if mermaid:
+        typer.echo(app.get_graph().draw_mermaid().strip())
+        return
+    nodes = nodes_of(app)
+    emit(nodes, as_json, lambda console: _show_graph(str(app.name), nodes, console))
+
+
+def _show_columns(rows: list[dict[str, Any]], console: "Console") -> None:
+    """Print rows of equal keys in columns, without a heading."""
+    table = Table.grid(padding=(0, 2))
+    for place, name in enumerate(rows[0] if rows else ()):
+        table.add_column(no_wrap=name != "summary", style="bold" if place == 0 else None)
+    for row in rows:
+        table.add_row(*(Text(one_line(str(value))) for value in row.values()))
+    console.print(table)
+
+
+def _show_graph(name: str, nodes: "list[GraphNode]", console: "Console") -> None:
+    """Print the nodes and where each leads; a node that chooses has its targets one below the other."""
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for node in nodes:
+        arrows = ["or" if place and node.chooses else "->" for place, _ in enumerate(node.leads_to)]
+        targets = "\n".join(f"{arrow} {target}" for arrow, target in zip(arrows, node.leads_to, strict=True))
+        table.add_row(Text(node.node), Text(targets), Text(node.does))
+    console.print(Text(name, style="bold"), table)

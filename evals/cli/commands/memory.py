@@ -1,0 +1,254 @@
+"""The commands `emend memory add`, `search`, `show`, `stats`, `export`, `import` and `withdraw`."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emend.evals.cli.options import Json
+from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.memory.errors import BadData, BadSettings, MissingData
+
+if TYPE_CHECKING:
+    from emend.memory.edit import Edit
+    from emend.memory.store.chroma import ChromaMemory
+
+memory = typer.Typer(
+    name="memory", help="Keep edits in a memory: add, search, show and withdraw them.", no_args_is_help=True
+)
+
+FOLDER = "emend-memory"
+Where = Annotated[
+    str,
+    typer.Option(
+        "--memory", metavar="FOLDER|URL", envvar="EMEND_MEMORY", help="Memory: a folder, or http://HOST:PORT."
+    ),
+]
+EmbeddingName = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        metavar="NAME",
+        help="Embedding: auto, lexical, minilm, a sentence-transformers folder, or module:attribute; default: the "
+        "memory's own, or auto for a new one.",
+    ),
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        "--superseding",
+        metavar="RULE",
+        help="Which of two edits of one fact is current in a new memory: the one added later (arrival), the one with "
+        "the later --time (time), or both (never); default: arrival.",
+    ),
+]
+Subject = Annotated[str | None, typer.Option(metavar="TEXT", help="Subject of the fact.")]
+Relation = Annotated[str | None, typer.Option(metavar="TEXT", help="Relation of the fact.")]
+
+
+@memory.command()
+def add(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="JSON lines with edits; - is standard input.")
+    ] = None,
+    where: Where = FOLDER,
+    embedding: EmbeddingName = None,
+    superseding: Rule = None,
+    subject: Subject = None,
+    relation: Relation = None,
+    object_: Annotated[str | None, typer.Option("--object", metavar="TEXT", help="Object of the fact.")] = None,
+    document: Annotated[str | None, typer.Option(metavar="TEXT", help="Add this document instead of a fact.")] = None,
+    event: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Add this event instead of a fact; needs --time.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Date from which it holds: 2026, 2026-05 or 2026-05-31.")
+    ] = None,
+) -> None:
+    """Add edits from files, or one from the options; edits that are stored already are not added twice."""
+    from emend.evals.cli.edit_files import read_files
+    from emend.memory.store.open_memory import open_memory
+
+    options = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
+    single = {name: _valid_text(value) for name, value in (options | {"time": time}).items() if value is not None}
+    if bool(files) == bool(single):
+        raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
+    edits = read_files(files) if files else [_edit_from(single)]
+    with open_memory(where, embedding, superseding, create=True) as opened:
+        _add(opened, edits)
+
+
+@memory.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File of emend memory export; - is standard input.")],
+    where: Where = FOLDER,
+    embedding: EmbeddingName = None,
+    superseding: Rule = None,
+) -> None:
+    """Create a memory from an exported file, in the file's order."""
+    from emend.evals.cli.edit_files import read_files
+    from emend.memory.store.open_memory import open_memory
+
+    edits = read_files([file])
+    with open_memory(where, embedding, superseding, create=True) as opened:
+        stored = {edit.id for edit in opened.edits()}
+        if foreign := stored - {edit.id for edit in edits}:
+            raise BadSettings(
+                f"{where} holds {len(foreign)} edits that {file} lacks: import into a new folder, "
+                f"or join the two with `emend memory add {file}`."
+            )
+        _add(opened, edits)
+
+
+@memory.command()
+def export(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to write, as JSON lines; - is standard output.")],
+    where: Where = FOLDER,
+    current: Annotated[bool, typer.Option("--current", help="Leave out superseded edits.")] = False,
+) -> None:
+    """Write all edits, superseded ones included, in the order in which they were added."""
+    from emend.evals.cli.edit_files import write_whole
+    from emend.memory.store.jsonl import lines_of
+    from emend.memory.store.open_memory import open_memory
+
+    with open_memory(where) as opened:
+        edits, rule = opened.edits(current=current), opened.superseding
+    if file == "-":
+        sys.stdout.writelines(lines_of(edits))
+        return
+    write_whole(file, lines_of(edits))
+    hint = "" if rule == "arrival" else f"; import them with --superseding {rule} to keep this memory's rule"
+    typer.echo(f"{len(edits)} edits written to {file}{hint}")
+
+
+@memory.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Text to search for.")],
+    where: Where = FOLDER,
+    embedding: EmbeddingName = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Retriever; default: that of emend run; see: emend list retrievers."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Maximum number of hits.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Search the current edits with a retriever."""
+    from emend.evals.log.config import RunConfig
+    from emend.evals.report.memory import show_hits
+    from emend.memory.retrieval.compose import load_retriever
+    from emend.memory.retrieval.registry import retriever_errors
+    from emend.memory.store.open_memory import open_memory
+
+    query = _valid_text(query)
+    factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
+    with open_memory(where, embedding, create=False, search=True) as opened:
+        hits = []
+        if opened.count():
+            with retriever_errors(strategy or "default"):
+                retriever = factory(opened.view())
+            with retriever_errors(strategy or "default", query):
+                hits = retriever.search(query, k)[:k]
+    rows = [{"score": hit.score, **hit.entry.model_dump()} for hit in hits]
+    emit(rows, as_json, lambda console: show_hits(hits, console))
+
+
+@memory.command()
+def show(
+    edit_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Id of an edit.")] = None,
+    subject: Subject = None,
+    relation: Relation = None,
+    where: Where = FOLDER,
+    as_json: Json = False,
+) -> None:
+    """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
+    from emend.evals.report.memory import edit_row, fact_rows, show_edit, show_facts
+    from emend.memory.store.open_memory import open_memory
+
+    if (edit_id is None) == (subject is None and relation is None) or (subject is None) != (relation is None):
+        raise BadSettings("name an edit by its ID, or a fact by --subject and --relation.")
+    with open_memory(where) as opened:
+        edit = _find_edit(opened, edit_id) if edit_id else None
+        keys = {(t.subject, t.relation): t for t in edit.triplets} if edit else {(subject or "", relation or ""): None}
+        facts = [opened.history(*fact) for fact in keys]
+        entries = opened.entries([edit.id]) if edit else {}
+    if edit is None and not facts[0].versions:
+        raise MissingData(
+            f"{where} has no edit of '{subject}', '{relation}': search with `emend memory search '{subject}'`."
+        )
+    rows = [*([edit_row(edit, entries)] if edit else []), *fact_rows(facts)]
+    if edit and not as_json:
+        emit([], as_json, lambda console: show_edit(edit, entries, console))
+    emit(rows, as_json, lambda console: show_facts(facts, console))
+
+
+@memory.command()
+def stats(where: Where = FOLDER, as_json: Json = False) -> None:
+    """Count the stored edits."""
+    from emend.evals.report.memory import show_stats
+    from emend.memory.store.open_memory import open_memory
+
+    with open_memory(where) as opened:
+        found = opened.stats()
+    emit([{"memory": where, **found.model_dump()}], as_json, lambda console: show_stats(where, found, console))
+
+
+@memory.command()
+def withdraw(
+    edit_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of edits, as in search and show.")],
+    where: Where = FOLDER,
+    as_json: Json = False,
+) -> None:
+    """Remove edits as if they had never been added; edits that they superseded become current again."""
+    from emend.evals.report.memory import fact_rows, show_facts
+    from emend.memory.store.open_memory import open_memory
+
+    with open_memory(where) as opened:
+        edits = [_find_edit(opened, edit_id) for edit_id in dict.fromkeys(edit_ids)]
+        opened.withdraw([edit.id for edit in edits])
+        keys = dict.fromkeys((t.subject, t.relation) for edit in edits for t in edit.triplets)
+        facts = [fact for key in keys if (fact := opened.history(*key)).versions]
+    if not as_json:
+        typer.echo(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
+    rows = [*({"withdrawn": edit.model_dump(mode="json")} for edit in edits), *fact_rows(facts)]
+    emit(rows, as_json, lambda console: show_facts(facts, console))
+
+
+def _valid_text(text: str) -> str:
+    """The text; bytes that are not valid in the terminal's encoding can neither be embedded nor stored."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadData(f"{text[:60]!a} is not UTF-8: give it in a file with that encoding.") from error
+    return text
+
+
+def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
+    for edit in opened.edits([edit_id]):
+        return edit
+    raise BadData(f"no edit '{edit_id}' in {opened.location}: use an id that `emend memory search` shows.")
+
+
+def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
+    """Add with a progress bar, and print how many edits are new."""
+    from emend.evals.report.memory import counting
+
+    stored = {edit.id: edit for edit in opened.edits([edit.id for edit in edits])}
+    before = opened.stats()
+    with interrupts_as_exit("stored edits are kept; repeat the command to add the rest."):
+        with counting(len(edits)) as on_progress:
+            opened.add(edits, on_progress)
+    after = opened.stats()
+    superseded = f", {after.superseded} of them superseded" if after.superseded else ""
+    new, replaced = after.edits - before.edits, len({e.id for e in edits if stored.get(e.id, e) != e})
+    instead = f", {replaced} replaced" if replaced else ""
+    typer.echo(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds {after.edits}{superseded}")
+
+
+def _edit_from(options: dict[str, Any]) -> "Edit":
+    from emend.memory.store.jsonl import edit_from
+
+    if len({"subject", "document", "event"} & options.keys()) != 1:
+        raise BadSettings("give one fact (--subject, --relation, --object), or one --document, or one --event.")
+    return edit_from(options)

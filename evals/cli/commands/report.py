@@ -1,0 +1,85 @@
+"""The commands `emend report` and `emend papers`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emend.evals.cli.options import Json, RunFolder, ScoringId
+from emend.evals.cli.output import emit
+from emend.memory.errors import BadSettings
+
+
+def report(
+    folder: RunFolder,
+    as_json: Json = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the table into this SVG file.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="Compare with a published table, such as akew:2; see: emend papers."),
+    ] = None,
+    scoring: ScoringId = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Print only CounterFact's RS, computed against the reference texts in this folder."
+        ),
+    ] = None,
+) -> None:
+    """Print a run's metrics with 95 % intervals, or compare them with published ones."""
+    from emend.evals.aggregate.rows import report as report_of
+    from emend.evals.report.table import show
+
+    if references is not None:
+        if svg is not None or against is not None or scoring is not None:
+            raise BadSettings("--references prints RS alone: leave out --svg, --against and --scoring.")
+        _print_consistency(folder, references, as_json)
+        return
+    found = report_of(folder, scoring)
+    if svg is not None:
+        from emend.evals.report.plots.svg import write_svg
+
+        write_svg(found, svg)
+    if against is not None:
+        _print_comparison(folder, against, as_json, scoring)
+        return
+    rows = (*found.rows, *found.forgetting, *found.perplexity, *found.costs)
+    emit(rows, as_json, lambda console: show(found, console))
+
+
+def papers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Table, such as akew:2, or paper, such as akew.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the published result tables of the four papers, or print one."""
+    from emend.evals.papers.tables import paper, table
+    from emend.evals.papers.tables import papers as all_papers
+    from emend.evals.report.papers import show_list, show_paper_table
+
+    if name is not None and ":" in name:
+        found = table(name)
+        cells = [{"table": found.id} | cell.as_row() for cell in found.cells]
+        emit(cells, as_json, lambda console: show_paper_table(found, console))
+        return
+    listed = all_papers() if name is None else [paper(name)]
+    rows = [row.as_row() for each in listed for row in each.tables]
+    emit(rows, as_json, lambda console: show_list(listed, console))
+
+
+def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | None) -> None:
+    """Print a run beside a published table."""
+    from emend.evals.papers.compare_published import against
+    from emend.evals.report.against_table import show_against
+
+    found = against(folder, table, scoring)
+    emit(found.lines, as_json, lambda console: show_against(found, console))
+
+
+def _print_consistency(run: Path, references: Path, as_json: bool) -> None:
+    """Print the RS of a run on CounterFact."""
+    from emend.evals.aggregate.consistency import consistency_rows, consistency_table
+
+    rows = consistency_rows(run, references)
+    emit(rows, as_json, lambda console: console.print(consistency_table(rows)))

@@ -1,0 +1,45 @@
+"""Output of the command line: rows as one JSON object or as a table, and what all commands print alike."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
+INTERRUPTED = 130
+"""Exit code of a command that was ended from the keyboard, as shells have it."""
+
+
+def emit(
+    rows: "Iterable[BaseModel | Mapping[str, Any]]",
+    as_json: bool,
+    show: "Callable[[Console], None]",
+    **more: list[dict[str, Any]],
+) -> None:
+    """Print the rows as one JSON object, with further lists beside them, or call `show` with a console."""
+    if as_json:
+        plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
+        typer.echo(json.dumps({"rows": plain} | more, ensure_ascii=True, indent=1))
+        return
+    from emend.evals.report.table import console_for
+
+    show(console_for())
+
+
+@contextmanager
+def interrupts_as_exit(message: str) -> Iterator[None]:
+    """Turn Ctrl-C into a message on stderr and exit code 130.
+
+    Raises:
+        typer.Exit: the command was interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\ninterrupted: {message}", err=True)
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,177 @@
+"""File of extracted triplets: one line per document, resumed where it stopped, never mixed from two methods."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
+from emend.evals.runner.progress import Progress, RunProgress
+from emend.memory.edit import Edit, FrozenModel
+from emend.memory.errors import ModelError, RunRefused, TooManyFailures
+
+MODEL_FAILED = "the model failed: "
+"""Beginning of the reason of a document for which the model returned no reply at all."""
+FAILURES_IN_A_ROW = 5
+LINE_START = b'{"document_id":'
+"""Beginning of every line of a file of triplets."""
+
+Extract = Callable[[Edit], ExtractedDocument]
+ExtractionSettings = Mapping[str, str | int | bool]
+
+
+class SourceDocument(FrozenModel):
+    """A text to extract from, and the gold fact behind it if the benchmark has one: its sentence and its subject."""
+
+    edit: Edit
+    gold: str = ""
+    subject: str = ""
+
+
+class ExtractionRows(FrozenModel):
+    """Lines of the file, in the order of the documents, and how many of them this call added or skipped."""
+
+    rows: tuple[ExtractedDocument, ...]
+    done: int
+    skipped: int
+
+
+def extract_to(
+    out: Path,
+    documents: Sequence[SourceDocument],
+    extract: Extract,
+    fingerprint: str,
+    progress: Progress | None = None,
+    concurrency: int = 1,
+    settings: ExtractionSettings | None = None,
+) -> ExtractionRows:
+    """Append one line per document to `out`, each flushed when it is done; documents already there are skipped.
+
+    A document whose reply could not be parsed has a line with the reason, and is tried again by the next call.
+    `settings` are those of `settings_of`, which a refusal compares with those in the file.
+
+    Raises:
+        RunRefused: the file was made with other settings, is in use, or cannot be written; nothing in it is lost.
+        BadData: a line of it is damaged.
+    """
+    shown = progress or RunProgress()
+    with _lock(out):
+        rows = {row.document_id: row for row in _read_repaired(out, fingerprint, settings or {})}
+        left = [each for each in documents if each.edit.id not in rows or rows[each.edit.id].failed]
+        shown.start(len(documents), len(documents) - len(left))
+        try:
+            with out.open("ab") as file:
+                for row in _until_silent(_in_threads(extract, [each.edit for each in left], concurrency)):
+                    _append(file, row)
+                    rows[row.document_id] = row
+                    shown.unit(row.method, row.failed, tokens=row.usage.input_tokens + row.usage.output_tokens)
+        finally:
+            shown.close()
+        if any(row.failed for row in rows.values()) or len(rows) != sum(1 for _ in read_extracted(out)):
+            _rewrite(out, rows.values())
+    ordered = tuple(rows[each.edit.id] for each in documents)
+    return ExtractionRows(rows=ordered, done=len(left), skipped=len(documents) - len(left))
+
+
+def _until_silent(rows: Iterator[ExtractedDocument]) -> Iterator[ExtractedDocument]:
+    """The rows, until the model failed `FAILURES_IN_A_ROW` times in a row.
+
+    Raises:
+        TooManyFailures: it did.
+    """
+    silent = 0
+    for row in rows:
+        yield row
+        silent = silent + 1 if row.reason.startswith(MODEL_FAILED) else 0
+        if silent == FAILURES_IN_A_ROW:
+            raise TooManyFailures(
+                f"{silent} documents in a row got no reply; the last: {row.reason.removeprefix(MODEL_FAILED)} "
+                "Finished documents are kept: fix the cause and repeat the command."
+            )
+
+
+def _lock(out: Path) -> Any:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{out}.lock", timeout=0)
+        return lock.acquire()
+    except Timeout as error:
+        raise RunRefused(f"another process is writing '{out}': wait for it, or give another --out.") from error
+    except OSError as error:
+        raise RunRefused(f"cannot write to '{out}': {error.strerror or error}. Give another --out.") from error
+
+
+def _read_repaired(out: Path, fingerprint: str, settings: ExtractionSettings) -> list[ExtractedDocument]:
+    """Lines of an existing file; a last line that a killed process left unfinished is cut off."""
+    if not out.exists():
+        return []
+    rows = list(read_extracted(out))
+    if other := next((row for row in rows if row.fingerprint != fingerprint), None):
+        raise RunRefused(
+            f"'{out}' was made with other settings (fingerprint {other.fingerprint}, now {fingerprint}"
+            f"{_difference(other.settings, settings)}): give the same method, model, switches and embedding, or "
+            "another --out."
+        )
+    whole, line_end, torn = out.read_bytes().rpartition(b"\n")
+    if not LINE_START.startswith(torn[: len(LINE_START)]):
+        raise RunRefused(f"'{out}' ends in what `emend extract` has not written ({torn[:40]!r}): give another --out.")
+    os.truncate(out, len(whole) + len(line_end))
+    return rows
+
+
+def _difference(then: ExtractionSettings, now: ExtractionSettings) -> str:
+    """Settings that differ, or the current ones if the file does not say how it was made."""
+    if not then:
+        current = ", ".join(f"{name} {_in_words(value)}" for name, value in now.items())
+        return f"; it does not say with which settings, those of now are: {current}" if current else ""
+    changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    return "".join(f"; {name}: was {_in_words(then.get(name))}, now {_in_words(now.get(name))}" for name in changed)
+
+
+def _in_words(value: str | int | bool | None) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "unknown" if value is None else str(value)
+
+
+def _append(file: Any, row: ExtractedDocument) -> None:
+    try:
+        file.write(row.model_dump_json().encode() + b"\n")
+        file.flush()
+    except OSError as error:
+        raise RunRefused(f"cannot write to '{file.name}': {error.strerror}. Finished documents are kept.") from error
+
+
+def _rewrite(out: Path, rows: Iterable[ExtractedDocument]) -> None:
+    """Write each document once; one that failed and was tried again has two lines until now."""
+    draft = out.with_name(out.name + ".new")
+    draft.write_bytes(b"".join(row.model_dump_json().encode() + b"\n" for row in rows))
+    draft.replace(out)
+
+
+def _in_threads(extract: Extract, edits: Sequence[Edit], count: int) -> Iterator[ExtractedDocument]:
+    """Rows in the order of the documents; at most `count` at once, so that an interruption loses no more than these."""
+    if count <= 1:
+        yield from map(extract, edits)
+        return
+    waiting = iter(edits)
+    stop = threading.Event()
+
+    def guarded(edit: Edit) -> ExtractedDocument:
+        if stop.is_set():
+            raise ModelError("stopped")
+        return extract(edit)
+
+    with ThreadPoolExecutor(count) as pool:
+        running: list[Future[ExtractedDocument]] = [pool.submit(guarded, edit) for edit in islice(waiting, count)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running += [pool.submit(guarded, edit) for edit in islice(waiting, 1)]
+        finally:
+            stop.set()

@@ -1,0 +1,158 @@
+"""Questions to an edited model: a memory's edits are applied, and one question follows another."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Self
+
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.llm import MODELS
+from emend.agents.scoring import ScoringModel
+from emend.editors.base import Answerer, Materials
+from emend.editors.memory_based.unedited import Unedited
+from emend.editors.registry import EDITORS
+from emend.evals.log.config import CallLimits, RunConfig
+from emend.evals.runner.ask_probe import ask_recorded
+from emend.evals.runner.components import load_model_and_policy
+from emend.graphs.running import keep_steps, listening, steps_of
+from emend.memory.edit import Edit
+from emend.memory.errors import BadData, EmendError, ModelError
+from emend.memory.probe import Answer, Probe, Reading, Step, Style
+from emend.memory.retrieval.base import Corpus
+from emend.memory.retrieval.compose import load_retriever
+
+
+class ReadOnlyMemory:
+    """A memory that is searched and never written: the edits that an editor would add are stored already."""
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+
+    def add(self, edits: Sequence[Edit]) -> None:
+        """Do nothing."""
+
+    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
+        """The entries of these edits alone, or of all."""
+        return self._memory.view(edit_ids)  # type: ignore[no-any-return]
+
+
+class Session:
+    """A model under an editor, over the current edits of a memory; a context manager.
+
+    Args:
+        model: model by name.
+        editor: editor by name; `unedited` needs no memory.
+        where: the memory's folder or server.
+        retriever: a retriever, or a chain of them.
+        overrides: settings by editor; those of the model are under `model`.
+        embedding: name of the memory's embedding; None if it is `auto` or `lexical`.
+        limits: limits on API calls.
+
+    Raises:
+        BadSettings: an unknown name, or limits for a local model. Also any error of loading a model or a memory.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        editor: str,
+        where: str,
+        retriever: str,
+        overrides: dict[str, dict[str, Any]],
+        embedding: str | None = None,
+        limits: CallLimits | None = None,
+    ) -> None:
+        self._factory, self._retriever = EDITORS.load(editor), load_retriever(retriever)
+        bounds = {} if limits is None else limits.model_dump()
+        self._config = RunConfig(
+            benchmark="", editors=(editor,), concurrency=1, model=model, overrides=overrides, **bounds
+        )
+        self._where, self._embedding, self._resources = where, embedding, ExitStack()
+        self._editor, self._model = editor, model
+        self._answerer: Answerer | None = None
+        self._reading: Reading = "line"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            memory = resources.enter_context(self._memory()) if self._needs_memory else None
+            model, policy = load_model_and_policy(self._config)
+            resources.callback(policy.close)
+            if hasattr(model, "close"):
+                resources.callback(model.close)
+            shared, edits = (None, ()) if memory is None else (ReadOnlyMemory(memory), memory.edits(current=True))
+            settings = self._config.overrides.get(self._editor, {})
+            materials = Materials(model, shared, self._retriever, settings=settings, policy=policy)
+            with EDITORS.plugin_errors(self._editor):
+                self._answerer = resources.enter_context(self._factory(materials).edit(edits))
+            self._reading = reading_of(model)
+            self._resources = resources.pop_all()
+        return self
+
+    @property
+    def _needs_memory(self) -> bool:
+        """All editors but the baseline need the memory's edits."""
+        return not (isinstance(self._factory, type) and issubclass(self._factory, Unedited))
+
+    def _memory(self) -> AbstractContextManager[Any]:
+        from emend.memory.store.open_memory import open_memory
+
+        return open_memory(self._where, self._embedding, search=True)
+
+    def __exit__(self, *raised: object) -> None:
+        with EDITORS.plugin_errors(self._editor):
+            self._resources.close()
+
+    def ask(self, text: str, style: Style = "question", on_step: Callable[[Step], None] | None = None) -> Answer:
+        """The answer; `on_step` gets each step as it ends, or after the answer if the editor reports steps only then.
+
+        Raises:
+            ModelReplyError: the reply does not have the method's form. Also any error of asking a model.
+            BadData: a user's own editor fails on the question.
+            BadSettings: it returns something else than an `Answer`.
+        """
+        assert self._answerer is not None, "use it in a with"
+        probe = Probe(kind="asked", prompt=text, style=style, gold=("",), reading=self._reading)
+        steps: list[Step] = []
+
+        def hear(step: Step) -> None:
+            steps.append(step)
+            if on_step is not None:
+                on_step(step)
+
+        with self._plugin_errors(text), listening(hear):
+            answer = ask_recorded(self._editor, self._answerer, probe)
+            for step in () if steps else answer.steps:
+                hear(step)
+        return answer
+
+    @contextmanager
+    def _plugin_errors(self, question: str) -> Iterator[None]:
+        """Report what a user's own editor or model raises as theirs; the next question may succeed.
+
+        Raises:
+            BadData: the editor raised something else than Emend's errors.
+            ModelError: the model did, under an editor of Emend's.
+        """
+        try:
+            yield
+        except EmendError:
+            raise
+        except Exception as error:
+            message = f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/extend.md."
+            reported: EmendError
+            if self._editor not in EDITORS.builtin | EDITORS.aliases:
+                reported = BadData(f"editor '{self._editor}' {message}")
+            elif self._model.partition(":")[0] not in MODELS.builtin:
+                reported = ModelError(f"model '{self._model}' {message}")
+            else:
+                raise
+            keep_steps(reported, steps_of(error))
+            raise reported from error
+
+
+def reading_of(model: BaseChatModel) -> Reading:
+    """How much of a reply is the answer: all of a chat model's, the first line of one that continues plain text.
+
+    A local model says whether it chats; of any other, one that gives probabilities continues text.
+    """
+    return "whole" if getattr(model, "chats", not isinstance(model, ScoringModel)) else "line"
