@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-from rich.text import Text
-
 from emend.evals.aggregate.columns import Row
 from emend.evals.log.records import read_records
 from emend.evals.metrics.consistency import References, consistency
-from emend.evals.report.escape import one_line
-from emend.evals.report.figures import Frame, frame
 from emend.memory.errors import BadData
 
 CASES = 100.0
@@ -41,14 +37,3 @@ def consistency_rows(run: Path, references: Path) -> list[Row]:
         )
         for editor, told in found.items()
     ]
-
-
-def consistency_table(rows: list[Row]) -> Frame:
-    """One row per editor: RS with its interval, n and what could not be scored."""
-    table = frame("editor", "RS", "95 % interval", "n", "unscored")
-    table.title, table.title_justify = "RS: generated texts against reference texts, cosine of tf-idf (percent)", "left"
-    for row in rows:
-        scored = row.mean is not None and row.low is not None and row.high is not None
-        told = (f"{row.mean:.1f}", f"[{row.low:.1f}, {row.high:.1f}]") if scored else ("-", "")
-        table.add_row(Text(one_line(row.editor)), *told, str(row.n), str(row.unscored))
-    return table

@@ -1,10 +1,7 @@
 """What a run cost: per probe and per edit under each editor, and in all."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
-
-from rich.text import Text
 
 from emend.evals.aggregate.columns import (
     RETRIES,
@@ -21,8 +18,6 @@ from emend.evals.aggregate.columns import (
 from emend.evals.case import Metric
 from emend.evals.log.records import BASELINE, COSTS, read_lines
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.escape import one_line
-from emend.evals.report.figures import Frame, frame
 from emend.memory.edit import FrozenModel
 
 MIB = 2**20
@@ -128,48 +123,3 @@ def spent_of(gathered: Gathered, folder: Path) -> Spent:
         cpu_seconds=round(sum(line["cpu_seconds"] for line in runs), 3),
         peak_bytes=max((line["peak_bytes"] for line in runs if line["peak_bytes"]), default=None),
     )
-
-
-def tables(rows: Sequence[Row]) -> Iterator[tuple[str, Frame]]:
-    """A title and a table for probes, and for edits, per setting and mode."""
-    for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
-        told = {(row.editor, row.metric): row for row in found}
-        for counted, metrics in (("probe", PER_PROBE), ("edit", PER_EDIT)):
-            shown = [metric for metric in metrics if any(name == metric.name for _, name in told)]
-            if shown:
-                yield one_line(f"what one {counted} cost, {setting}, mode {mode}"), _table(told, shown)
-
-
-def _table(told: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Frame:
-    table = frame("editor", "n", *(metric.name for metric in metrics))
-    for editor in dict.fromkeys(editor for editor, _ in told):
-        first = told.get((editor, metrics[0].name))
-        cells = [_cell(told.get((editor, metric.name))) for metric in metrics]
-        table.add_row(Text(one_line(editor)), Text(str(first.n if first else 0)), *cells)
-    return table
-
-
-def _cell(row: Row | None) -> Text:
-    """A few figures, and the interval below."""
-    if row is None or row.mean is None:
-        return Text("-")
-    shown = Text(_short(row.mean))
-    if row.low is not None and row.high is not None:
-        shown.append(f"\n[{_short(row.low)}, {_short(row.high)}]", style="dim")
-    return shown
-
-
-def _short(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if value >= 1 else f"{round(value, 4):.2g}"
-
-
-def told_of(spent: Spent) -> str:
-    """All of it in one line."""
-    tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, {spent.calls:,} calls"
-    tokens += f", of which {spent.untold:,} did not tell their tokens" if spent.untold else ""
-    before = f" ({spent.baseline_tokens:,} tokens and {spent.baseline_calls:,} calls of them before any edit)"
-    time = f"; {spent.seconds:,.1f} s, {spent.cpu_seconds:,.1f} s of processor" if spent.processes else ""
-    memory = f", at most {spent.peak_bytes / MIB:,.0f} MiB" if spent.peak_bytes else ""
-    return tokens + (before if spent.baseline_calls else "") + time + memory

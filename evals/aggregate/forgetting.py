@@ -1,15 +1,10 @@
 """What a sequence of edits forgets: each metric at the checkpoints, beside the first asking of the same cases."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-
-from rich.text import Text
 
 from emend.evals.aggregate.columns import Columns, Gathered, Place, Row, estimate_of, only
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.escape import one_line
-from emend.evals.report.figures import Frame, frame, interval, number
 
 
 class ForgettingRow(Row):
@@ -49,31 +44,3 @@ def _rows(place: Place, standing: int, metric: Metric, now: Columns, first: Colu
         standing=standing,
         first=estimate_of(only(first, asked), metric),
     )
-
-
-def tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) -> Iterator[tuple[str, Frame]]:
-    """A title and a table per setting and metric."""
-    known = {metric.name: metric for metric in metrics}
-    for (name, setting), found in groupby(rows, key=lambda row: (row.metric, row.setting)):
-        metric = known[name]
-        told = f": {metric.summary}" if metric.summary else ""
-        yield one_line(f"{name} by number of edits standing, {setting}{told}"), _table(list(found), metric)
-
-
-def _table(rows: Sequence[ForgettingRow], metric: Metric) -> Frame:
-    table = frame("editor", "edits", "n", "at own edit", "now", "unscored")
-    before = ""
-    for row in rows:
-        shown = [Text(str(row.standing)), Text(str(row.n)), _cell(row.first, metric), _cell(row, metric)]
-        editor = Text(one_line(row.editor) if row.editor != before else "")
-        table.add_row(editor, *shown, Text(str(row.unscored or ""), style="yellow"))
-        before = row.editor
-    return table
-
-
-def _cell(value: Estimate | Row, metric: Metric) -> Text:
-    """Mean, and the interval below."""
-    shown = Text("-" if value.mean is None else number(value.mean, metric))
-    if value.low is not None and value.high is not None:
-        shown.append("\n" + interval(value.low, value.high, metric), style="dim")
-    return shown

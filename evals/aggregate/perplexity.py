@@ -6,15 +6,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from emend.evals.aggregate.columns import Place, Row
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.evals.report.escape import one_line
-from emend.evals.report.figures import frame
 
 Lines = list[dict[str, Any]]
 
@@ -100,38 +95,3 @@ def _exponential(nats: Estimate) -> Estimate:
         for name, value in (("mean", nats.mean), ("low", nats.low), ("high", nats.high))
     }
     return nats.model_copy(update=told)
-
-
-def tables(rows: Sequence[PerplexityRow]) -> Iterator[tuple[str, RenderableType]]:
-    """A title and a table per setting and mode."""
-    for (setting, mode), found in groupby(rows, key=lambda row: (row.setting, row.mode)):
-        listed = list(found)
-        over = "sets of edits" if any(row.over == "edits" for row in listed) else "texts"
-        title = f"perplexity of held-out texts, {setting}, mode {mode}, n and intervals over {over}"
-        yield one_line(title + (", before over texts" if over != "texts" else "")), _table(listed, mode == "sequential")
-
-
-def _table(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:
-    table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
-    last = ""
-    for row in rows:
-        standing = [Text(str(row.standing))] if sequence else []
-        name = Text(one_line(row.editor) if row.editor != last else "")
-        unscored = Text(str(row.unscored or ""), style="yellow")
-        table.add_row(name, *standing, Text(str(row.n)), _cell(row.before), _cell(row), unscored)
-        last = row.editor
-    reasons = dict.fromkeys(row.reason for row in rows if row.reason)
-    told = [Text("unscored: " + "; ".join(one_line(reason, 160) for reason in reasons), style="dim")] if reasons else []
-    return Group(table, *told)
-
-
-def _cell(value: Estimate | Row) -> Text:
-    """Mean, and the interval below."""
-    shown = Text("-" if value.mean is None else _short(value.mean))
-    if value.low is not None and value.high is not None and value.low != value.high:
-        shown.append(f"\n[{_short(value.low)}, {_short(value.high)}]", style="dim")
-    return shown
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

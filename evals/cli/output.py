@@ -26,7 +26,7 @@ def emit(
         plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
         typer.echo(json.dumps({"rows": plain} | more, ensure_ascii=True, indent=1))
         return
-    from emend.evals.report.table import console_for
+    from emend.evals.report.tables.metrics import console_for
 
     show(console_for())
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from emend.evals.components.train_encoder import EncoderRow
 from emend.evals.components.train_scope import ScopeRow
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import frame
+from emend.evals.report.tables.layout import frame
 
 SPLITS = {"train": "trained on", "check": "checked on"}
 

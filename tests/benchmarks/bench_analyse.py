@@ -19,7 +19,7 @@ from emend.evals.analyses.load_run import open_run
 from emend.evals.judges.panel import Judgement, Panel
 from emend.evals.judges.store import FOLDER, Scoring, ScoringLog, plan
 from emend.evals.log.manifest import now
-from emend.evals.report.analysis import render_analysis
+from emend.evals.report.tables.analysis import render_analysis
 from emend.graphs.registry import JUDGES
 from tests.evals.made import case_line, record, write_run
 

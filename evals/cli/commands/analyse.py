@@ -38,7 +38,7 @@ def analyse(
     from emend.evals.analyses.base import Asked
     from emend.evals.analyses.compute import analyse_runs, possible
     from emend.evals.analyses.load_run import open_run
-    from emend.evals.report.analysis import show_analysis, show_possible
+    from emend.evals.report.tables.analysis import show_analysis, show_possible
 
     if kind is None:
         if plot is not None:

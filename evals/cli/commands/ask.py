@@ -154,7 +154,7 @@ def _print_answer(answer: "Answer", after_steps: bool) -> None:
     from rich.text import Text
 
     from emend.evals.report.escape import safe
-    from emend.evals.report.table import console_for
+    from emend.evals.report.tables.metrics import console_for
 
     heading = Text("answer  ", style="bold") if after_steps else Text()
     console_for().print(heading + Text(safe(hide_keys(answer.text or ""))), soft_wrap=True)
@@ -181,7 +181,7 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
     from rich.text import Text
 
     from emend.evals.report.escape import one_line
-    from emend.evals.report.table import console_for
+    from emend.evals.report.tables.metrics import console_for
 
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))

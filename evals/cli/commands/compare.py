@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired test."""
     from emend.evals.analyses.compare import compare as compare_runs
-    from emend.evals.report.comparison import show_comparison
+    from emend.evals.report.tables.comparison import show_comparison
 
     found = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
     rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in found.rows]

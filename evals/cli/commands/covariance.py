@@ -69,7 +69,7 @@ def _collect(
     from emend.editors.numerics.covariance import statistics_folder, too_little
     from emend.editors.numerics.key_sums import key_size
     from emend.editors.parametric.covariance_layers import writing_settings, written_layers
-    from emend.evals.report.statistics import showing
+    from emend.evals.report.covariance_progress import showing
 
     settings = writing_settings(lm, overrides)
     given = next((each.architecture for each in settings if each.architecture), None)

@@ -46,7 +46,7 @@ def pull(
     from emend.evals.data.show import download_bar, show_licences, show_outcomes
     from emend.evals.data.sources import source_of
     from emend.evals.report.escape import one_line
-    from emend.evals.report.table import console_for
+    from emend.evals.report.tables.metrics import console_for
 
     source = source_of(name)
     folder = data_folder(name, to)

@@ -170,7 +170,7 @@ def stress(
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
     from emend.evals.judges.stress import stress as stress_judges
     from emend.evals.judges.stress_cases import own_cases
-    from emend.evals.report.stress import show_stress
+    from emend.evals.report.tables.stress import show_stress
 
     own = own_cases(cases) if cases else None
     panel = judges.panel()
@@ -189,7 +189,7 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
         ModelError: every call failed.
     """
     from emend.evals.aggregate.rows import report
-    from emend.evals.report.table import console_for, show
+    from emend.evals.report.tables.metrics import console_for, show
 
     show(report(folder, summary.scoring.id), console_for())
     items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())
@@ -211,7 +211,7 @@ def _print_calibrations(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    from emend.evals.report.calibration import plot_calibrations, render_calibration
+    from emend.evals.report.tables.calibration import plot_calibrations, render_calibration
 
     if plot is not None:
         plot_calibrations(calibrations, plot)

@@ -28,7 +28,7 @@ def report(
 ) -> None:
     """Print a run's metrics with 95 % intervals, or compare them with published ones."""
     from emend.evals.aggregate.rows import report as report_of
-    from emend.evals.report.table import show
+    from emend.evals.report.tables.metrics import show
 
     if references is not None:
         if svg is not None or against is not None or scoring is not None:
@@ -56,7 +56,7 @@ def papers(
     """List the published result tables of the four papers, or print one."""
     from emend.evals.papers.tables import paper, table
     from emend.evals.papers.tables import papers as all_papers
-    from emend.evals.report.papers import show_list, show_paper_table
+    from emend.evals.report.tables.papers import show_list, show_paper_table
 
     if name is not None and ":" in name:
         found = table(name)
@@ -71,7 +71,7 @@ def papers(
 def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | None) -> None:
     """Print a run beside a published table."""
     from emend.evals.papers.compare_published import against
-    from emend.evals.report.against_table import show_against
+    from emend.evals.report.tables.published import show_against
 
     found = against(folder, table, scoring)
     emit(found.lines, as_json, lambda console: show_against(found, console))
@@ -79,7 +79,8 @@ def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | No
 
 def _print_consistency(run: Path, references: Path, as_json: bool) -> None:
     """Print the RS of a run on CounterFact."""
-    from emend.evals.aggregate.consistency import consistency_rows, consistency_table
+    from emend.evals.aggregate.consistency import consistency_rows
+    from emend.evals.report.tables.consistency import consistency_table
 
     rows = consistency_rows(run, references)
     emit(rows, as_json, lambda console: console.print(consistency_table(rows)))

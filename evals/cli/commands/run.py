@@ -13,7 +13,7 @@ from emend.evals.cli.options import Changes, RunFolder, grouped
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import FREE, Manifest
 from emend.evals.report.escape import one_line
-from emend.evals.report.table import console_for, legend, show
+from emend.evals.report.tables.metrics import console_for, legend, show
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")

@@ -115,7 +115,7 @@ def _show_case(folder: Path, case: str, selection: Selection, as_json: bool, as_
 
 
 def _show_overview(folder: Path, selection: Selection, as_json: bool) -> None:
-    from emend.evals.report.overview import show_overview
+    from emend.evals.report.tables.overview import show_overview
     from emend.evals.trace.overview import overview
 
     steps = selection.steps

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from emend.evals.aggregate.rows import Report
-from emend.evals.report.table import NARROW, render
+from emend.evals.report.tables.metrics import NARROW, render
 from emend.memory.errors import BadSettings
 
 WIDTH = 118

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from emend.evals.analyses.compare import compare
 from emend.evals.case import Record
-from emend.evals.report.comparison import render_comparison
+from emend.evals.report.tables.comparison import render_comparison
 from emend.memory.errors import BadSettings
 from tests.evals.made import record, write_run
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from emend.evals.analyses.compare import Comparison, compare
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.report.comparison import render_comparison
+from emend.evals.report.tables.comparison import render_comparison
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import elken_run, judge_model, verdict
 from tests.fakes import ScriptedChatModel

@@ -10,7 +10,7 @@ from emend.evals.benchmarks.recoe.shots import shots
 from emend.evals.case import Record
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
-from emend.evals.report.table import notes
+from emend.evals.report.tables.metrics import notes
 from emend.evals.runner.run import run
 from tests.evals.benchmarks.recoe.test_benchmark import FIXTURE, REAL, real
 from tests.fakes import ScriptedChatModel

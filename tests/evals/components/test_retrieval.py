@@ -10,7 +10,7 @@ from emend.evals.components.config import RetrievalConfig
 from emend.evals.components.retrieval import DEPTH, TimedEmbedding, measure_retrieval
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
 from emend.evals.log.config import RunConfig
-from emend.evals.report.retrieval import retrieval_notes
+from emend.evals.report.tables.retrieval import retrieval_notes
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe

@@ -22,7 +22,7 @@ from emend.evals.judges.calibration import (
 )
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.store import read_calibration
-from emend.evals.report.calibration import render_calibration
+from emend.evals.report.tables.calibration import render_calibration
 from emend.graphs.registry import JUDGES as JUDGE_KINDS
 from emend.memory.errors import BadData, ModelUnreachable
 from tests.evals.judged_runs import judge_model, verdict

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from emend.evals.papers.compare_published import Comparison, against
 from emend.evals.papers.tables import papers, table
-from emend.evals.report.against_table import render_against
-from emend.evals.report.papers import render_paper_table
+from emend.evals.report.tables.papers import render_paper_table
+from emend.evals.report.tables.published import render_against
 from tests.evals.command_line import caller
 from tests.evals.papers.runs import akew_run
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from emend.evals.aggregate.rows import Report
 from emend.evals.papers.tables import papers
-from emend.evals.report.analysis import show_possible
-from emend.evals.report.papers import show_list
 from emend.evals.report.plots.svg import write_svg
+from emend.evals.report.tables.analysis import show_possible
+from emend.evals.report.tables.papers import show_list
 from emend.memory.errors import BadSettings
 
 WHY = "the run has no reference texts"

@@ -8,20 +8,21 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from emend.evals.aggregate import costs
 from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.costs import PER_PROBE
 from emend.evals.analyses.compare import compare
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.judges.calibration import Calibration
 from emend.evals.judges.stress import Relation, StressReport, StressRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.calibration import render_calibration
-from emend.evals.report.comparison import show_comparison
-from emend.evals.report.figures import frame
-from emend.evals.report.memory import show_facts, show_hits
-from emend.evals.report.retrieval import show_retrieval
-from emend.evals.report.stress import show_stress
+from emend.evals.report.tables import costs
+from emend.evals.report.tables.calibration import render_calibration
+from emend.evals.report.tables.comparison import show_comparison
+from emend.evals.report.tables.layout import frame
+from emend.evals.report.tables.memory import show_facts, show_hits
+from emend.evals.report.tables.retrieval import show_retrieval
+from emend.evals.report.tables.stress import show_stress
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.store.history import FactHistory, Version
@@ -180,11 +181,11 @@ def test_the_versions_of_a_fact_keep_their_values_and_edits(width: int) -> None:
 
 @WIDTHS
 def test_costs_keep_their_editors(width: int) -> None:
-    names = [metric.name for metric in costs.PER_PROBE]
+    names = [metric.name for metric in PER_PROBE]
     cost: dict[str, Any] = {"setting": "s", "mode": "all", "n": 32, "unscored": 0}
     cost |= {"mean": 11.5, "low": 10.5, "high": 12.5}
     rows = [Row(editor=e, metric=name, **cost) for e in ("structured_in_context", "rag") for name in names]
-    ((_, table),) = costs.tables(rows)
+    ((_, table),) = costs.cost_tables(rows)
     assert_whole(
         "\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]"
     )

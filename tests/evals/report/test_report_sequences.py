@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emend.evals.aggregate.costs import costs_of, spent_of, told_of
+from emend.evals.aggregate.costs import costs_of, spent_of
 from emend.evals.aggregate.forgetting import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import BASELINE, COSTS
-from emend.evals.report.table import render
+from emend.evals.report.tables.costs import spent_line
+from emend.evals.report.tables.metrics import render
 from emend.evals.runner.baseline import BaselineAnswer
 from emend.evals.runner.run import run
 from emend.memory.probe import ModelCall, Step, Usage
@@ -93,7 +94,7 @@ def test_costs_are_means_over_probes_and_over_edits(tmp_path: Path) -> None:
     assert rows["in/probe"].low is not None and rows["in/probe"].low < 25.0
     spent = spent_of(gather(SEQUENCE), tmp_path)
     assert (spent.input_tokens, spent.calls, spent.processes, spent.baseline_calls) == (230, 10, 0, 0)
-    assert told_of(spent) == "230 tokens in, 10 out, 10 calls"
+    assert spent_line(spent) == "230 tokens in, 10 out, 10 calls"
 
 
 def test_an_old_folder_has_the_costs_of_probes_alone(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, w
     assert told[FLEETING_EDITOR, "EM", 6] == (50.0, 100.0, 6)
     assert told["unedited", "keep", 6] == (100.0, 100.0, 6)
     text = text_of(found, width)
-    assert "EM by number of edits standing, plain: says the new capital" in text.replace("\n", " ")
+    assert "EM by number of applied edits, plain: says the new capital" in text.replace("\n", " ")
     for part in ("at own edit", "50.0", "s/edit", "s/probe", "of them before any edit"):
         assert part in text.replace("\n", " "), part
     assert "…" not in text

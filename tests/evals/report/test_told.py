@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.aggregate import costs
 from emend.evals.aggregate.columns import Row
 from emend.evals.aggregate.rows import Report
 from emend.evals.analyses.compare import compare
 from emend.evals.case import Metric
-from emend.evals.report.comparison import render_comparison
-from emend.evals.report.overview import show_overview
-from emend.evals.report.table import notes
+from emend.evals.report.tables import costs
+from emend.evals.report.tables.comparison import render_comparison
+from emend.evals.report.tables.metrics import notes
+from emend.evals.report.tables.overview import show_overview
 from emend.evals.trace.filters import Wanted
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 from tests.evals.made import record, write_run
@@ -43,7 +43,7 @@ def report_of(**means: float) -> Report:
 @pytest.mark.parametrize(("low", "high"), [(0.2196, 0.2204), (0.22, 0.22)])
 def test_a_cost_has_its_interval_though_both_ends_round_alike(low: float, high: float) -> None:
     row = Row(editor="rag", setting="s", mode="all", metric="s/probe", mean=0.22, low=low, high=high, n=3, unscored=0)
-    ((_, table),) = costs.tables([row])
+    ((_, table),) = costs.cost_tables([row])
     assert "[0.22, 0.22]" in text_of(table)
 
 

@@ -12,7 +12,7 @@ from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
 from emend.evals.log.events import passes_of
 from emend.evals.log.records import read_records
-from emend.evals.report.overview import show_overview
+from emend.evals.report.tables.overview import show_overview
 from emend.evals.report.tracing import show_trace
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.trace.case_trace import rows, trace

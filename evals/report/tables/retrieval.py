@@ -10,7 +10,7 @@ from rich.text import Text
 from emend.evals.components.retrieval import DEPTH
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import INTERVALS, Frame, frame
+from emend.evals.report.tables.layout import INTERVALS, Frame, frame
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
 WIDE = 100

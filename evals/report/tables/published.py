@@ -12,8 +12,8 @@ from rich.text import Text
 
 from emend.evals.papers.compare_published import Comparison, Line
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import INTERVALS, fits
-from emend.evals.report.papers import DASH
+from emend.evals.report.tables.layout import INTERVALS, fits
+from emend.evals.report.tables.papers import DASH
 
 DECIMALS = {"percent": 1}
 Label = Literal["metric", "data"]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emend.evals.analyses.base import Analysis, Row
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import INTERVALS, Frame, frame, without_empty
+from emend.evals.report.tables.layout import INTERVALS, Frame, frame, without_empty
 
 
 def show_analysis(found: Analysis, console: Console) -> None:

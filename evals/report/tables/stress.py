@@ -7,7 +7,7 @@ from rich.text import Text
 
 from emend.evals.judges.stress import Outcome, Relation, StressReport, StressRow
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import frame
+from emend.evals.report.tables.layout import frame
 
 STYLES: dict[Outcome, str] = {"holds": "green", "broken": "bold red", "unscored": "yellow"}
 

@@ -12,13 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.aggregate import costs, forgetting
-from emend.evals.aggregate import perplexity as collateral
 from emend.evals.aggregate.rows import Report, Row
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import INTERVALS, decimals, fits
-from emend.evals.report.figures import interval as interval
+from emend.evals.report.tables.costs import cost_tables, spent_line
+from emend.evals.report.tables.forgetting import forgetting_tables
+from emend.evals.report.tables.layout import INTERVALS, decimals, fits
+from emend.evals.report.tables.layout import interval as interval
+from emend.evals.report.tables.perplexity import perplexity_tables
 
 NARROW = 100
 STAR = "*"
@@ -54,8 +55,8 @@ def render(report: Report, console: Console) -> RenderableType:
         table = _table(block, plain)
         whole = console.width >= NARROW and fits(table, console)
         parts += [Text(block.title, style="bold"), table if whole else _stacked(block, plain), Text("")]
-    beside = *collateral.tables(report.perplexity), *costs.tables(report.costs)
-    for title, further in (*forgetting.tables(report.forgetting, report.metrics), *beside):
+    beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
+    for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
         parts += [Text(title, style="bold"), further, Text("")]
     return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
 
@@ -154,7 +155,7 @@ def notes(report: Report, plain: bool = False) -> list[str]:
     size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
     told = [f"{size}; [{INTERVALS}]"]
     if report.spent:
-        told.append(costs.told_of(report.spent))
+        told.append(spent_line(report.spent))
     if plain and any(_best(block, metric) for block in blocks(report) for metric in block.metrics):
         told.append(f"{STAR} best of its column")
     if report.cut:

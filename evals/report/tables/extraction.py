@@ -9,7 +9,7 @@ from rich.text import Text
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.triples import ERRORS, TripleQuality
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import frame
+from emend.evals.report.tables.layout import frame
 
 FIGURES = {
     "triples per document": "per_document",

@@ -8,7 +8,7 @@ from rich.text import Text
 from emend.evals.analyses.compare import Comparison, Coverage, Row
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import Frame, frame, interval, number, without_empty
+from emend.evals.report.tables.layout import Frame, frame, interval, number, without_empty
 
 LEVEL = 0.05
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import Frame, frame
+from emend.evals.report.tables.layout import Frame, frame
 from emend.evals.trace.filters import Wanted
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 

@@ -11,8 +11,8 @@ from emend.evals.judges.calibration import Calibration
 from emend.evals.metrics.agreement import Agreement, Coefficient
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
-from emend.evals.report.figures import INTERVALS, Frame, frame
 from emend.evals.report.plots.plotting import drawing, plain
+from emend.evals.report.tables.layout import INTERVALS, Frame, frame
 
 PUBLISHED = {
     "tendency": "ELKEN's judge, gpt-4-1106-preview, on 120 answers that one person marked: Spearman 0.744, Kendall "

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from emend.evals.papers.checks import Disagreement, known_disagreements
 from emend.evals.papers.tables import Cell, Paper, Table, paper
-from emend.evals.report.figures import fits
+from emend.evals.report.tables.layout import fits
 
 DASH, DOUBT = "—", "!"
 Key = tuple[str, ...]
