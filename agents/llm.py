@@ -48,7 +48,7 @@ HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
 def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -> "BaseChatModel":
-    """The model of that name; a local one is on its device, with no thread started, any other is an `AskedModel`.
+    """Return the model of that name: a local one on its device, with no thread started, or a `ProviderChatModel`.
 
     Args:
         spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, a plug-in's `provider:name`, or
@@ -69,9 +69,9 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
         model = MODELS.load(provider)(name, **settings)
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
-    from emend.agents.providers.chat_model import AskedModel
+    from emend.agents.providers.chat_model import ProviderChatModel
 
-    return AskedModel.around(model, spec, policy, settings)
+    return ProviderChatModel.wrap(model, spec, policy, settings)
 
 
 def fingerprint(model: "BaseChatModel", spec: str) -> str:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel
 
 from emend.agents.parsing.messages import Shape, read_message, usage_of
-from emend.agents.providers.errors import as_model_error, said_by_provider, status_of
+from emend.agents.providers.errors import as_model_error, provider_text, status_of
 from emend.agents.scoring import LimitedModel
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from emend.memory.probe import Usage
@@ -111,7 +111,7 @@ def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[A
 
 
 def _about_structure(error: Exception) -> bool:
-    told = said_by_provider(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
+    told = provider_text(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
     return any(word in told for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 

@@ -1,5 +1,6 @@
-"""Sorts what a provider's client raises: one class for each remedy, and how long a provider asks to wait."""
+"""Table of providers' errors: one class of Emend's for each remedy, and the pause that a provider asks for."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
 
 TRANSIENT = (ModelUnreachable, RateLimited)
-"""What may pass when one waits; everything else stays as it is."""
+"""Errors that may pass with time; all others are final."""
 NO_CREDIT = (
     "insufficient_quota",
     "billing_hard_limit_reached",
@@ -31,7 +32,7 @@ NO_CREDIT = (
 )
 QUOTA = (*NO_CREDIT, "billing", "exceeded your current quota")
 PASSES = ("rate_limit", "try again in", "retry in", "per minute")
-"""Words of a limit that passes, beside which a hint at the account's plan is advice."""
+"""Words of a limit that passes; a mention of the account's plan beside them is advice."""
 OVERFLOW = (
     "context_length_exceeded",
     "context length",
@@ -51,14 +52,14 @@ OVERFLOW = (
 TOO_LONG_A_REPLY = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety system", "content filtering")
 NO_TOOLS = ("requires --jinja",)
-"""With status 500 what llama.cpp says to tools that it was not started for: asking again does not help."""
+"""What llama.cpp answers, with status 500, to tools that it was not started for: a retry does not help."""
 NO_ANSWER = {"APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError"}
 BROKEN_BODY = {"APIResponseValidationError", "JSONDecodeError", "DecodingError", "RemoteProtocolError"}
 
 
 @dataclass(frozen=True)
-class Told:
-    """What of a client's exception decides its class; `status` 0 is no answer over HTTP."""
+class ClientError:
+    """What of a client's exception decides its class; `status` is 0 without an HTTP response."""
 
     kinds: frozenset[str]
     status: int
@@ -66,54 +67,75 @@ class Told:
     pause: float | None
 
     @property
-    def spent(self) -> bool:
-        """Whether it says that there is no credit left, and not that a limit passes."""
+    def out_of_credit(self) -> bool:
+        """Whether the account has no credit left, in contrast to a limit that passes."""
         if _has(self.text, NO_CREDIT):
             return True
         return _has(self.text, QUOTA) and self.pause is None and not _has(self.text, PASSES)
 
 
 class BrokenReply(Exception):  # noqa: N818  kept apart from the client's own errors by its name
-    """A reply that came with status 200 and cannot be read; `body` is the error that stands in it, if there is one."""
+    """An unreadable reply that came with status 200; `body` is the error object in it, if there is one."""
 
     def __init__(self, error: Exception) -> None:
-        told = error.args[0] if error.args else ""
-        self.body = told if isinstance(told, dict) else _fields(told)
+        content = error.args[0] if error.args else ""
+        self.body = content if isinstance(content, dict) else _fields(content)
         code = self.body.get("code")
         self.status_code = code if isinstance(code, int) and 400 <= code < 600 else 0
-        shown = "" if self.body else f" ({type(error).__name__}: {error})"
-        super().__init__(f"the reply cannot be read{shown}")
+        cause = "" if self.body else f" ({type(error).__name__}: {error})"
+        super().__init__(f"the reply cannot be read{cause}")
 
 
-def _fields(told: object) -> dict[str, str]:
-    """The code and message of an error object of a client."""
-    found = {name: str(value) for name in ("code", "message") if (value := getattr(told, name, None)) is not None}
-    return found if "message" in found else {}
+def _fields(thing: object) -> dict[str, str]:
+    """Code and message of a client's error object."""
+    fields = {name: str(value) for name in ("code", "message") if (value := getattr(thing, name, None)) is not None}
+    return fields if "message" in fields else {}
 
 
 def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError | None:
-    """The same as one of Emend's errors, which says what to do; None for what is no provider's doing.
+    """Return the error of Emend's that names the remedy; None for errors that are not the provider's.
 
     The classes of clients are known by name, so that none has to be installed.
 
     Args:
         error: what the client raised.
         model: the model's spec, for the message.
-        keys: values to keep out of the message, besides those of the environment.
+        keys: values to hide in the message, besides those of the environment.
     """
     if isinstance(error, EmendError):
         return error if isinstance(error, ModelError) else None
-    told = Told(_kinds(error), _status(error), _text(error), retry_after(error))
-    sort = _of_reply(error, told) or _of_status(told) or _of_transport(told)
-    if sort is None:
+    raised = ClientError(_kinds(error), _status(error), _text(error), retry_after(error))
+    row = _by_reply(raised) or _by_status(raised) or _by_transport(raised)
+    if row is None:
         return None
-    kind, remedy = sort
-    shown = hide_keys(" ".join(_message(error).split()), *keys)[:300]
-    code = f" (HTTP {told.status})" if told.status else ""
-    message = f"{model}: {LEADS[kind]}{code}: {shown.rstrip('.') or type(error).__name__}. {remedy}"
+    kind, remedy = row
+    message = f"{model}: {_problem(error, kind, raised.status, keys)}. {remedy}"
     if issubclass(kind, ModelReplyError):
         return kind(message, _reply(error), _usage(error))
     return kind(message)
+
+
+def _problem(error: BaseException, kind: type[ModelError], status: int, keys: tuple[str, ...]) -> str:
+    body = _body_without_json(error) if kind is ModelUnreachable else None
+    if body is not None:
+        return f"the reply was not JSON: {hide_keys(' '.join(body.split()), *keys)[:100]!r}"
+    excerpt = hide_keys(" ".join(_message(error).split()), *keys)[:300]
+    if isinstance(error, BrokenReply) and not error.body:
+        return excerpt.rstrip(".")
+    code = f" (HTTP {status})" if status else ""
+    return f"{LEADS[kind]}{code}: {excerpt.rstrip('.') or type(error).__name__}"
+
+
+def _body_without_json(error: BaseException) -> str | None:
+    """Body of a reply that is no JSON, such as the page of a proxy; None for any other error."""
+    for cause in _chain(error):
+        if isinstance(cause, json.JSONDecodeError):
+            return cause.doc
+        response = getattr(cause, "response", None) if isinstance(error, BrokenReply) else None
+        body = response if isinstance(response, str) else getattr(response, "text", "")
+        if isinstance(body, str) and body.lstrip().startswith("<"):
+            return body
+    return None
 
 
 LEADS: dict[type[ModelError], str] = {
@@ -123,34 +145,35 @@ LEADS: dict[type[ModelError], str] = {
     KeyRefused: "the key is not accepted",
     ReplyRefused: "the model declined to answer",
     ReplyCutOff: "the reply was cut off",
-    ContextOverflow: "the prompt does not fit the model's window",
+    ContextOverflow: "the prompt does not fit the model's context window",
     RequestRefused: "the request was rejected",
 }
-Sort = tuple[type[ModelError], str]
-CUT: Sort = (ReplyCutOff, "Allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096).")
-REFUSED: Sort = (ReplyRefused, "The probe has no answer from this model.")
-AWAY: Sort = (ModelUnreachable, "Check the provider and the address, then resume the run.")
-LIMITED: Sort = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, then resume the run.")
-EMPTY: Sort = (QuotaExhausted, "Add credit at the provider, then resume the run.")
-NO_KEY: Sort = (KeyRefused, "Check the key in the environment and what it may use.")
-LONG: Sort = (ContextOverflow, "Take fewer retrieved entries or a model with a longer window.")
-TOO_MANY: Sort = (RequestRefused, "Allow fewer new tokens, for example --set model.max_tokens=1024.")
-WRONG: Sort = (RequestRefused, "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).")
+Row = tuple[type[ModelError], str]
+"""Class and remedy."""
+CUT: Row = (ReplyCutOff, "Allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096).")
+REFUSED: Row = (ReplyRefused, "The probe has no answer from this model.")
+AWAY: Row = (ModelUnreachable, "Check the provider and the address, then resume the run.")
+LIMITED: Row = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, then resume the run.")
+EMPTY: Row = (QuotaExhausted, "Add credit at the provider, then resume the run.")
+NO_KEY: Row = (KeyRefused, "Check the key in the environment and what it may use.")
+LONG: Row = (ContextOverflow, "Take fewer retrieved entries or a model with a longer window.")
+TOO_MANY: Row = (RequestRefused, "Allow fewer new tokens, for example --set model.max_tokens=1024.")
+WRONG: Row = (RequestRefused, "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).")
 
 
-def _of_reply(error: BaseException, told: Told) -> Sort | None:
-    if "LengthFinishReasonError" in told.kinds:
+def _by_reply(error: ClientError) -> Row | None:
+    if "LengthFinishReasonError" in error.kinds:
         return CUT
-    if told.kinds & {"OpenAIRefusalError", "ContentFilterFinishReasonError"}:
+    if error.kinds & {"OpenAIRefusalError", "ContentFilterFinishReasonError"}:
         return REFUSED
     return None
 
 
-def _of_status(told: Told) -> Sort | None:
-    status, text = told.status, told.text
-    if told.kinds & {"ContextOverflowError"} or status == 413:
+def _by_status(error: ClientError) -> Row | None:
+    status, text = error.status, error.text
+    if error.kinds & {"ContextOverflowError"} or status == 413:
         return LONG
-    if status == 402 or (status in (400, 403) and _has(text, QUOTA)) or (status == 429 and told.spent):
+    if status == 402 or (status in (400, 403) and _has(text, QUOTA)) or (status == 429 and error.out_of_credit):
         return EMPTY
     if status in (401, 403):
         return NO_KEY
@@ -167,17 +190,17 @@ def _of_status(told: Told) -> Sort | None:
     return None
 
 
-def _of_transport(told: Told) -> Sort | None:
-    """No answer over HTTP, or a body that is none; inside a stream an error has a code and no status."""
-    if told.kinds & (NO_ANSWER | BROKEN_BODY) or told.kinds & {"ConnectionError", "TimeoutError"}:
+def _by_transport(error: ClientError) -> Row | None:
+    """Row of an error without HTTP status, or with a broken body; inside a stream an error has a code and no status."""
+    if error.kinds & (NO_ANSWER | BROKEN_BODY) or error.kinds & {"ConnectionError", "TimeoutError"}:
         return AWAY
-    if not told.kinds & {"APIError", "BrokenReply"}:
+    if not error.kinds & {"APIError", "BrokenReply"}:
         return None
-    if told.spent:
+    if error.out_of_credit:
         return EMPTY
-    if _has(told.text, (*OVERFLOW, *FILTERED)):
-        return LONG if _has(told.text, OVERFLOW) else REFUSED
-    return LIMITED if _has(told.text, ("rate_limit", "too many requests")) else AWAY
+    if _has(error.text, (*OVERFLOW, *FILTERED)):
+        return LONG if _has(error.text, OVERFLOW) else REFUSED
+    return LIMITED if _has(error.text, ("rate_limit", "too many requests")) else AWAY
 
 
 def _has(text: str, words: tuple[str, ...]) -> bool:
@@ -185,13 +208,13 @@ def _has(text: str, words: tuple[str, ...]) -> bool:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """The seconds for which the provider asks to be left alone, not below 0; None when it does not say."""
-    for one in _chain(error):
-        headers = getattr(getattr(one, "response", None), "headers", None)
+    """Return the seconds that the provider asks to be left alone, at least 0; None without such a request."""
+    for cause in _chain(error):
+        headers = getattr(getattr(cause, "response", None), "headers", None)
         if headers is not None and (pause := pause_in_headers(headers)) is not None:
             return pause
-        if headers is not None or hasattr(one, "body"):
-            return pause_in_words(_text(one))
+        if headers is not None or hasattr(cause, "body"):
+            return pause_in_words(_text(cause))
     return None
 
 
@@ -200,15 +223,15 @@ def _kinds(error: BaseException) -> frozenset[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    one: BaseException | None = error
-    while one is not None:
-        yield one
-        one = one.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def status_of(error: BaseException) -> int:
-    """The HTTP status that an error, or what caused it, came with; 0 without one."""
-    return next((status for one in _chain(error) if (status := _status(one))), 0)
+    """Return the HTTP status of an error or of its cause; 0 without one."""
+    return next((status for cause in _chain(error) if (status := _status(cause))), 0)
 
 
 def _status(error: BaseException) -> int:
@@ -217,18 +240,18 @@ def _status(error: BaseException) -> int:
 
 
 def _message(error: BaseException) -> str:
-    """What the provider says, without the whole body where it has a message."""
+    """The provider's message; the whole error where its body has none."""
     body = getattr(error, "body", None)
     if isinstance(body, list) and body:  # as Google's compatible endpoint has it
         body = body[0]
     inner = body.get("error", body) if isinstance(body, dict) else body
-    said = inner.get("message") if isinstance(inner, dict) else inner if isinstance(inner, str) else None
+    message = inner.get("message") if isinstance(inner, dict) else inner if isinstance(inner, str) else None
     cause = str(error.__cause__ or "")
-    return str(said) if said else f"{error} ({cause})" if cause and cause not in str(error) else str(error)
+    return str(message) if message else f"{error} ({cause})" if cause and cause not in str(error) else str(error)
 
 
-def said_by_provider(error: BaseException) -> str:
-    """What the client raised, without what Emend says about it, in which the model's name stands."""
+def provider_text(error: BaseException) -> str:
+    """Return the client's error as text, without Emend's message, which has the model's name in it."""
     return _text(error.__cause__ or error)
 
 
@@ -242,7 +265,7 @@ def _reply(error: BaseException) -> str:
 
 
 def _usage(error: BaseException) -> Usage | None:
-    told = getattr(getattr(error, "completion", None), "usage", None)
-    if told is None:
+    usage = getattr(getattr(error, "completion", None), "usage", None)
+    if usage is None:
         return None
-    return Usage(input_tokens=told.prompt_tokens, output_tokens=told.completion_tokens, calls=1)
+    return Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, calls=1)

@@ -1,27 +1,29 @@
-"""How providers are asked in a run: when again, how fast, how often, and what is kept; shared by all models of it."""
+"""Policy under which the models of a run ask their providers: retries, rates, budget, cache."""
 
 import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from emend.agents.providers.errors import TRANSIENT, retry_after
 from emend.agents.providers.journal import CallJournal
 from emend.agents.providers.prices import Prices
-from emend.agents.providers.rate_limit import Limiter
+from emend.agents.providers.rate_limit import RateLimiter
 from emend.agents.providers.usage import Ledger
-from emend.memory.errors import CallDropped
+from emend.memory.errors import CallDropped, RateLimited
 
-DOUBLINGS = 60
-"""Of a wait; more would be too large a number."""
 _REPEAT: ContextVar[int] = ContextVar("repeat", default=0)
 
 
 @contextmanager
 def repetition(index: int) -> Iterator[None]:
-    """Calls made meanwhile belong to this repeat: a reply that was kept for another one is not theirs."""
+    """Make calls inside belong to this repeat, which never gets the cached reply of another one."""
     token = _REPEAT.set(index)
     try:
         yield
@@ -30,92 +32,103 @@ def repetition(index: int) -> Iterator[None]:
 
 
 def current_repeat() -> int:
-    """The repeat that calls belong to now; 0 outside of `repetition`."""
+    """Return the repeat that calls belong to now; 0 outside of `repetition`."""
     return _REPEAT.get()
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """How often a call is tried, and the seconds between: `first`, twice that, and so on up to `longest`.
+class Backoff:
+    """Number of attempts of a call and seconds between them, as tenacity's `stop` and `wait`.
 
-    `patience` bounds the waits of one call together; a provider that asks for a longer one is not waited for. A limit
-    per minute passes with its minute, however often one asks: beyond `tries` a call that meets one goes on until it
-    has waited `limited` times `longest`.
+    Waits grow from `first` by doubling up to `longest`, with jitter; a pause that the provider asks for is kept to.
+    `total` bounds the waits of one call together; a longer pause ends the call at once. A limit per minute passes with
+    its minute: a rate-limited call goes on beyond `attempts` until it has waited `rate_limited` seconds.
     """
 
-    tries: int = 6
+    attempts: int = 6
     first: float = 0.5
     longest: float = 30.0
-    patience: float = 120.0
-    limited: float = 2.0
+    total: float = 120.0
+    rate_limited: float = 60.0
 
-    def before(self, attempt: int, waited: float, asked: float | None, limited: bool = False) -> float | None:
-        """Seconds to wait before the attempt of that number, from 2; None when it should not be made.
-
-        Args:
-            attempt: its number.
-            waited: what this call has waited already.
-            asked: the pause that the provider asks for.
-            limited: whether the provider asks for fewer calls, and does not fail.
-        """
-        beyond = attempt > self.tries
-        if beyond and not (limited and waited < self.limited * self.longest):
-            return None
-        step = min(self.longest, self.first * 2.0 ** min(attempt - 2, DOUBLINGS))
+    def wait(self, state: RetryCallState) -> float:
+        """Return the seconds to wait before the next attempt."""
+        step = wait_exponential(self.first, self.longest)(state)
         wait = step * random.uniform(0.5, 1.0)
-        if asked is not None:  # one that asks for hardly any pause again and again is not believed for ever
-            wait = max(asked, wait) if beyond else asked + step * random.uniform(0.0, 0.25)
-        return wait if waited + wait <= self.patience else None
+        pause = retry_after(_error_of(state))
+        if pause is None:
+            return wait
+        if state.attempt_number >= self.attempts:  # a provider that always asks for hardly any pause is not believed
+            return max(pause, wait)
+        return pause + step * random.uniform(0.0, 0.25)
+
+    def stop(self, state: RetryCallState) -> bool:
+        """Return whether the call has failed for good; tenacity computes the wait before it asks."""
+        if state.idle_for + state.upcoming_sleep > self.total:
+            return True
+        goes_on = isinstance(_error_of(state), RateLimited) and state.idle_for < self.rate_limited
+        return state.attempt_number >= self.attempts and not goes_on
 
 
-@dataclass
+def _error_of(state: RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None
+    return error
+
+
 class CallPolicy:
-    """What the models of a run share.
+    """What the models of a run share: attempts, rates, budget and cache.
 
-    `stopped` makes calls that wait give up, because the run is ending.
+    `stopped` makes waiting calls give up, because the run is ending; `models` are the specs of those models.
+
+    Args:
+        rpm: maximum calls per minute.
+        tpm: maximum tokens per minute.
+        cache: folder of the reply cache; None caches nothing.
+        prices: TOML file of prices.
+        max_cost: budget in the currency of the prices.
+        max_calls: maximum number of calls, retries included.
+        backoff: attempts and waits of a call.
+        clock: monotonic seconds, for tests.
+        stopped: event whose `wait` is the sleep of all waits.
+
+    Raises:
+        BadSettings: an impossible number, or a file that cannot be used.
     """
 
-    waiting: Waiting = Waiting()
-    limiter: Limiter = field(default_factory=Limiter)
-    ledger: Ledger = field(default_factory=Ledger)
-    cache: CallJournal | None = None
-    stopped: threading.Event = field(default_factory=threading.Event)
-    models: set[str] = field(default_factory=set)
-    """Names of the models that are called by this policy."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         rpm: float | None = None,
         tpm: float | None = None,
         cache: Path | None = None,
         prices: Path | None = None,
         max_cost: float | None = None,
         max_calls: int | None = None,
-        waiting: Waiting | None = None,
-    ) -> "CallPolicy":
-        """The policy that the command line's options describe.
+        backoff: Backoff = Backoff(),
+        clock: Callable[[], float] = time.monotonic,
+        stopped: threading.Event | None = None,
+    ) -> None:
+        self.backoff = backoff
+        self.models: set[str] = set()
+        self.stopped = stopped or threading.Event()
+        self.limiter = RateLimiter(rpm, tpm, clock, self.pause)
+        self.ledger = Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls)
+        self.cache = None if cache is None else CallJournal(cache)
 
-        Raises:
-            BadSettings: an impossible number, or a file that cannot be used.
-        """
-        stopped = threading.Event()
-
-        def pause(seconds: float) -> None:
-            if stopped.wait(seconds):
-                raise CallDropped("the run is ending: this call was not made, and is made on resume.")
-
-        return cls(
-            waiting=waiting or Waiting(),
-            limiter=Limiter(rpm, tpm, sleep=pause),
-            ledger=Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls),
-            cache=None if cache is None else CallJournal(cache),
-            stopped=stopped,
+    def retrying(self, before_sleep: Callable[[RetryCallState], None]) -> Retrying:
+        """Return the attempts of one call, with the error of the last one raised as it is."""
+        return Retrying(
+            retry=retry_if_exception_type(TRANSIENT),
+            wait=self.backoff.wait,
+            stop=self.backoff.stop,
+            sleep=self.pause,
+            before_sleep=before_sleep,
+            reraise=True,
         )
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Meanwhile calls that wait give up."""
+        """Make waiting calls give up meanwhile."""
         self.stopped.set()
         try:
             yield
@@ -129,7 +142,7 @@ class CallPolicy:
             CallDropped: it is.
         """
         if self.stopped.wait(seconds):
-            raise CallDropped("the run is ending: this call was not made again, and is made on resume.")
+            raise CallDropped("the run is ending: this call was not made, and is made on resume.")
 
     def close(self) -> None:
         """Make waiting calls give up and close the cache."""

@@ -1,4 +1,4 @@
-"""What tokens cost, from a file of the user's: Emend ships no price, because they change."""
+"""Prices of tokens, from a TOML file of the user; Emend ships none, because they change."""
 
 import re
 import tomllib
@@ -13,40 +13,40 @@ from emend.memory.registry import nearest
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PER = 1_000_000
-"""Prices are per so many tokens."""
+"""Number of tokens that a price is for."""
 WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-"""Where replies tell what was written to the provider's cache: the first is 0 where one of the others is told."""
+"""Counts of tokens written to the provider's cache; the first is 0 where a reply has one of the others."""
 
 
 class Price(FrozenModel):
-    """Of one model, per million tokens; reading and writing the provider's cache cost as input unless they are told."""
+    """Price of one model per million tokens; the provider's cache costs as input unless its own prices are given."""
 
     input: Amount
     output: Amount
     cache_read: Amount | None = None
     cache_write: Amount | None = None
 
-    def of(self, told: dict[str, Any]) -> float:
-        """What a reply with this `usage_metadata` cost."""
-        details = told.get("input_token_details") or {}
+    def cost_of(self, usage: dict[str, Any]) -> float:
+        """Return the cost of a reply with this `usage_metadata`."""
+        details = usage.get("input_token_details") or {}
         read = details.get("cache_read") or 0
         written = sum(details.get(name) or 0 for name in WRITTEN)
-        plain = told.get("input_tokens", 0) - read - written
-        cost: float = plain * self.input + told.get("output_tokens", 0) * self.output
+        plain = usage.get("input_tokens", 0) - read - written
+        cost: float = plain * self.input + usage.get("output_tokens", 0) * self.output
         cost += read * (self.input if self.cache_read is None else self.cache_read)
         cost += written * (self.input if self.cache_write is None else self.cache_write)
         return cost / PER
 
 
 class Prices(FrozenModel):
-    """A file of prices: `currency`, and under `models` one table per model, by its name on the command line."""
+    """File of prices: `currency`, and under `models` one table per model, by its name on the command line."""
 
     currency: str = "USD"
     models: dict[str, Price] = {}
 
     @classmethod
     def read(cls, path: Path) -> "Prices":
-        """The prices of a TOML file.
+        """Read the prices from a TOML file.
 
         Raises:
             BadSettings: it cannot be read, or a field is unknown, missing or no number.
@@ -64,14 +64,14 @@ class Prices(FrozenModel):
             ) from error
 
     def find(self, spec: str) -> Price | None:
-        """The price of a model by its name, with or without the address behind the @."""
+        """Return the price of a model by its name, with or without the address after the @."""
         return self.models.get(spec) or self.models.get(re.split(r"@https?://", spec)[0])
 
-    def need(self, spec: str) -> Price:
-        """The same, where there must be one.
+    def require(self, spec: str) -> Price:
+        """Return the price of a model.
 
         Raises:
-            BadSettings: the file has none for it.
+            BadSettings: the file has no price for it.
         """
         price = self.find(spec)
         if price is None:

@@ -1,34 +1,34 @@
-"""Calls and tokens per minute, shared by all threads; slower after a provider complains, faster again with time."""
+"""Limits of calls and tokens per minute, shared by all threads and lowered for a while after a provider complains."""
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from emend.memory.errors import BadSettings
 
 MINUTE = 60.0
-DOUBLING = 10.0
-"""Seconds without a complaint after which the pace is twice what it was."""
-FIRST = 60.0
-"""Calls per minute that are let through after one complaint at least, where no limit is given: it may have nothing to
-do with the pace, or come before there is one."""
-SLOWEST = 2.0
-"""The same after any number of complaints; where a limit is given it is an eighth of that."""
-SHORTEST_SPAN = 10.0
-"""Calls of a shorter time than this do not tell a pace."""
+RECOVERY = 10.0
+"""Seconds without a complaint in which a slow-down halves."""
+UNLIMITED = 1200.0
+"""Calls per minute that a slow-down starts from where no limit is given."""
+SLOWEST = 256.0
+"""Largest slow-down without a limit of calls: five calls per minute remain."""
+SLOWEST_LIMITED = 8.0
+"""Largest slow-down of a given limit."""
 LOOK = 1.0
 """Seconds after which a waiting call looks again, because the pace may have changed meanwhile."""
 
 
-class Limiter:
-    """Lets calls through one after the other, evenly spaced, so that no minute has more than it may.
+class RateLimiter:
+    """Lets calls through one after the other, evenly spaced, so that no minute has more than its limit.
+
+    LangChain's `InMemoryRateLimiter` has neither tokens per minute nor waits that end with the run.
 
     Args:
-        rpm: calls per minute at most; None sets no limit until the provider complains.
-        tpm: tokens per minute at most, those of the reply included.
-        clock: seconds that only grow.
-        sleep: waits for so many seconds.
+        rpm: maximum calls per minute; None sets no limit until the provider complains.
+        tpm: maximum tokens per minute, those of the replies included.
+        clock: monotonic seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
         BadSettings: a limit is not above 0.
@@ -47,85 +47,62 @@ class Limiter:
         self.rpm, self.tpm = rpm, tpm
         self._clock, self._sleep = clock, sleep
         self._turn, self._lock = threading.Lock(), threading.Lock()
-        self._passed: deque[float] = deque()
-        self._next_call = self._next_token = self._paused = float("-inf")
-        self._slow: tuple[float, float, float] | None = None
-        """Calls per minute and share of the limits right after the last complaint, and when that was."""
+        self._next_call = self._next_token = self._paused_until = self._slowed_at = float("-inf")
+        self._slowness = 1.0
 
-    def wait(self, tokens: int) -> float:
-        """Wait until a call of about so many tokens may be sent; the time at which it may."""
-        with self._turn:  # one waits, the others queue behind it
-            while (left := self._left()) > 0:
+    def acquire(self, tokens: int) -> float:
+        """Wait until a call of about that many tokens may be sent; return the time at which it is sent."""
+        with self._turn:  # one thread waits, the others queue behind it
+            while (left := self._seconds_left()) > 0:
                 self._sleep(min(left, LOOK))
-            return self._pass(tokens)
+            with self._lock:
+                now = self._clock()
+                if (pace := self._calls_per_minute(now)) is not None:
+                    self._next_call = max(now, self._next_call) + MINUTE / pace
+                if (rate := self._tokens_per_minute(now)) is not None:
+                    self._next_token = max(now, self._next_token) + tokens * MINUTE / rate
+                return now
 
-    def settle(self, estimated: int, actual: int) -> None:
-        """The call has taken another number of tokens than was expected of it."""
+    def correct(self, estimated: int, actual: int) -> None:
+        """Count the actual number of a call's tokens in place of the estimated one."""
         with self._lock:
-            rate = self._tokens_a_minute(self._clock())
+            rate = self._tokens_per_minute(self._clock())
             if rate is not None:
                 self._next_token += (actual - estimated) * MINUTE / rate
 
     def slow_down(self, sent: float, pause: float = 0.0) -> None:
-        """The provider complains of a call that was sent then, and asks for a pause.
+        """Halve the pace, and let no call through during the pause; calls in flight together slow down once.
 
-        Calls that were under way together are one complaint.
+        Args:
+            sent: time at which the call was sent that the provider complains about.
+            pause: seconds that the provider asks to be left alone.
         """
         with self._lock:
             now = self._clock()
-            self._paused = max(self._paused, now + pause)
-            if self._slow is not None and sent <= self._slow[2]:
-                return
-            slowest = SLOWEST if self.rpm is None else self.rpm / 8
-            self._slow = (max(self._rate(now) / 2, slowest), max(self._share(now) / 2, 1 / 8), now)
+            self._paused_until = max(self._paused_until, now + pause)
+            if sent > self._slowed_at:
+                slowest = SLOWEST if self.rpm is None else SLOWEST_LIMITED
+                self._slowness, self._slowed_at = min(2 * self._slowness_at(now), slowest), now
 
     @property
     def pace(self) -> float | None:
-        """Calls per minute that are let through now; None is any number."""
+        """Calls per minute that are let through now; None without a limit."""
         with self._lock:
-            return self._calls_a_minute(self._clock())
+            return self._calls_per_minute(self._clock())
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         with self._lock:
-            return max(self._next_call, self._next_token, self._paused) - self._clock()
+            return max(self._next_call, self._next_token, self._paused_until) - self._clock()
 
-    def _pass(self, tokens: int) -> float:
-        with self._lock:
-            now = self._clock()
-            calls, rate = self._calls_a_minute(now), self._tokens_a_minute(now)
-            if calls is not None:
-                self._next_call = max(now, self._next_call) + MINUTE / calls
-            if rate is not None:
-                self._next_token = max(now, self._next_token) + tokens * MINUTE / rate
-            self._passed.append(now)
-            while self._passed[0] < now - MINUTE:
-                self._passed.popleft()
-            return now
+    def _slowness_at(self, now: float) -> float:
+        """Factor by which the pace is lower than the limit."""
+        return max(1.0, self._slowness * float(2.0 ** -((now - self._slowed_at) / RECOVERY)))
 
-    def _rate(self, now: float) -> float:
-        """Calls per minute that a complaint is about: those let through, or that came, where that is fewer."""
-        allowed = self._calls_a_minute(now)
-        if allowed is not None and self.rpm is not None:
-            return allowed
-        return min(allowed or float("inf"), max(self._observed(now), 2 * FIRST))
+    def _calls_per_minute(self, now: float) -> float | None:
+        slowness = self._slowness_at(now)
+        if self.rpm is None and slowness == 1.0:
+            return None
+        return (self.rpm or UNLIMITED) / slowness
 
-    def _observed(self, now: float) -> float:
-        if not self._passed:
-            return 1.0
-        return len(self._passed) * MINUTE / max(SHORTEST_SPAN, now - self._passed[0])
-
-    def _grown(self, now: float) -> float:
-        """How many times the pace is what it was right after the last complaint."""
-        assert self._slow is not None
-        return float(2 ** min((now - self._slow[2]) / DOUBLING, 64.0))
-
-    def _calls_a_minute(self, now: float) -> float | None:
-        if self._slow is None:
-            return self.rpm
-        return min(self.rpm or float("inf"), self._slow[0] * self._grown(now))
-
-    def _share(self, now: float) -> float:
-        return 1.0 if self._slow is None else min(1.0, self._slow[1] * self._grown(now))
-
-    def _tokens_a_minute(self, now: float) -> float | None:
-        return None if self.tpm is None else self.tpm * self._share(now)
+    def _tokens_per_minute(self, now: float) -> float | None:
+        return None if self.tpm is None else self.tpm / min(self._slowness_at(now), SLOWEST_LIMITED)

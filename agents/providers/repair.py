@@ -1,9 +1,11 @@
-"""Puts right what clients make of a reply: a tool call that they fail over, a usage of nulls, two messages glued."""
+"""Repair of what clients make of odd replies: invalid tool calls, a usage of nulls, several messages joined to one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
@@ -11,45 +13,64 @@ from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
 
-_TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 CALLS = ("tool_calls", "invalid_tool_calls")
-HOLDING = ("response", "data")
-"""What clients call the provider's reply while they read it."""
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""Errors of clients over an unexpected body: a page in HTML, an error with status 200."""
+READERS = ("_create_chat_result", "_format_output")
+"""Methods of the clients of OpenAI and Anthropic that turn the provider's response into a message."""
 
 
-def unreadable_call(error: Exception) -> ModelReplyError | None:
-    """The error to raise where a client failed over a tool call that is none; None for any other error.
+def attach_responses(client: BaseChatModel) -> None:
+    """Make parsing errors of the client carry the provider's response as `response`."""
+    for name in READERS:
+        read = getattr(client, name, None)
+        if read is not None and not hasattr(read, "__wrapped__"):
+            object.__setattr__(client, name, _attaching(read))  # pydantic allows no other attributes than fields
 
-    Some models give a list, or JSON within JSON, as the arguments; such a reply came, and it was paid for.
+
+def _attaching(read: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(read)
+    def wrapper(response: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return read(response, *args, **kwargs)
+        except UNREADABLE as error:
+            error.response = response  # type: ignore[union-attr]
+            raise
+
+    return wrapper
+
+
+def invalid_call_error(error: Exception) -> ModelReplyError | None:
+    """Return the error to raise where a client failed over an invalid tool call; None for any other error.
+
+    Some models give a list, or JSON within JSON, as the arguments; such a reply was delivered and paid for.
     """
     if not isinstance(error, ValidationError):
         return None
-    wrong = [one for one in error.errors(include_url=False) if one["loc"] and one["loc"][0] in CALLS]
+    wrong = [part for part in error.errors(include_url=False) if part["loc"] and part["loc"][0] in CALLS]
     if not wrong:
         return None
-    reply = "\n".join(_written(one["input"]) for one in wrong)
+    reply = "\n".join(_as_text(part["input"]) for part in wrong)
     where = ".".join(str(part) for part in wrong[0]["loc"])
     return ModelReplyError(
-        f"expected a tool call whose arguments are a JSON object, at '{where}' stands {hide_keys(reply)[:200]!r}.",
+        f"expected a tool call whose arguments are a JSON object, at '{where}' is {hide_keys(reply)[:200]!r}.",
         reply,
-        _usage_left(error),
+        _usage_of_response(getattr(error, "response", None)),
     )
 
 
-def _written(given: Any) -> str:
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _usage_left(error: BaseException) -> Usage:
-    """What the reply cost that a client failed over and dropped: only the frames of its error still hold it."""
-    trace = error.__traceback__
-    while trace is not None:
-        for name in HOLDING:
-            used = _part(trace.tb_frame.f_locals.get(name), "usage")
-            tokens = [_part(used, one) or _part(used, other) for one, other in _TOKENS]
-            if all(isinstance(one, int) for one in tokens):
-                return Usage(input_tokens=tokens[0], output_tokens=tokens[1], calls=1)
-        trace = trace.tb_next
+def _usage_of_response(response: Any) -> Usage:
+    """Tokens of a provider's response: an object, a mapping, or one over HTTP with a JSON body."""
+    body = response.json() if callable(getattr(response, "json", None)) and hasattr(response, "headers") else response
+    usage = _part(body, "usage")
+    tokens = [_part(usage, name) or _part(usage, other) for name, other in TOKENS]
+    if all(isinstance(number, int) for number in tokens):
+        return Usage(input_tokens=tokens[0], output_tokens=tokens[1], calls=1)
     return Usage(calls=1, untold=1)
 
 
@@ -57,12 +78,12 @@ def _part(thing: Any, name: str) -> Any:
     return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
-def mended(message: AIMessage) -> AIMessage:
-    """The message with nothing in place of a usage that is none, and with its last text where there are several."""
+def repaired(message: AIMessage) -> AIMessage:
+    """Return the message without a usage of nulls, and with its last text where there are several."""
     used = message.usage_metadata
-    said = message.content or message.tool_calls or message.invalid_tool_calls
-    if used is not None and said and not used["output_tokens"]:
-        message.usage_metadata = None  # clients make zeros of nulls, and a reply of no tokens says nothing
+    has_content = message.content or message.tool_calls or message.invalid_tool_calls
+    if used is not None and has_content and not used["output_tokens"]:
+        message.usage_metadata = None  # clients make zeros of nulls, and a reply of no tokens has no content
     if isinstance(message.content, list) and not (message.tool_calls or message.invalid_tool_calls):
         message.content = _last_text(message.content)
     return message
@@ -71,10 +92,10 @@ def mended(message: AIMessage) -> AIMessage:
 def _last_text(blocks: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
     """OpenAI's responses may hold several messages, each with an id: the last is the answer, the others lead to it."""
     ids = [_id_of(block) for block in blocks]
-    last = next((one for one in reversed(ids) if one), "")
-    return [block for block, one in zip(blocks, ids, strict=True) if not one or one == last]
+    last = next((block_id for block_id in reversed(ids) if block_id), "")
+    return [block for block, block_id in zip(blocks, ids, strict=True) if not block_id or block_id == last]
 
 
 def _id_of(block: str | dict[str, Any]) -> str:
-    """Of a text block; empty for any other."""
+    """Id of a text block; empty for any other."""
     return str(block.get("id") or "") if isinstance(block, dict) and block.get("type") == "text" else ""

@@ -1,4 +1,4 @@
-"""What a model is asked with, and where: for the key of a kept reply, and for the parameters that a run writes down."""
+"""One request to a provider through its client: the payload, what else decides the reply, and the call itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
-from pydantic import BaseModel
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel, SecretStr
 
+from emend.agents.parsing.messages import ended
+from emend.agents.providers.errors import BrokenReply, as_model_error
+from emend.agents.providers.repair import UNREADABLE, invalid_call_error, repaired
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets
 
@@ -19,56 +23,95 @@ _LOGIN = re.compile(r"//[^/@\s]*@")
 
 
 def payload_of(
-    inner: BaseChatModel,
-    held: Mapping[str, Any],
+    client: BaseChatModel,
+    settings: Mapping[str, Any],
     messages: Sequence[BaseMessage],
     stop: Sequence[str] | None,
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The request as the client will send it; for a client that does not tell, what it is given and what it holds.
+    """Return the request as the client will send it; where a client does not show it, its input and its settings.
 
     Args:
-        inner: the client.
-        held: as `held_by` has it.
-        messages: what is asked.
-        stop: the stop texts of the call, which take the place of the client's own.
+        client: the provider's.
+        settings: result of `client_settings`.
+        messages: the prompt.
+        stop: stop texts of the call, which replace the client's own.
         more: the other arguments of the call.
     """
-    build = getattr(inner, "_get_request_payload", None)
+    build = getattr(client, "_get_request_payload", None)
     if build is not None:
         payload: dict[str, Any] = build(messages, stop=stop, **more)
         return payload
-    said = [message.model_dump(exclude={"id", "response_metadata", "usage_metadata"}) for message in messages]
-    stops = held.get("stop") if stop is None else stop
-    return {**inner._identifying_params, **held, "messages": said, "stop": stops, **more}
+    prompt = [message.model_dump(exclude={"id", "response_metadata", "usage_metadata"}) for message in messages]
+    stops = settings.get("stop") if stop is None else stop
+    return {**client._identifying_params, **settings, "messages": prompt, "stop": stops, **more}
 
 
-def held_by(inner: BaseChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the replies of any client besides a call's arguments: its class, its fields, what it was made with.
+def client_settings(client: BaseChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides the replies of any client besides a call's arguments: class, fields, constructor settings.
 
-    What may hold a key is left out; of what is no plain value only the class is told, which is the same in any process;
-    and of what was made for each model, such as a number of its own, nothing: units of a run have to be found again.
+    Without values that may hold a key, and with the class alone of values that are not plain, which is the same in any
+    process. Fields with a factory, such as a number of each client's own, are left out: units of a run have to be found
+    again.
     """
-    own = type(inner)
+    kind = type(client)
     fields = {
-        name: getattr(inner, name, None)
-        for name, field in own.model_fields.items()
-        if name not in BaseChatModel.model_fields and (field.default_factory is None or name in inner.model_fields_set)
+        name: getattr(client, name, None)
+        for name, field in kind.model_fields.items()
+        if name not in BaseChatModel.model_fields and (field.default_factory is None or name in client.model_fields_set)
     }
-    return {"class": _name(own), **_plain(fields | dict(settings))}
+    return {"class": _name(kind), **_plain(fields | dict(settings))}
 
 
-def address_of(inner: BaseChatModel) -> str:
-    """Where the client asks: as it was told, or as its own variables of the environment have it."""
-    asked: Any = inner
-    told = getattr(asked, "openai_api_base", None) or getattr(asked, "anthropic_api_url", None)
-    return str(told or getattr(getattr(asked, "root_client", None), "base_url", ""))
+def address_of(client: BaseChatModel) -> str:
+    """Return the address that the client asks: its setting, or that of its environment variables."""
+    known: Any = client
+    address = getattr(known, "openai_api_base", None) or getattr(known, "anthropic_api_url", None)
+    return str(address or getattr(getattr(known, "root_client", None), "base_url", ""))
 
 
-def limit_in(settings: Mapping[str, Any]) -> int:
-    """The limit of a reply's tokens that stands in settings; 0 where there is none."""
-    told = [value for name in LIMITS if isinstance(value := settings.get(name), int)]
-    return max(told, default=0)
+def reply_limit_in(settings: Mapping[str, Any]) -> int:
+    """Return the maximum of new tokens in settings; 0 without one."""
+    return max((value for name in LIMITS if isinstance(value := settings.get(name), int)), default=0)
+
+
+def secrets_of(client: BaseChatModel) -> list[str]:
+    """Return keys that were given as settings, to be hidden in messages."""
+    values = [getattr(client, name, None) for name in type(client).model_fields]
+    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+
+
+def call_once(
+    client: BaseChatModel,
+    messages: list[BaseMessage],
+    stop: Sequence[str] | None,
+    run_manager: Any,
+    more: dict[str, Any],
+) -> AIMessage:
+    """Make one attempt through the provider's client; raises what the client raises."""
+    streamed = bool(getattr(client, "streaming", False))
+    arguments: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **more}
+    try:
+        if streamed:
+            result = generate_from_stream(client._stream(messages, **arguments))
+        else:
+            result = client._generate(messages, **arguments)
+        message = result.generations[0].message
+    except UNREADABLE as error:
+        if (invalid := invalid_call_error(error)) is not None:
+            raise invalid from error
+        # A parameter that the client does not take ("unexpected keyword argument") is no reply.
+        if not hasattr(client, "_get_request_payload") or as_model_error(error, "") or "argument" in str(error):
+            raise
+        raise BrokenReply(error) from error
+    assert isinstance(message, AIMessage)
+    ending = (result.llm_output or {}) | (result.generations[0].generation_info or {})
+    message.response_metadata = ending | message.response_metadata
+    status = message.response_metadata.get("status")
+    if hasattr(client, "_get_request_payload") and (streamed or status) and not ended(message):
+        # Clients take it for the whole.
+        raise ConnectionError(f"the reply is '{status}'" if status else "the stream broke off before the reply ended")
+    return repaired(message)
 
 
 def _plain(value: Any) -> Any:

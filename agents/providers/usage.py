@@ -1,4 +1,4 @@
-"""Counts what models are asked and what that costs, and stops before a limit is passed."""
+"""Counts of what providers are asked and what that costs, and the budgets at which a run stops."""
 
 import threading
 from typing import Any
@@ -7,14 +7,16 @@ from emend.agents.providers.prices import Prices
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, BudgetReached
 
+COUNTS = ("requests", "replies", "retries", "cached", "untold", "input_tokens", "output_tokens")
+
 
 class Spent(FrozenModel):
-    """What was spent on one model, or on all.
+    """Usage of one model behind an API, or of all.
 
-    `requests` counts every time a provider was asked, also in vain; `replies` those that came, `retries` those asked
-    again, `cached` the replies that were kept from earlier and cost nothing. `untold` replies did not say how many
-    tokens they took, so that tokens and `cost` leave them out; `cost` is None without a price. `sent` holds the
-    parameters that calls were really sent with.
+    `requests` counts every attempt, also failed ones; `replies` those that were delivered, `retries` the attempts after
+    the first, `cached` the replies from the cache, which cost nothing. `untold` counts replies without numbers of
+    tokens, which tokens and `cost` leave out; `cost` is None without a price. `sent` has each set of parameters that
+    calls really sent.
     """
 
     requests: int = 0
@@ -29,23 +31,24 @@ class Spent(FrozenModel):
     sent: tuple[dict[str, Any], ...] = ()
 
     def plus(self, other: "Spent") -> "Spent":
-        """The sum; a cost that one of them does not know is that of the other alone."""
-        told: dict[str, Any] = {}
-        for name in ("requests", "replies", "retries", "cached", "untold", "input_tokens", "output_tokens"):
-            told[name] = getattr(self, name) + getattr(other, name)
+        """Return the sum; an unknown cost adds nothing."""
+        counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        told["seconds_waited"] = round(self.seconds_waited + other.seconds_waited, 3)
-        sent = (*self.sent, *(one for one in other.sent if one not in self.sent))
-        return Spent(**told, cost=round(sum(costs), 9) if costs else None, sent=sent)
+        return Spent(
+            **counts,
+            cost=round(sum(costs), 9) if costs else None,
+            seconds_waited=round(self.seconds_waited + other.seconds_waited, 3),
+            sent=(*self.sent, *(parameters for parameters in other.sent if parameters not in self.sent)),
+        )
 
 
 class Ledger:
-    """Of all models that share it; safe for many threads.
+    """Usage of all models that share it, within a budget; safe for many threads.
 
     Args:
-        prices: what tokens cost.
-        max_cost: in the currency of the prices; replies under way when it is reached may go beyond it.
-        max_calls: requests at most, those asked again included; never passed.
+        prices: of tokens.
+        max_cost: budget in the currency of the prices; calls in flight when it is reached may go beyond it.
+        max_calls: maximum number of requests, retries included; never exceeded.
 
     Raises:
         BadSettings: a limit below 0, or a limit of cost without prices.
@@ -58,97 +61,93 @@ class Ledger:
             if limit is not None and not limit >= 0:
                 raise BadSettings(f"--{name} is {limit}: give 0 or more.")
         if max_cost is not None and prices is None:
-            raise BadSettings("--max-cost needs to know what tokens cost: give --prices FILE.")
+            raise BadSettings("--max-cost needs the prices of tokens: give --prices FILE.")
         self.prices, self.max_cost, self.max_calls = prices, max_cost, max_calls
         self._lock = threading.Lock()
         self._spent: dict[str, Spent] = {}
-        self._under_way, self._dearest = 0, 0.0
+        self._in_flight, self._dearest = 0, 0.0
 
-    def admit(self, model: str) -> None:
-        """Raises BadSettings where a limit of cost stands and the model has no price."""
+    def require_price(self, model: str) -> None:
+        """Raise BadSettings if the cost is limited and the model has no price."""
         if self.max_cost is not None and self.prices is not None:
-            self.prices.need(model)
+            self.prices.require(model)
 
-    def begin(self, model: str, again: bool = False) -> None:
-        """A provider is about to be asked.
+    def start_call(self, model: str, again: bool = False) -> None:
+        """Count a request that is about to be sent.
 
         Raises:
-            BudgetReached: it may not be; nothing is counted.
+            BudgetReached: it may not be sent; nothing is counted.
         """
         with self._lock:
             total = self._total()
             if self.max_calls is not None and total.requests >= self.max_calls:
                 raise BudgetReached(
-                    f"{total.requests} calls were made, which --max-calls {self.max_calls} allows: what is finished "
-                    "is kept. Go on with the same command, or emend resume for a run, and another --max-calls, which "
-                    "counts anew."
+                    f"{total.requests} calls were made, the limit of --max-calls {self.max_calls}. Finished units are "
+                    "kept. Continue with the same command, or emend resume for a run, and another --max-calls, which "
+                    "starts from 0."
                 )
-            # What is under way is taken to cost as much as the dearest reply so far.
-            cost = (total.cost or 0.0) + self._dearest * (self._under_way + 1)
+            # A call in flight is assumed to cost as much as the dearest reply so far.
+            cost = (total.cost or 0.0) + self._dearest * (self._in_flight + 1)
             if self.max_cost is not None and (cost > self.max_cost or not self.max_cost):
                 raise BudgetReached(
-                    f"{total.cost or 0.0:.4f} was spent, and another call may pass --max-cost {self.max_cost:g}: what "
-                    "is finished is kept. Go on with the same command, or emend resume for a run, and another "
-                    "--max-cost, which counts anew."
+                    f"{total.cost or 0.0:.4f} was spent, and another call may exceed --max-cost {self.max_cost:g}. "
+                    "Finished units are kept. Continue with the same command, or emend resume for a run, and another "
+                    "--max-cost, which starts from 0."
                 )
-            self._under_way += 1
+            self._in_flight += 1
             self._add(model, Spent(requests=1, retries=int(again)))
 
-    def end(self, model: str, told: dict[str, Any] | None, replied: bool) -> None:
-        """The provider has been asked.
+    def end_call(self, model: str, usage: dict[str, Any] | None, replied: bool) -> None:
+        """Count what came of a request.
 
         Args:
-            model: which was asked.
-            told: the reply's `usage_metadata`, also of a reply that is no use; None where nothing is said.
-            replied: whether a reply came.
+            model: its spec.
+            usage: the reply's `usage_metadata`, also of an unusable reply; None without numbers.
+            replied: whether a reply was delivered.
 
         Raises:
-            BudgetReached: a limit of cost stands, and the reply does not tell its tokens.
+            BudgetReached: the cost is limited, and the reply has no numbers of tokens.
         """
         with self._lock:
-            self._under_way -= 1
-            if told is None:
+            self._in_flight -= 1
+            if usage is None:
                 self._add(model, Spent(replies=int(replied), untold=int(replied)))
             else:
                 price = self.prices.find(model) if self.prices else None
-                cost = None if price is None else price.of(told)
+                cost = None if price is None else price.cost_of(usage)
                 self._dearest = max(self._dearest, cost or 0.0)
-                tokens = {name: told.get(name, 0) for name in ("input_tokens", "output_tokens")}
+                tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
                 self._add(model, Spent(replies=int(replied), cost=cost, **tokens))
-        if replied and told is None and self.max_cost is not None:
+        if replied and usage is None and self.max_cost is not None:
             raise BudgetReached(
-                f"'{model}' does not tell how many tokens a reply took, so that --max-cost cannot hold: "
-                "resume with --max-calls instead."
+                f"a reply of '{model}' does not say how many tokens it took, so --max-cost cannot be kept: resume with "
+                "--max-calls instead."
             )
 
-    def kept(self, model: str) -> None:
-        """A reply from earlier was taken."""
-        self.note(model, Spent(cached=1))
-
-    def note_sent(self, model: str, parameters: dict[str, Any]) -> None:
-        """Calls are sent with these parameters; each set of them is kept once."""
+    def add_sent(self, model: str, parameters: dict[str, Any]) -> None:
+        """Note the parameters that a call sends; each set of them is kept once."""
         with self._lock:
             known = self._spent.get(model)
             if known is None or parameters not in known.sent:
                 self._add(model, Spent(sent=(parameters,)))
 
-    def note(self, model: str, more: Spent) -> None:
-        """Count something besides, such as a wait."""
+    def add(self, model: str, usage: Spent) -> None:
+        """Add to a model's usage, such as a wait or a cached reply."""
         with self._lock:
-            self._add(model, more)
+            self._add(model, usage)
 
     def by_model(self) -> dict[str, Spent]:
-        """What was spent on each model so far."""
+        """Return the usage of each model so far."""
         with self._lock:
             return dict(self._spent)
 
     def total(self) -> Spent:
-        """What was spent in all so far."""
+        """Return the usage of all models so far."""
         with self._lock:
             return self._total()
 
-    def _add(self, model: str, more: Spent) -> None:
-        self._spent[model] = self._spent.get(model, Spent()).plus(more)
+    def _add(self, model: str, usage: Spent) -> None:
+        self._spent[model] = self._spent.get(model, Spent()).plus(usage)
 
     def _total(self) -> Spent:
         total = Spent()

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
 from emend.agents.parsing.messages import said_of, usage_of
-from emend.agents.providers.errors import said_by_provider
+from emend.agents.providers.errors import provider_text
 from emend.agents.scoring import LimitedModel
 from emend.memory.errors import RequestRefused
 from emend.memory.probe import Usage
@@ -59,7 +59,7 @@ def _continued(model: BaseChatModel, text: str, ends: list[str], more: dict[str,
     try:
         return model.invoke(text, stop=ends or None, **more)
     except RequestRefused as error:
-        if not ends or not STOP.search(said_by_provider(error)) or not hasattr(model, "supports_stop"):
+        if not ends or not STOP.search(provider_text(error)) or not hasattr(model, "supports_stop"):
             raise
     model.supports_stop = False  # it need not be told again
     return model.invoke(text, **more)

@@ -163,7 +163,7 @@ class CallLimits(FrozenModel):
 
         limits: dict[str, Any] = {name: getattr(self, name) for name in CallLimits.model_fields}
         paths = {name: Path(limits[name]).expanduser() for name in ("prices", "cache") if limits[name]}
-        return CallPolicy.of(**limits | paths | more)
+        return CallPolicy(**limits | paths | more)
 
 
 class RunConfig(CallLimits):

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 
 from emend.agents.calls import recording, score_targets, shortened
 from emend.agents.llm import load_model
-from emend.agents.providers.policy import CallPolicy, Waiting
+from emend.agents.providers.policy import Backoff, CallPolicy
 from emend.graphs.rag import RagContext, RagState, build
 from emend.graphs.running import run_graph, steps_of
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -19,15 +19,16 @@ from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.provider.models import PLENTY
 from tests.provider.server import Provider
 
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
-QUICK = Waiting(first=0.001, longest=0.002)
+QUICK = Backoff(first=0.001, longest=0.002, rate_limited=0.0)
 
 
 def asked(provider, **more):
     pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-    return load_model(provider.spec("chat"), CallPolicy.of(waiting=QUICK), **more)
+    return load_model(provider.spec("chat"), CallPolicy(backoff=QUICK, rpm=PLENTY), **more)
 
 
 def retriever():
@@ -59,7 +60,7 @@ def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
         with pytest.raises(KeyRefused):
             model.invoke("Where?")
         given_up, refused = journal.take()
-    assert len(given_up.retries) == QUICK.tries - 1 and str(given_up.error).startswith("RateLimited: ")
+    assert len(given_up.retries) == QUICK.attempts - 1 and str(given_up.error).startswith("RateLimited: ")
     assert refused.retries == () and str(refused.error).startswith("KeyRefused: ")
     assert given_up.reply == refused.reply == {}
 

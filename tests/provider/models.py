@@ -3,20 +3,20 @@
 from typing import Any
 
 from emend.agents.llm import load_model
-from emend.agents.providers.chat_model import AskedModel
-from emend.agents.providers.policy import CallPolicy, Waiting
+from emend.agents.providers.chat_model import ProviderChatModel
+from emend.agents.providers.policy import Backoff, CallPolicy
 from tests.provider.server import Provider
 
 PROTOCOLS: dict[str, dict[str, Any]] = {"chat": {}, "responses": {"use_responses_api": True}, "anthropic": {}}
-QUICK = Waiting(tries=3, first=0.01, longest=0.02, patience=2.0, limited=0.0)
+QUICK = Backoff(attempts=3, first=0.01, longest=0.02, total=2.0, rate_limited=0.0)
 PLENTY = 60_000.0
 """Calls per minute: a slowed down limiter still lets a hundred a second through."""
 
 
 def quick_policy(**more: Any) -> CallPolicy:
     """Waits of hundredths of a second."""
-    told: dict[str, Any] = {"waiting": QUICK, "rpm": PLENTY}
-    return CallPolicy.of(**told | more)
+    settings: dict[str, Any] = {"backoff": QUICK, "rpm": PLENTY}
+    return CallPolicy(**settings | more)
 
 
 def asked_model(
@@ -26,9 +26,9 @@ def asked_model(
     name: str = "any-model",
     streaming: bool = False,
     **settings: Any,
-) -> AskedModel:
+) -> ProviderChatModel:
     """The provider's model through the real client of that protocol."""
     chosen = PROTOCOLS[protocol] | ({"streaming": True} if streaming else {}) | {"timeout": 0.4} | settings
     model = load_model(provider.spec(protocol, name), policy or quick_policy(), **chosen)
-    assert isinstance(model, AskedModel)
+    assert isinstance(model, ProviderChatModel)
     return model

@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from emend.agents.providers.chat_model import AskedModel
-from emend.agents.providers.policy import Waiting
+from emend.agents.providers.chat_model import ProviderChatModel
+from emend.agents.providers.policy import Backoff
 from emend.memory.errors import (
     BudgetReached,
     CallDropped,
@@ -30,7 +30,7 @@ pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not 
 EVERY = [(protocol, streaming) for protocol in PROTOCOLS for streaming in (False, True)]
 KEY = "sk-planted-0123456789"
 
-OUTCOME = {fault: (told.error, QUICK.tries if told.passing else 1) for fault, told in OUTCOMES.items()}
+OUTCOME = {fault: (told.error, QUICK.attempts if told.passing else 1) for fault, told in OUTCOMES.items()}
 """What is raised when a fault does not pass, and after how many requests."""
 
 
@@ -95,6 +95,16 @@ def test_a_stream_that_breaks_off_is_no_short_answer(protocol):
     assert (str(message.text), provider.count) == ("Ostrim, not Halmen", 2)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_page_in_place_of_a_reply_is_shown(protocol):
+    with Provider(choose=lambda number: "page") as provider:
+        with pytest.raises(ModelUnreachable, match="the reply was not JSON: '<html>We are at work"):
+            asked_model(provider, protocol).invoke("x")
+        with pytest.raises(ModelUnreachable, match="1: the reply cannot be read") as caught:
+            asked_model(provider, "chat", streaming=True).invoke("x")
+    assert "does not answer" not in str(caught.value)
+
+
 def test_retry_after_is_waited_for():
     with Provider(faults=["429-after"], after="0.3") as provider:
         asked_model(provider).invoke("x")
@@ -104,7 +114,7 @@ def test_retry_after_is_waited_for():
 
 def test_a_limit_is_waited_out_beyond_the_tries_of_a_fault():
     with Provider(lambda asked: "Ostrim", faults=["429"] * 8) as provider:
-        policy = quick_policy(waiting=replace(QUICK, limited=20.0))
+        policy = quick_policy(backoff=replace(QUICK, rate_limited=0.4))
         assert str(asked_model(provider, policy=policy).invoke("x").text) == "Ostrim"
     assert provider.count == 9
 
@@ -211,7 +221,7 @@ def test_any_chat_model_can_be_asked_through_the_layer_also_one_that_tells_littl
             return ChatResult(generations=[ChatGeneration(message=AIMessage("Ostrim"))])
 
     policy = quick_policy()
-    model = AskedModel.around(Plain(), "plugin:plain", policy)
+    model = ProviderChatModel.wrap(Plain(), "plugin:plain", policy)
     assert str(model.invoke("x").text) == "Ostrim" and not model.supports_structure
     assert (policy.ledger.total().replies, policy.ledger.total().untold) == (1, 1)
     with pytest.raises(NotImplementedError):
@@ -225,13 +235,13 @@ def test_an_error_that_is_no_providers_doing_comes_out_as_it_is():
 
     policy = quick_policy()
     with pytest.raises(ZeroDivisionError):
-        AskedModel.around(Broken(), "plugin:broken", policy).invoke("x")
+        ProviderChatModel.wrap(Broken(), "plugin:broken", policy).invoke("x")
     assert policy.ledger.total().requests == 1
 
 
 def test_a_call_that_waits_gives_up_when_the_run_ends():
     with Provider(choose=lambda number: "500") as provider:
-        policy = quick_policy(waiting=Waiting(tries=9, first=60, longest=60, patience=600))
+        policy = quick_policy(backoff=Backoff(attempts=9, first=60, longest=60, total=600))
         model = asked_model(provider, policy=policy)
         threading.Timer(0.3, policy.stopped.set).start()
         began = time.monotonic()

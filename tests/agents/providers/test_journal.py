@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from emend.agents.llm import load_model
 from emend.agents.parsing.messages import usage_of
-from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, call_key
 from emend.agents.providers.policy import repetition
 from emend.memory.errors import BadSettings, ModelReplyError
@@ -129,7 +129,7 @@ def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
 
 def test_tool_calls_are_in_the_key_of_a_plug_ins_model():
     policy = quick_policy()
-    model = AskedModel.around(ScriptedChatModel(reply=lambda prompt: "x"), "plug:x", policy)
+    model = ProviderChatModel.wrap(ScriptedChatModel(reply=lambda prompt: "x"), "plug:x", policy)
 
     def key(tool, **arguments):
         calls = [{"name": tool, "args": arguments, "id": "1"}]

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 
 from emend.agents.llm import load_model
-from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
@@ -33,16 +33,18 @@ def text() -> str:
 
 @pytest.mark.parametrize("attribute", ["READY", "slow"])
 def test_an_instance_or_what_makes_one_is_asked_through_the_policy(attribute):
-    policy = CallPolicy.of(max_calls=2)
+    policy = CallPolicy(max_calls=2)
     model = load_model(f"{__name__}:{attribute}", policy)
-    assert isinstance(model, AskedModel) and model.spec == f"{__name__}:{attribute}"
+    assert isinstance(model, ProviderChatModel) and model.spec == f"{__name__}:{attribute}"
     assert model.invoke("Where?").text == "Ostrim"
     assert policy.ledger.total().requests == 1
 
 
 def test_settings_go_to_what_makes_it():
     model = load_model(f"{__name__}:slow", sleep=0.5)
-    assert isinstance(model, AskedModel) and isinstance(model.inner, FakeListChatModel) and model.inner.sleep == 0.5
+    assert (
+        isinstance(model, ProviderChatModel) and isinstance(model.inner, FakeListChatModel) and model.inner.sleep == 0.5
+    )
 
 
 def test_one_that_scores_is_taken_as_it_is():

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from emend.agents.providers.rate_limit import DOUBLING, FIRST, SLOWEST, Limiter
+from emend.agents.providers.rate_limit import RECOVERY, SLOWEST, UNLIMITED, RateLimiter
 from emend.memory.errors import BadSettings
 
 
@@ -21,7 +21,7 @@ class Clock:
 
 def limiter(**limits):
     clock = Clock()
-    return Limiter(**limits, clock=clock.read, sleep=clock.sleep), clock
+    return RateLimiter(**limits, clock=clock.read, sleep=clock.sleep), clock
 
 
 def most_in_a_minute(times, sizes=None):
@@ -33,90 +33,81 @@ def most_in_a_minute(times, sizes=None):
 
 def test_no_limit_waits_for_nothing():
     free, clock = limiter()
-    assert {free.wait(10_000) for _ in range(500)} == {clock.now} and free.pace is None
+    assert {free.acquire(10_000) for _ in range(500)} == {clock.now} and free.pace is None
 
 
 def test_no_minute_has_more_calls_than_it_may():
     paced, _ = limiter(rpm=30)
-    times = [paced.wait(1) for _ in range(100)]
+    times = [paced.acquire(1) for _ in range(100)]
     assert most_in_a_minute(times) == 30
     assert times[-1] - times[0] == pytest.approx(99 * 2.0)  # and none is wasted
 
 
 def test_an_idle_time_earns_no_burst():
     paced, clock = limiter(rpm=60)
-    paced.wait(1)
+    paced.acquire(1)
     clock.now += 600
-    times = [paced.wait(1) for _ in range(10)]
+    times = [paced.acquire(1) for _ in range(10)]
     assert times[-1] - times[0] == pytest.approx(9.0)
 
 
 def test_no_minute_has_more_tokens_than_it_may():
     paced, _ = limiter(tpm=1000)
     sizes = [100, 400, 50, 250] * 8
-    times = [paced.wait(size) for size in sizes]
+    times = [paced.acquire(size) for size in sizes]
     assert most_in_a_minute(times, sizes) <= 1000 + max(sizes)
     assert times[-1] - times[0] == pytest.approx(sum(sizes[:-1]) / 1000 * 60)
 
 
 def test_what_a_reply_took_beyond_the_estimate_is_waited_for():
     paced, clock = limiter(tpm=600)
-    began = paced.wait(10)
-    paced.settle(10, 110)
-    assert paced.wait(1) - began == pytest.approx(11.0)
+    began = paced.acquire(10)
+    paced.correct(10, 110)
+    assert paced.acquire(1) - began == pytest.approx(11.0)
 
 
 def test_complaints_about_calls_under_way_together_halve_the_pace_once():
     paced, clock = limiter(rpm=120)
-    sent = [paced.wait(1) for _ in range(8)]
+    sent = [paced.acquire(1) for _ in range(8)]
     clock.now += 0.1
     for at in sent:
         paced.slow_down(at)
     assert paced.pace == pytest.approx(60)
-    paced.slow_down(paced.wait(1))
+    paced.slow_down(paced.acquire(1))
     assert paced.pace == pytest.approx(30, rel=0.1)
 
 
 def test_the_pace_recovers_and_stops_at_the_limit():
     paced, clock = limiter(rpm=120, tpm=1000)
-    paced.slow_down(paced.wait(1))
-    clock.now += DOUBLING / 2
+    paced.slow_down(paced.acquire(1))
+    clock.now += RECOVERY / 2
     assert 60 < paced.pace < 120
-    clock.now += 100 * DOUBLING
+    clock.now += 100 * RECOVERY
     assert paced.pace == 120
 
 
 def test_a_pause_holds_for_all():
     paced, clock = limiter()
-    began = paced.wait(1)
+    began = paced.acquire(1)
     paced.slow_down(began, pause=7.0)
-    assert paced.wait(1) - began == pytest.approx(7.0)
+    assert paced.acquire(1) - began == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize(("rpm", "slowest", "fastest"), [(None, SLOWEST, 15.0), (800.0, 100.0, 220.0)])
+@pytest.mark.parametrize(("rpm", "slowest", "fastest"), [(None, UNLIMITED / SLOWEST, 15.0), (800.0, 100.0, 220.0)])
 def test_endless_complaints_never_stop_the_run(rpm, slowest, fastest):
     paced, clock = limiter(rpm=rpm)
     for _ in range(40):
-        paced.slow_down(paced.wait(1))
+        paced.slow_down(paced.acquire(1))
         clock.now += 0.01
     assert slowest <= paced.pace <= fastest
 
 
-def test_the_first_complaint_of_few_calls_leaves_one_a_second():
-    paced, _ = limiter()
-    paced.slow_down(paced.wait(1))
-    assert paced.pace == pytest.approx(FIRST)
-
-
-def test_a_complaint_after_a_long_quiet_slows_down_what_really_comes():
+def test_the_first_complaint_without_a_limit_leaves_ten_calls_a_second_for_a_while():
     paced, clock = limiter()
-    paced.slow_down(paced.wait(1))
-    clock.now += 100 * DOUBLING
-    for _ in range(300):
-        sent = paced.wait(1)
-        clock.now += 0.1
-    paced.slow_down(sent)
-    assert paced.pace == pytest.approx(300, rel=0.01)  # 600 a minute came
+    paced.slow_down(paced.acquire(1))
+    assert paced.pace == pytest.approx(UNLIMITED / 2)
+    clock.now += 2 * RECOVERY
+    assert paced.pace is None
 
 
 def test_a_provider_of_ten_calls_a_minute_is_not_asked_for_more_for_long():
@@ -124,7 +115,7 @@ def test_a_provider_of_ten_calls_a_minute_is_not_asked_for_more_for_long():
     passed: list[float] = []
     refused = 0
     while len(passed) < 60:
-        sent = paced.wait(1)
+        sent = paced.acquire(1)
         if len([at for at in passed if at > sent - 60.0]) < 10:
             passed.append(sent)
         else:
@@ -135,9 +126,9 @@ def test_a_provider_of_ten_calls_a_minute_is_not_asked_for_more_for_long():
 
 
 def test_many_threads_share_one_limit():
-    paced = Limiter(rpm=6000)
+    paced = RateLimiter(rpm=6000)
     times: list[float] = []
-    threads = [threading.Thread(target=lambda: times.extend(paced.wait(1) for _ in range(5))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: times.extend(paced.acquire(1) for _ in range(5))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -148,4 +139,4 @@ def test_many_threads_share_one_limit():
 @pytest.mark.parametrize("limits", [{"rpm": 0}, {"tpm": -5}, {"rpm": float("nan")}])
 def test_impossible_limit(limits):
     with pytest.raises(BadSettings, match="give a number above 0"):
-        Limiter(**limits)
+        RateLimiter(**limits)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.agents.providers.prices import Price, Prices
 from emend.memory.errors import BudgetReached, ContextOverflow, ModelReplyError, ModelUnreachable, ReplyCutOff
@@ -56,7 +56,7 @@ def calling(arguments: Any) -> Any:
 def test_arguments_that_are_no_object_are_an_unreadable_reply_which_is_counted(protocol, arguments, reply):
     with Provider(calling(arguments)) as provider:
         model = asked_model(provider, protocol)
-        with pytest.raises(ModelReplyError, match="tool call whose arguments are a JSON object.*stands") as caught:
+        with pytest.raises(ModelReplyError, match="tool call whose arguments are a JSON object, at '") as caught:
             model.bind_tools([search]).invoke("Find it")
     assert (type(caught.value), caught.value.reply, provider.count) == (ModelReplyError, reply, 1)
     spent = model.policy.ledger.total()
@@ -91,7 +91,7 @@ def test_a_usage_of_nulls_is_none_and_stops_a_run_that_limits_its_cost(protocol)
         limited: CallPolicy = quick_policy()
         limited.ledger.prices = Prices(models={provider.spec(protocol): prices.models["m"]})
         limited.ledger.max_cost = 1.0
-        with pytest.raises(BudgetReached, match="does not tell how many tokens"):
+        with pytest.raises(BudgetReached, match="does not say how many tokens"):
             asked_model(provider, protocol, limited).invoke("Which town is it?")
 
 
@@ -133,6 +133,6 @@ def test_the_text_of_an_error_that_is_a_string_is_told_without_the_body_around_i
     said = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."
     for protocol in PROTOCOLS:
         with Provider(lambda asked: Raw({"error": said, "error_type": "validation"}, 422)) as provider:
-            model: AskedModel = asked_model(provider, protocol)
+            model: ProviderChatModel = asked_model(provider, protocol)
             with pytest.raises(ContextOverflow, match="HTTP 422.: Input validation error: `inputs`"):
                 model.invoke("x")

@@ -8,8 +8,8 @@ from langchain_core.language_models import FakeListChatModel
 from pydantic import Field, SecretStr
 
 from emend.agents.llm import load_model
-from emend.agents.providers.chat_model import AskedModel
-from emend.agents.providers.request import held_by
+from emend.agents.providers.chat_model import ProviderChatModel
+from emend.agents.providers.request import client_settings
 from emend.evals.runner.components import model_fingerprint
 from tests.fakes import InstantChatModel
 from tests.provider.models import quick_policy
@@ -43,9 +43,9 @@ def made(end: str = ".", **more: Any) -> Counting:
 DOT, BANG = Counting(end="."), Counting(end="!")
 
 
-def of(attribute: str, policy: Any, **settings: Any) -> AskedModel:
+def of(attribute: str, policy: Any, **settings: Any) -> ProviderChatModel:
     model = load_model(f"{__name__}:{attribute}", policy, **settings)
-    assert isinstance(model, AskedModel)
+    assert isinstance(model, ProviderChatModel)
     return model
 
 
@@ -60,7 +60,7 @@ def test_another_setting_is_another_reply(attribute, tmp_path):
 
 def test_settings_are_told_apart_also_where_the_model_does_not_keep_them(tmp_path):
     policy = quick_policy(cache=tmp_path)
-    models = [AskedModel.around(InstantChatModel(text=end), "a:b", policy, {"end": end}) for end in ".!"]
+    models = [ProviderChatModel.wrap(InstantChatModel(text=end), "a:b", policy, {"end": end}) for end in ".!"]
     assert [model.invoke("Where?").text for model in models] == [".", "!"]
     policy.close()
 
@@ -68,7 +68,7 @@ def test_settings_are_told_apart_also_where_the_model_does_not_keep_them(tmp_pat
 def test_an_instance_is_known_by_its_fields(tmp_path):
     policy = quick_policy(cache=tmp_path)
     for model in (DOT, BANG):
-        asked = AskedModel.around(model, "mine:model", policy)
+        asked = ProviderChatModel.wrap(model, "mine:model", policy)
         assert asked.invoke("Where?").text == f"Ostrim{model.end}"
     assert policy.ledger.total().cached == 0
     policy.close()
@@ -78,7 +78,7 @@ def test_the_manifest_has_the_settings_and_no_key():
     model = of("made", quick_policy(), end="!", service_api_key="sk-given-0123456789")
     told = model_fingerprint(model.spec, model)["parameters"]
     assert (told["end"], told["class"], told["stop"]) == ("!", f"{__name__}:Counting", None)
-    held = held_by(
+    held = client_settings(
         model.inner, {"service_api_key": "sk-given-0123456789", "options": {"api_key": "sk-deep-0123456789"}}
     )
     assert not any(secret in repr((told, held)) for secret in ("sk-", "tk-", "hd-", "pw-of-mine"))
@@ -89,9 +89,9 @@ def test_what_is_no_plain_value_is_known_by_its_class_in_every_process():
     class Client:
         """Its text has its place in memory."""
 
-    assert held_by(made(client=Client()), {}) == held_by(made(client=Client()), {})
-    assert held_by(made(client=made), {})["client"] == f"{__name__}:made"
-    assert held_by(made(number="7"), {})["number"] == "7"
+    assert client_settings(made(client=Client()), {}) == client_settings(made(client=Client()), {})
+    assert client_settings(made(client=made), {})["client"] == f"{__name__}:made"
+    assert client_settings(made(number="7"), {})["number"] == "7"
 
 
 def test_the_stop_texts_of_a_call_are_not_those_of_the_model(tmp_path):

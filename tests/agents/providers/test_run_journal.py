@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from emend.agents.parsing.messages import usage_of
-from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, run_journal, unit_scope
 from emend.memory.errors import BadSettings, ReplyRefused
 from tests.provider.models import PROTOCOLS, asked_model
@@ -40,7 +40,7 @@ def provider() -> Iterator[Provider]:
         yield served
 
 
-def ask(model: AskedModel, journal: CallJournal | None, unit: str, *prompts: str, breaks: bool = True):
+def ask(model: ProviderChatModel, journal: CallJournal | None, unit: str, *prompts: str, breaks: bool = True):
     """Replies and usage of a unit that breaks off, or ends."""
     replies = []
     with suppress(Broken), unit_scope(journal, unit):

@@ -99,7 +99,7 @@ def test_a_counterfactual_model_is_loaded_by_name_and_limits_what_can_be_scored(
 
 def test_a_counterfactual_model_shares_the_limits_of_the_run(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    policy = CallPolicy.of(max_calls=3)
+    policy = CallPolicy(max_calls=3)
     second = build("serac", settings={"counterfactual": "openai:other"}, policy=policy).counterfactual
     assert second.policy is policy
     policy.close()

@@ -191,7 +191,7 @@ def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(
         seen = []
         for name in ("one", "two"):
             folder = Path(shutil.copytree(run, tmp_path / name))
-            policy = CallPolicy.of(cache=tmp_path / "replies")
+            policy = CallPolicy(cache=tmp_path / "replies")
             told = score_run(folder, panel, ["tendency"], policy=policy)
             policy.close()
             seen.append((provider.count, told.judged, told.unscored))

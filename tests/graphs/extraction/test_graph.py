@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from langgraph.errors import GraphRecursionError
 
-from emend.agents.providers.chat_model import AskedModel
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.graphs.extraction.base import Found
 from emend.graphs.extraction.graph import (
@@ -233,8 +233,8 @@ def test_a_refusal_and_a_reply_cut_off_are_paid_for_once(form, ending):
             result.generations[0].message.response_metadata["finish_reason"] = ending
             return result
 
-    policy = CallPolicy.of()
-    model = AskedModel.around(Ending(reply=lambda prompt: ""), "scripted:x", policy)
+    policy = CallPolicy()
+    model = ProviderChatModel.wrap(Ending(reply=lambda prompt: ""), "scripted:x", policy)
     told = extract_document(TEXT, context(LlmExtractor(model, form), attempts=3))
     assert told.failed and told.reason.startswith("no usable reply: ") and len(asked) == 1
     policy.close()

@@ -1,4 +1,4 @@
-"""Arguments that LangChain binds to a model, and what comes of a reply in a schema."""
+"""Arguments that LangChain binds to a model, and the result of a reply in a schema."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from emend.agents.parsing.messages import read_raw
 from emend.memory.errors import ModelReplyError
 
 
-def bound(runnable: object) -> dict[str, Any]:
-    """The arguments that a runnable gives its model at every call."""
+def bound_arguments(runnable: object) -> dict[str, Any]:
+    """Return the arguments that a runnable gives its model at every call."""
     if isinstance(runnable, RunnableBinding):
         return dict(runnable.kwargs)
     parts: list[Any] = []
@@ -19,24 +19,21 @@ def bound(runnable: object) -> dict[str, Any]:
         parts = list(runnable.steps)
     elif isinstance(runnable, RunnableParallel):
         parts = list(runnable.steps__.values())
-    for part in parts:
-        if found := bound(part):
-            return found
-    return {}
+    return next((arguments for part in parts if (arguments := bound_arguments(part))), {})
 
 
-def told(message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool) -> Any:
-    """What `with_structured_output` gives for a reply: its value, or that beside the reply and what is wrong with it.
+def structured_result(message: AIMessage, schema: dict[str, Any] | type[BaseModel], include_raw: bool) -> Any:
+    """Return what `with_structured_output` gives: the value, or with `include_raw` reply, value and parsing error.
 
     Raises:
-        ModelReplyError: the reply cannot be read, and nobody asked for it raw.
+        ModelReplyError: the reply is unparsable, without `include_raw`.
     """
-    parsed: Any
-    problem: ModelReplyError | None
+    parsed: Any = None
+    problem: ModelReplyError | None = None
     try:
-        parsed, problem = read_raw(message, None if isinstance(schema, dict) else schema), None
+        parsed = read_raw(message, None if isinstance(schema, dict) else schema)
     except ModelReplyError as error:
         if not include_raw:
             raise
-        parsed, problem = None, error
+        problem = error
     return {"raw": message, "parsed": parsed, "parsing_error": problem} if include_raw else parsed
