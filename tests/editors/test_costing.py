@@ -29,6 +29,15 @@ def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
     assert counter.cost.tokens == 27
 
 
+def test_a_mask_over_pairs_of_places_is_no_count_of_tokens(random_model):
+    lm = random_model().lm
+    ids = torch.tensor([[5, 6, 7], [5, 6, 8]])
+    causal = torch.ones(3, 3, dtype=torch.bool).tril().expand(2, 1, 3, 3)
+    with torch.no_grad(), counted(lm) as counter:
+        lm.model(input_ids=ids, attention_mask=causal)
+    assert counter.tokens == ids.numel()
+
+
 def test_passes_through_some_layers_are_told_and_count_only_where_something_counts(random_model):
     passed(100)
     with counted(random_model().lm) as counter:

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from emend.agents.tiny import FOLDER
 from emend.evals.analyses.base import Lacking
 from emend.evals.analyses.compute import analyse_runs, possible
-from emend.evals.analyses.docter import first_named, mentions, subject_of
+from emend.evals.analyses.docter import SUCCESS, first_named, mentions, subject_of
 from emend.evals.analyses.general import EMBEDDED, size_of
 from emend.evals.analyses.load_run import open_run
 from emend.evals.case import Metric, Record
@@ -90,6 +90,20 @@ def test_transfer_without_probabilities_counts_each_question_once(tmp_path: Path
     ]
     (row,) = analysed("crosslingual", write_run(tmp_path / "a", told)).rows
     assert (row.mean, row.n, row.unscored) == (50.0, 10, 0)
+
+
+def test_transfer_that_is_wholly_unscored_is_counted_as_such(tmp_path: Path) -> None:
+    none = dict.fromkeys(SUCCESS, "cut off")
+    told = scored([1, 0], "success", kind="cross_lingual", setting="doc_en_zh")
+    told.append(record("lost", kind="cross_lingual", setting="doc_en_zh", values={}, unscored=none))
+    (row,) = analysed("crosslingual", write_run(tmp_path / "a", told)).rows
+    assert (row.mean, row.n, row.unscored) == (50.0, 2, 1)
+
+
+def test_a_case_that_the_run_does_not_list_has_no_number_tags_or_edits(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path / "a", scored([1]), cases=[case_line("other", number=7)]))
+    (case,) = [run.case(told) for told in run.records()]
+    assert (case.number, dict(case.tags), case.edits) == (0, {}, ())
 
 
 def test_reasoning_by_label_has_the_constant_answers_drawn_in(tmp_path: Path) -> None:

@@ -130,8 +130,9 @@ def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
 
 
 def test_a_run_that_has_nothing_for_a_judge_says_so(elken):
-    with pytest.raises(BadSettings, match="nothing to judge for coherence"):
+    with pytest.raises(BadSettings, match="nothing to judge for coherence") as caught:
         scored(elken, kinds=["coherence"])
+    assert "--kind" not in str(caught.value), "a judge is named already"
     with pytest.raises(BadSettings, match="did you mean 'tendency'"):
         scored(elken, kinds=["tendncy"])
 

@@ -48,6 +48,25 @@ def test_a_table_is_printed_whole_at_every_width(name: str, width: int) -> None:
         assert words.count(printed) >= sum(cell.printed == printed for cell in found.cells), printed
 
 
+def test_a_heading_stands_once_over_what_it_heads() -> None:
+    file, found = io.StringIO(), table("docter:2")
+    console = Console(file=file, width=160)
+    console.print(render_paper_table(found, console))
+    lines = file.getvalue().splitlines()
+    models, settings = (list(dict.fromkeys(key[at] for key in found.keys(found.rows))) for at in (0, 1))
+    for model in models:
+        (place,) = (n for n, line in enumerate(lines) if line.split() and model in line and settings[0] in line.split())
+        assert sum(model in line for line in lines) == 1
+        assert settings[0] in lines[place].split(), "the setting is named anew for every model"
+    for setting in settings:
+        assert sum(setting in line.split() for line in lines[2:]) == len(models)
+    methods = [key[2] for key in found.keys(found.rows)]
+    assert [method for line in lines for method in line.split() if method in methods] == methods
+    file.truncate(0)
+    console.print(render_paper_table(table("recoe:6"), console))
+    assert (file.getvalue().count("unedited"), file.getvalue().count("PPL(F)")) == (1, 2)
+
+
 @pytest.fixture
 def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Calls the command line in this process: exit code, stdout, stderr."""

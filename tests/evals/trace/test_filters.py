@@ -144,6 +144,13 @@ def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
     assert "rag failed" in shown(rough, "2", errors=True)
 
 
+def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
+    found = trace(rough, "3", wanted=Wanted(errors=True, grep="LAND2"))
+    assert [[step["node"] for step in probe.shown] for probe in found.probes if probe.shown] == [["respond"]]
+    with pytest.raises(BadSettings, match="nothing in case 3 fits text 'zebra' and --errors"):
+        trace(rough, "3", wanted=Wanted(errors=True, grep="zebra"))
+
+
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
     (probe,) = [one for one in trace(rough, "4").probes if one.record.kind == "neighborhood"]
     (call,) = probe.steps[-1]["calls"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.graphs.extraction.canonical import canonical
+from emend.graphs.extraction.canonical import canonical, verb_of
 from emend.graphs.extraction.inflection import base_of, is_plural, past, third_person
 from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Triplet
@@ -165,3 +165,14 @@ def test_forms_are_spelled_as_english_spells_them():
     ]
     assert [past(verb) for verb in ("study", "write", "live", "work")] == ["studied", "wrote", "lived", "worked"]
     assert is_plural("founders") and not is_plural("boss") and not is_plural("headquarters")
+
+
+@pytest.mark.parametrize("form", ["found", "set", "spread", "broadcast", "wed"])
+def test_a_base_that_is_also_a_past_form_is_kept_as_it_is(form):
+    triplet = Triplet(subject="Ana Rojo", relation=f"{form} in", object="Lima")
+    assert canonical(triplet) == triplet
+    assert verb_of([form, "in"]) == ("active", form, ["in"])
+
+
+def test_a_plain_base_takes_the_ending_of_the_third_person():
+    assert verb_of(["live", "in"]) == ("active", "lives", ["in"])

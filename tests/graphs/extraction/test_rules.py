@@ -155,3 +155,30 @@ def test_odd_texts_end_soon(text):
 def test_a_name_that_is_whole_already_stays_as_it_is():
     story = ["Pell Academy is in Chile.", "The Academy of Pell Academy is old.", "Academy is a word."]
     assert "Pell Pell" not in " ".join(resolve(story))
+
+
+@pytest.mark.parametrize(
+    ("story", "full"),
+    [
+        (["George Buza is an actor.", "He was born in Oslo.", "George lives in Lima."], {"George": "George Buza"}),
+        (["George Buza built Pell Lock.", "It lies in Chile.", "Its port is old.", "George lives in Lima."], {}),
+        (["He sings.", "He was born in Oslo.", "George Buza met him.", "George lives in Lima."], {}),
+    ],
+    ids=["a person named early", "about a thing", "a person named late"],
+)
+def test_a_first_name_is_short_for_a_person_named_early_in_a_document_about_a_person(story, full):
+    assert cast_of(story).full == full
+    assert resolve(story)[-1] == f"{full.get('George', 'George')} lives in Lima."
+
+
+@pytest.mark.parametrize(
+    ("story", "main"),
+    [
+        (["it was late.", "They praised Bo Lind.", "They praised Bo Lind.", "Ana Ruiz sings."], "Ana Ruiz"),
+        (["They met Ana Ruiz and Bo Lind.", "They praised Bo Lind.", "They praised Bo Lind."], "Ana Ruiz"),
+        (["They met Ana Ruiz and Bo Lind.", "Bo Lind sings."], "Bo Lind"),
+    ],
+    ids=["acting counts three", "the first sentence counts one more", "acting outweighs coming first"],
+)
+def test_the_main_subject_is_chosen_by_mentions_actions_and_place(story, main):
+    assert cast_of(story).main == main

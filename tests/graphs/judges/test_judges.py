@@ -49,6 +49,19 @@ def test_a_verdict_is_found_in_what_stands_around_it(reply):
     assert said("coherence", reply)[0].values == {"supported": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("kind", "reply", "values"),
+    [
+        ("agreement", "Much the same.\nConsistency: 4", {"consistency": 4.0}),
+        ("agreement", "**Consistency: 2**", {"consistency": 2.0}),
+        ("equivalence", "Other names of one town.\nVerdict: yes", {"equivalent": 1.0}),
+        ("supports", "verdict = no.", {"conveyed": 0.0}),
+    ],
+)
+def test_a_verdict_in_plain_words_becomes_its_number(kind, reply, values):
+    assert said(kind, reply)[0].values == values
+
+
 def test_the_reason_comes_before_the_verdict_in_every_form_that_a_judge_is_given():
     for kind, first in (("coherence", "verdict"), ("agreement", "consistency"), ("tendency", "correctness")):
         prompt = said(kind, "no JSON")[1].calls[0]

@@ -1,6 +1,7 @@
 """The tinyworld benchmark: stable cases, every kind of probe, nothing that another edit changes."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from emend.evals.case import Case
 from emend.memory.errors import BadSettings
 
 KINDS = {"efficacy", "paraphrase", "neighborhood", "reasoning", "multihop", "out_of_scope"}
+CITIZEN = "country of citizenship"
 WORLD = World()
 
 
@@ -28,6 +30,20 @@ def test_ids_are_unique_and_stable_and_a_limit_takes_the_first(cases: list[Case]
     assert len({case.id for case in cases}) == len(cases)
     split = str(cases[0].tags["split"])
     assert list(TinyWorld(options={"split": split}).cases("triplet", limit=7)) == cases[:7]
+
+
+@pytest.mark.parametrize(
+    ("split", "seed", "edited"),
+    [
+        ("unseen", 0, [("Goia Bereus", "birthplace", "Chazeis"), ("Klebeis Dovlaek", "spouse", "Clea Frodasen")]),
+        ("unseen", 1, [("The Hollow Forest", "author", "Madanus Roteov"), ("Korvlaus Lavelus", CITIZEN, "Maveia")]),
+        ("seen", 0, [("Plovlaa Triov", "birthplace", "Korgoburg"), ("Madanus Tovoell", "employer", "Koix")]),
+    ],
+)
+def test_the_seed_decides_which_facts_are_edited_and_to_what(split: str, seed: int, edited: list[Any]) -> None:
+    cases = TinyWorld(options={"split": split}).cases("triplet", limit=2, seed=seed)
+    edits = [edit for case in cases for edit in case.edits]
+    assert [(edit.subject, edit.triplets[0].relation, edit.target_new) for edit in edits] == edited
 
 
 def test_edits_change_a_fact_of_the_world_to_something_else(cases: list[Case]) -> None:

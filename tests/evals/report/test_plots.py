@@ -1,0 +1,69 @@
+"""What a plot shows: the direction and length of its bars, its labels and its counts."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.analyses.base import Analysis, Picture, Row
+from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.report.plots import analysis_plot, plotting, retrieval_plot
+
+pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are drawn."""
+    drawn: list[Any] = []
+
+    @contextmanager
+    def drawing(*arguments: Any) -> Any:
+        with plotting.drawing(*arguments) as figure:
+            drawn.append(figure)
+            yield figure
+
+    for module in (analysis_plot, retrieval_plot):
+        monkeypatch.setattr(module, "drawing", drawing)
+    return drawn
+
+
+def analysis(form: str) -> Analysis:
+    means = {"death": 25.0, "merger": 75.0}
+    rows = [Row(panel="acc", label=label, series="rag", mean=mean, n=4) for label, mean in means.items()]
+    picture = Picture(x="right, %", y="type", limits=(0, 105), form=form)
+    return Analysis(kind="k", title="By type", unit="%", rows=tuple(rows), picture=picture)
+
+
+def labels(ticks: Any) -> list[str]:
+    return [tick.get_text() for tick in ticks]
+
+
+def test_bars_stand_upright_over_their_labels(figures: list[Any], tmp_path: Path) -> None:
+    analysis_plot.plot_analysis(analysis("bars"), tmp_path / "a.svg")
+    (panel,) = figures[0].axes
+    assert labels(panel.get_xticklabels()) == ["death", "merger"]
+    assert [bar.get_height() for bar in panel.patches] == [25.0, 75.0]
+    assert panel.get_ylim() == (0, 105) and panel.get_title() == "acc (n=4)"
+
+
+def test_bars_across_lie_beside_their_labels_from_the_top_down(figures: list[Any], tmp_path: Path) -> None:
+    analysis_plot.plot_analysis(analysis("across"), tmp_path / "a.svg")
+    (panel,) = figures[0].axes
+    assert labels(panel.get_yticklabels()) == ["death", "merger"]
+    assert [bar.get_width() for bar in panel.patches] == [25.0, 75.0]
+    assert panel.get_xlim() == (0, 105) and panel.yaxis_inverted()
+
+
+def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figures: list[Any], tmp_path: Path) -> None:
+    told = [("dense", "efficacy", 10, 0.5), ("bm25", "efficacy", 20, 0.25), ("dense", "locality", 4, 1.0)]
+    rows = tuple(
+        RetrievalRow(strategy=strategy, kind=kind, n=n, hit_at_1=hit, hit_at_5=1.0, mrr=hit, ms=1.0)
+        for strategy, kind, n, hit in told
+    )
+    report = RetrievalReport(benchmark="b", setting="s", embedding="e", edits=1, entries=1, skipped=0, rows=rows)
+    retrieval_plot.plot_retrieval([report], tmp_path / "r.svg")
+    (panel,) = figures[0].axes
+    assert labels(panel.get_xticklabels()) == ["efficacy\nn 10 to 20", "locality\nn 4"]
+    assert [bar.get_height() for bar in panel.patches] == [50.0, 100.0, 25.0]
