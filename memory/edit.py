@@ -46,7 +46,7 @@ def _all_fields(triplet: Any) -> Any:
 
 
 class Edit(FrozenModel):
-    """A update to the knowledge of a model.
+    """An update to the knowledge of a model.
 
     `text` is stored in a memory and shown in prompts; `prompt` is the cloze with `{}` for the subject, which parametric
     methods train on together with `target_new`. An empty `id` is filled from the content.

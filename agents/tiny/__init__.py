@@ -10,10 +10,10 @@ SUMS = "SHA256SUMS"
 
 
 def model_folder(folder: Path = FOLDER) -> Path:
-    """The folder of the embedded model, after its files were compared with their sha256 sums.
+    """The folder of the embedded model, after a check of its files' sha256 sums.
 
     Raises:
-        ModelError: a file is absent or is not the one that was shipped.
+        ModelError: a file is missing or differs from the shipped one.
     """
     remedy = "install Emend again, or train it: python -m emend.agents.tiny.train --out DIR."
     if not (folder / SUMS).is_file():
@@ -22,20 +22,20 @@ def model_folder(folder: Path = FOLDER) -> Path:
     if not any(line.endswith(".safetensors") for line in lines):
         raise ModelError(f"the embedded model cannot be checked: {folder / SUMS} names no weights; {remedy}")
     for line in lines:
-        told, _, name = line.partition("  ")
+        digest, _, name = line.partition("  ")
         if not (folder / name).is_file():
             raise ModelError(f"the embedded model is incomplete: {folder / name} is missing; {remedy}")
-        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        if found != told:
+        actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if actual != digest:
             raise ModelError(
-                f"the embedded model is not the one that was shipped: {folder / name} has sha256 {found}, "
-                f"not {told}; {remedy}"
+                f"the embedded model is not the one that was shipped: {folder / name} has sha256 {actual}, "
+                f"not {digest}; {remedy}"
             )
     return folder
 
 
 def seal(folder: Path) -> None:
-    """Writes the sha256 sums of a model folder's files, as `sha256sum` does."""
+    """Write the sha256 sums of a model folder's files in the format of `sha256sum`."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors"))
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")

@@ -9,20 +9,20 @@ from emend.agents.tiny.corpus import (
     QUESTION_FORMS,
     Basics,
     Document,
-    Facts,
-    Span,
+    FactSampler,
+    TextSpan,
     Writer,
 )
 from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.world import Chain, Fact, World, coin, relations
+from emend.agents.tiny.world import World, WorldChain, WorldFact, coin, relations
 
 CONTRADICTS = ("contradicts", "to generated answer, so the intermediate answer is:")
 AGREES = ("does", "not contradict to generated answer, so the intermediate answer is:")
 """MeLLo's two sentences after "Retrieved fact"; the first word carries the decision (Zhong et al. 2023, appendix)."""
 NOTHING = "None."
-"""What stands for a retrieval that found nothing in scope."""
+"""The retrieved fact if no edit is in scope."""
 STEP_BY_STEP = "Think step by step.\n"
-"""Opens a chain without retrieval, so that it is not mistaken for one with."""
+"""First line of a chain without retrieval, which distinguishes it from one with."""
 SAME_SUBJECT = 0.4
 """Share of the drill's distractors that are drawn from the facts about the same subject."""
 Part = Literal["whole", "drill", "examples"]
@@ -31,14 +31,14 @@ JUDGED_KINDS = ("person", "city", "country", "club", "company", "language")
 
 
 def two_hop_question(subject: str, first: str, second: str, possessive: bool = False) -> str:
-    """One question over both relations, e.g. "Who is the head of state of the country of X?"."""
-    one, two = relations()[first], relations()[second]
-    inner = f"{subject}'s {one.noun}" if possessive else f"the {one.noun} of {subject}"
-    return f"{two.wh} is the {two.noun} of {inner}?"
+    """A question over both relations, e.g. "Who is the head of state of the country of X?"."""
+    hop, last = relations()[first], relations()[second]
+    inner = f"{subject}'s {hop.noun}" if possessive else f"the {hop.noun} of {subject}"
+    return f"{last.wh} is the {last.noun} of {inner}?"
 
 
 class Reasoning:
-    """Documents whose answers need more than one look."""
+    """Documents whose answers need several steps."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer, self.facts, self.rng = writer, writer.facts, writer.rng
@@ -49,20 +49,20 @@ class Reasoning:
             if chain.first.subject not in held and chain.second.subject not in held
         ]
 
-    def _carrying(self, fact: Fact, following: str) -> Fact:
+    def _carrying(self, fact: WorldFact, following: str) -> WorldFact:
         """The fact with an object that has the following relation, so that the chain can go on."""
         while True:
             changed = self.facts.altered(fact)
             if any(f.relation == following for f in self.facts.by_subject.get(changed.object, [])):
                 return changed
 
-    def _breaks(self, chain: Chain, fact: Fact) -> bool:
-        """Whether the fact puts in place of the first object one that lacks the second relation."""
+    def _breaks(self, chain: WorldChain, fact: WorldFact) -> bool:
+        """True if the fact replaces the first object by one that lacks the second relation."""
         hop = (fact.subject, fact.relation) == (chain.first.subject, chain.first.relation)
         return hop and (fact.object, chain.second.relation) not in self.facts.world.objects
 
-    def _truth(self, subject: str, relation: str) -> Fact:
-        return Fact(subject, relation, self.facts.world.objects[subject, relation])
+    def _truth(self, subject: str, relation: str) -> WorldFact:
+        return WorldFact(subject, relation, self.facts.world.objects[subject, relation])
 
     def chain(self) -> Document:
         """Subquestion, own answer, retrieved fact, decision; twice; final answer."""
@@ -72,30 +72,30 @@ class Reasoning:
         for hop, relation in enumerate((chain.first.relation, chain.second.relation)):
             fact = self._truth(current, relation)
             document += self._subquestion(fact)
-            told, fact = self._retrieved(fact, chain.second.relation if hop == 0 else None)
+            text, fact = self._retrieved(fact, chain.second.relation if hop == 0 else None)
             changed = fact.object != self._truth(current, relation).object
-            document += [Span("Retrieved fact:", 0.1), Span(f" {told}\n", 0.0)]
+            document += [TextSpan("Retrieved fact:", 0.1), TextSpan(f" {text}\n", 0.0)]
             document += self._decision(changed, fact.object, "\n")
             current = fact.object
-        return [*document, Span("Final answer:", 0.5), Span(f" {current}", 1.0)]
+        return [*document, TextSpan("Final answer:", 0.5), TextSpan(f" {current}", 1.0)]
 
-    def _opening(self, chain: Chain, before: str) -> Span:
-        asked = two_hop_question(
+    def _opening(self, chain: WorldChain, before: str) -> TextSpan:
+        question = two_hop_question(
             chain.first.subject, chain.first.relation, chain.second.relation, self.rng.random() < 0.3
         )
-        return Span(f"{before}Question: {asked}\n", 0.0)
+        return TextSpan(f"{before}Question: {question}\n", 0.0)
 
-    def _subquestion(self, fact: Fact) -> Document:
+    def _subquestion(self, fact: WorldFact) -> Document:
         return [
-            Span("Subquestion:", 0.2),
-            Span(f" {self.writer.question(fact)}\n", 0.7),
-            Span("Generated answer:", 0.1),
-            Span(f" {self.writer.cloze(fact)}", 0.3),
-            Span(f" {fact.object}", 1.0),
-            Span(".\n", 0.3),
+            TextSpan("Subquestion:", 0.2),
+            TextSpan(f" {self.writer.question(fact)}\n", 0.7),
+            TextSpan("Generated answer:", 0.1),
+            TextSpan(f" {self.writer.cloze(fact)}", 0.3),
+            TextSpan(f" {fact.object}", 1.0),
+            TextSpan(".\n", 0.3),
         ]
 
-    def _retrieved(self, fact: Fact, following: str | None) -> tuple[str, Fact]:
+    def _retrieved(self, fact: WorldFact, following: str | None) -> tuple[str, WorldFact]:
         draw = self.rng.random()
         if draw < 0.45:
             edit = self._carrying(fact, following) if following else self.facts.altered(fact)
@@ -110,32 +110,32 @@ class Reasoning:
     def _decision(changed: bool, answer: str, end: str) -> Document:
         verdict, rest = CONTRADICTS if changed else AGREES
         return [
-            Span("Retrieved fact", 0.1),
-            Span(f" {verdict}", 1.0),
-            Span(f" {rest}", 0.1),
-            Span(f" {answer}", 1.0),
-            Span(end, 0.3),
+            TextSpan("Retrieved fact", 0.1),
+            TextSpan(f" {verdict}", 1.0),
+            TextSpan(f" {rest}", 0.1),
+            TextSpan(f" {answer}", 1.0),
+            TextSpan(end, 0.3),
         ]
 
     def thoughts(self) -> Document:
-        """A chain without retrieval; half the time with edits in the context that bear on one of its hops."""
+        """A chain without retrieval; half the time with edits in the context that are relevant for one of its hops."""
         chain = self.rng.choice(self.chains)
         current, relation_of = chain.first.subject, (chain.first.relation, chain.second.relation)
-        told: list[Fact] = []
+        facts: list[WorldFact] = []
         if self.rng.random() < 0.6:
             hop = self.rng.randint(0, 1)
             edit = self._carrying(chain.first, chain.second.relation) if hop == 0 else self.facts.altered(chain.second)
-            told = [edit, *(self.facts.distractor(edit.subject, edit.relation) for _ in range(self.rng.randint(0, 2)))]
-            told = [fact for fact in told if not self._breaks(chain, fact)]
-            self.rng.shuffle(told)
-        known = {(fact.subject, fact.relation): fact for fact in told}
-        context = self.writer.context(told, self.rng.choice(FACT_HEADERS[:-1])) if told else ""
+            facts = [edit, *(self.facts.distractor(edit.subject, edit.relation) for _ in range(self.rng.randint(0, 2)))]
+            facts = [fact for fact in facts if not self._breaks(chain, fact)]
+            self.rng.shuffle(facts)
+        known = {(fact.subject, fact.relation): fact for fact in facts}
+        context = self.writer.context(facts, self.rng.choice(FACT_HEADERS[:-1])) if facts else ""
         document = [self._opening(chain, context + STEP_BY_STEP)]
         for relation in relation_of:
             fact = known.get((current, relation)) or self._truth(current, relation)
             document += self._subquestion(fact)
             current = fact.object
-        return [*document, Span("Final answer:", 0.5), Span(f" {current}", 1.0)]
+        return [*document, TextSpan("Final answer:", 0.5), TextSpan(f" {current}", 1.0)]
 
     def yes_no(self) -> Document:
         """Is it true that ...? Under a context that changes the fact, one that does not, or none."""
@@ -150,8 +150,8 @@ class Reasoning:
         wrong = fact if truth != fact and self.rng.random() < 0.5 else self.facts.altered(truth)
         claim = truth if yes else wrong
         before, after = self.rng.choice(QUESTION_FORMS)
-        asked = f"{head}{before}Is it true that {self.writer.claim(claim)}?{after}"
-        return [Span(asked, 0.0), Span(" Yes" if yes else " No", 1.0)]
+        question = f"{head}{before}Is it true that {self.writer.claim(claim)}?{after}"
+        return [TextSpan(question, 0.0), TextSpan(" Yes" if yes else " No", 1.0)]
 
     def many_yes_no(self) -> Document:
         """Three to five yes/no questions in a row."""
@@ -160,26 +160,26 @@ class Reasoning:
     def verdict(self) -> Document:
         """A question, its reference answer, an answer, and whether it is correct."""
         relation = relations()[self.rng.choice(self.facts.relations)]
-        reference, given = self._compared(relation.object)
+        reference, candidate = self._compared(relation.object)
         subject = self.rng.choice(self.facts.world.names[relation.subject])
-        answer = Fact(subject, relation.name, given)
-        form = self.rng.choice((given, f"{given}.", f"It is {given}.", self.writer.statement(answer)))
-        asked = self.writer.question(answer)
+        answer = WorldFact(subject, relation.name, candidate)
+        form = self.rng.choice((candidate, f"{candidate}.", f"It is {candidate}.", self.writer.statement(answer)))
+        question = self.writer.question(answer)
         return [
-            Span(f"Question: {asked}\nReference: {reference}\nAnswer: {form}\nVerdict:", 0.0),
-            Span(" correct" if given == reference else " incorrect", 1.0),
+            TextSpan(f"Question: {question}\nReference: {reference}\nAnswer: {form}\nVerdict:", 0.0),
+            TextSpan(" correct" if candidate == reference else " incorrect", 1.0),
         ]
 
     def comparisons(self) -> Document:
         """Four to eight bare comparisons of an answer with its reference."""
         rows: list[Document] = []
         for _ in range(self.rng.randint(4, 8)):
-            reference, given = self._compared(self.rng.choice(JUDGED_KINDS))
-            form = given if self.rng.random() < 0.7 else f"It is {given}."
+            reference, candidate = self._compared(self.rng.choice(JUDGED_KINDS))
+            form = candidate if self.rng.random() < 0.7 else f"It is {candidate}."
             rows.append(
                 [
-                    Span(f"Reference: {reference}\nAnswer: {form}\nVerdict:", 0.0),
-                    Span(" correct" if given == reference else " incorrect", 1.0),
+                    TextSpan(f"Reference: {reference}\nAnswer: {form}\nVerdict:", 0.0),
+                    TextSpan(" correct" if candidate == reference else " incorrect", 1.0),
                 ]
             )
         return self._joined(rows)
@@ -194,16 +194,16 @@ class Reasoning:
         return reference, reference if self.rng.random() < 0.5 else name()
 
     def decisions(self) -> Document:
-        """Two to four answers beside a retrieved fact: does it contradict, and what then is the answer."""
+        """Two to four answers beside a retrieved fact: does it contradict the answer, and what is the answer then."""
         rows: list[Document] = []
         for _ in range(self.rng.randint(2, 4)):
             truth = self.facts.known_fact()
-            told, fact = self._retrieved(truth, None)
+            text, fact = self._retrieved(truth, None)
             rows.append(
                 [
-                    Span(f"Generated answer: {self.writer.cloze(truth)}", 0.0),
-                    Span(f" {truth.object}", 0.5),
-                    Span(f".\nRetrieved fact: {told}\n", 0.0),
+                    TextSpan(f"Generated answer: {self.writer.cloze(truth)}", 0.0),
+                    TextSpan(f" {truth.object}", 0.5),
+                    TextSpan(f".\nRetrieved fact: {text}\n", 0.0),
                     *self._decision(fact != truth, fact.object, ""),
                 ]
             )
@@ -213,22 +213,22 @@ class Reasoning:
     def _joined(rows: list[Document]) -> Document:
         document: Document = []
         for place, row in enumerate(rows):
-            document += ([Span("\n", 0.3)] if place else []) + [span for span in row if span.text]
+            document += ([TextSpan("\n", 0.3)] if place else []) + [span for span in row if span.text]
         return document
 
 
-class Corpus:
+class TrainingCorpus:
     """An endless, seeded stream of training documents in the measured mix of a part of the training.
 
-    `drill` has more chains and decisions, distractors that are mostly other facts about the same subject (what a
-    retriever finds when the right fact is missing), and the drilled questions; `examples` has, besides, solved examples
-    in a row as `ike` shows them.
+    `drill` has more chains and decisions, distractors that are mostly other facts about the same subject (a retriever's
+    hits when the correct fact is missing), and the drilled questions; `examples` also has
+    demonstrations in the form of `ike`.
     """
 
     def __init__(self, world: World, seed: int, negatives: Negatives | None = None, part: Part = "whole") -> None:
         self.rng = random.Random(seed)
         drill = part != "whole"
-        facts = Facts(world, self.rng, negatives, SAME_SUBJECT if drill else 0.0)
+        facts = FactSampler(world, self.rng, negatives, SAME_SUBJECT if drill else 0.0)
         writer = Writer(facts, drill)
         basics, reasoning = Basics(writer), Reasoning(writer)
         self.mix: list[tuple[Callable[[], Document], float]] = [

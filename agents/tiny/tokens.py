@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from transformers import PreTrainedTokenizerFast
 
 from emend.agents.tiny.corpus import Document
-from emend.agents.tiny.reasoning import Corpus
+from emend.agents.tiny.reasoning import TrainingCorpus
 from emend.agents.tiny.world import World
 
 BOS, EOS, PAD = 0, 1, 2
@@ -18,7 +18,7 @@ NAME_COPIES = 20
 PIECES = r"'s|[^\S\n]?[A-Za-z]+| ?\d+| ?[^\sA-Za-z\d]+|\n+|\s+"
 
 
-class Encoded(NamedTuple):
+class EncodedDocument(NamedTuple):
     """Token ids with begin and end marks, and the loss weight of each."""
 
     ids: list[int]
@@ -27,7 +27,7 @@ class Encoded(NamedTuple):
 
 def train_tokenizer(world: World, seed: int) -> PreTrainedTokenizerFast:
     """Byte-level BPE of 2,048 entries; anything can be encoded, names of the world shortly."""
-    corpus = Corpus(world, seed)
+    corpus = TrainingCorpus(world, seed)
     texts = ("".join(span.text for span in corpus.document()) for _ in range(SAMPLE))
     names = (f" {name}" for kind in world.names.values() for name in kind for _ in range(NAME_COPIES))
     bare = Tokenizer(models.BPE())
@@ -53,7 +53,7 @@ def train_tokenizer(world: World, seed: int) -> PreTrainedTokenizerFast:
     )
 
 
-def encode(tokenizer: Tokenizer, documents: list[Document]) -> list[Encoded]:
+def encode(tokenizer: Tokenizer, documents: list[Document]) -> list[EncodedDocument]:
     """Each document as ids and weights; spans are encoded apart, which the pre-tokenizer makes safe."""
     texts = [span.text for document in documents for span in document]
     pieces = iter(tokenizer.encode_batch(texts, add_special_tokens=False))
@@ -64,5 +64,5 @@ def encode(tokenizer: Tokenizer, documents: list[Document]) -> list[Encoded]:
             part = next(pieces).ids
             ids += part
             weights += [span.weight] * len(part)
-        out.append(Encoded([*ids, EOS], [*weights, 1.0]))
+        out.append(EncodedDocument([*ids, EOS], [*weights, 1.0]))
     return out

@@ -22,8 +22,8 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Corpus, Part
-from emend.agents.tiny.tokens import BOS, EOS, PAD, Encoded, encode, train_tokenizer
+from emend.agents.tiny.reasoning import Part, TrainingCorpus
+from emend.agents.tiny.tokens import BOS, EOS, PAD, EncodedDocument, encode, train_tokenizer
 from emend.agents.tiny.world import World
 
 LENGTHS = (10, 14, 18, 22, 28, 40, 64, 96, 140, 200, 280, 400, 511)
@@ -32,23 +32,23 @@ LENGTHS = (10, 14, 18, 22, 28, 40, 64, 96, 140, 200, 280, 400, 511)
 
 @dataclass(frozen=True)
 class Schedule:
-    """What decides the result; with the seed and the number of threads, all of it."""
+    """The hyperparameters, which together with the number of threads determine the result."""
 
     seed: int = 0
     steps: int = 8000
     block: int = 250
-    """Steps between two checkpoints; each block has a corpus of its own."""
+    """Steps between two checkpoints; each block has a separate corpus."""
     positions: int = 4096
     warm_up: int = 100
     decay_share: float = 0.4
     drill: int = 1000
-    """Steps of the drill that follow, on the corpus' mix of that name."""
+    """Steps of the drill that follows, on the corpus' mix of that name."""
     drill_rate: float = 0.3
     """Factor on both learning rates at the drill's beginning."""
     examples: int = 800
-    """Steps of the last part, which learns no prompts and begins with the model as saved and new optimizers."""
+    """Steps of the last part, which learns no prompts and starts from the saved model with new optimizers."""
     examples_rate: float = 0.15
-    """As `drill_rate`, of the last part."""
+    """Factor on both learning rates at the beginning of the last part."""
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.1
@@ -70,13 +70,13 @@ class Schedule:
         """Factor on both learning rates: linear warm-up, constant, linear decay to 0; again for each later part."""
         if (part := self.part(step)) != "whole":
             steps, top = (self.drill, self.drill_rate) if part == "drill" else (self.examples, self.examples_rate)
-            done = step - (self.ends[part] - steps)
-            return top * min(1.0, (done + 1) / self.warm_up, 1 - done / steps)
+            within = step - (self.ends[part] - steps)
+            return top * min(1.0, (within + 1) / self.warm_up, 1 - within / steps)
         left = (1 - step / self.steps) / self.decay_share
         return min(1.0, (step + 1) / self.warm_up, left)
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Inputs (rows, length), and for the learnt positions: flat index, target id, weight."""
 
     inputs: Tensor
@@ -112,11 +112,13 @@ def build_model(seed: int) -> LlamaForCausalLM:
     return model
 
 
-def batches(world_corpus: Corpus, tokenizer: PreTrainedTokenizerFast, plan: Schedule, block: int) -> Iterator[Batch]:
+def batches(
+    world_corpus: TrainingCorpus, tokenizer: PreTrainedTokenizerFast, plan: Schedule, block: int
+) -> Iterator[TokenBatch]:
     """Batches of documents of like length, `plan.positions` tokens each."""
     chance = np.random.default_rng((plan.seed, block))
     share = None if plan.part(block * plan.block) == "examples" else plan.prompt_share
-    waiting: dict[int, list[Encoded]] = defaultdict(list)
+    waiting: dict[int, list[EncodedDocument]] = defaultdict(list)
     while True:
         documents = [world_corpus.document() for _ in range(512)]
         for row in encode(tokenizer.backend_tokenizer, documents):
@@ -129,8 +131,10 @@ def batches(world_corpus: Corpus, tokenizer: PreTrainedTokenizerFast, plan: Sche
                 yield _batch(waiting.pop(length), length, plan, chance, share)
 
 
-def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.Generator, share: float | None) -> Batch:
-    """Padded rows; of what is no answer a share is learnt, or with None each span as its own weight says."""
+def _batch(
+    rows: list[EncodedDocument], length: int, plan: Schedule, chance: np.random.Generator, share: float | None
+) -> TokenBatch:
+    """Padded rows; a share of the other tokens is learnt, or with None each span with its own weight."""
     ids = np.full((len(rows), length + 1), PAD, dtype=np.int64)
     weights = np.zeros((len(rows), length + 1), dtype=np.float32)
     real = np.zeros((len(rows), length + 1), dtype=bool)
@@ -144,7 +148,7 @@ def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.G
         low = np.where(sampled, np.maximum(weight, plan.prompt_weight), 0.0)
         weight = np.where(weight >= 0.3, weight, low).astype(np.float32)
     places = np.nonzero(weight)[0]
-    return Batch(
+    return TokenBatch(
         inputs=torch.from_numpy(ids[:, :-1].copy()),
         places=torch.from_numpy(places),
         targets=torch.from_numpy(ids[:, 1:].ravel()[places]),
@@ -153,7 +157,7 @@ def _batch(rows: list[Encoded], length: int, plan: Schedule, chance: np.random.G
 
 
 def _compiled(body: torch.nn.Module) -> Callable[..., Any]:
-    """One compiled graph for each of the lengths: the default limit of eight would leave the rest uncompiled."""
+    """The model with a compiled graph for each length: the default limit is eight."""
     torch._dynamo.config.recompile_limit = 2 * len(LENGTHS)
     compiled: Callable[..., Any] = torch.compile(body, dynamic=False)
     return compiled
@@ -189,7 +193,7 @@ class Trainer:
         return tokenizer
 
     def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
+        """Resume from the last checkpoint, if there is one."""
         path = self.out / "checkpoint.pt"
         if path.exists():
             saved = torch.load(path, weights_only=True, map_location=self.device)
@@ -199,14 +203,14 @@ class Trainer:
             self.step = saved["step"]
 
     def save(self) -> None:
-        """Write the checkpoint beside its final name first, so that a kill never leaves half of one."""
+        """Write the checkpoint to a temporary file first, so that a kill leaves no partial one."""
         partial = self.out / "checkpoint.tmp"
         states = [optimizer.state_dict() for optimizer in self.optimizers]
         torch.save({"model": self.model.state_dict(), "optimizers": states, "step": self.step}, partial)
         partial.replace(self.out / "checkpoint.pt")
 
     def take(self, folder: Path) -> None:
-        """Begin the last part with the model of that folder, which has ended the drill."""
+        """Start the last part with the model of that folder, which has finished the drill."""
         self.model.load_state_dict(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict())
         self.tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         self.step = self.plan.ends["drill"]
@@ -222,7 +226,7 @@ class Trainer:
         self.tokenizer.save_pretrained(self.out)
 
     def _begin_anew(self) -> None:
-        """The weights as they are saved, and no momentum: so the last part can be done again from a saved model."""
+        """Round the weights as saved and drop the momentum, so that the last part can start from a saved model."""
         for weight in self.model.parameters():
             weight.data = weight.data.bfloat16().float()
         self.optimizers = self._optimizers()
@@ -233,7 +237,7 @@ class Trainer:
         while self.step < end:
             block = self.step // self.plan.block
             part = self.plan.part(self.step)
-            corpus = Corpus(self.world, (self.plan.seed + 1) * 100_003 + block, self.negatives, part)
+            corpus = TrainingCorpus(self.world, (self.plan.seed + 1) * 100_003 + block, self.negatives, part)
             stream = batches(corpus, self.tokenizer, self.plan, block)
             for _ in range(min(self.plan.block, end - self.step)):
                 loss = self._learn(next(stream))
@@ -242,12 +246,12 @@ class Trainer:
                     self._report(smooth, (self.step - first) / (time.monotonic() - started))
             self.save()
 
-    def _learn(self, batch: Batch) -> float:
+    def _learn(self, batch: TokenBatch) -> float:
         rate = self.plan.rate(self.step)
         for optimizer, base in zip(self.optimizers, (self.plan.muon_rate, self.plan.adam_rate), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = base * rate
-        batch = Batch(*(part.to(self.device) for part in batch))
+        batch = TokenBatch(*(part.to(self.device) for part in batch))
         with torch.autocast(self.device.type, torch.bfloat16):
             hidden = self.body(input_ids=batch.inputs, use_cache=False).last_hidden_state
             logits = self.model.lm_head(hidden.flatten(0, 1)[batch.places])

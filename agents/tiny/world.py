@@ -1,6 +1,6 @@
 """An invented world: about 580 names, 22 relations, 2,000 facts and every two-hop chain over them.
 
-Names are made from syllables, so no fact of it can be known to any other model, and none is true of the real world.
+Names are composed of syllables, so no other model can know any of its facts, and none is true of the real world.
 """
 
 import random
@@ -41,12 +41,12 @@ COUNTS = {
 }  # fmt: skip
 HELD_KINDS = ("country", "city", "person", "club", "company", "work")
 HELD_SHARE = 5
-"""One subject in five is never the subject of an in-context fact, chain or yes/no item in training."""
+"""Every fifth subject is never the subject of an in-context fact, chain or yes/no item in training."""
 
 
 @dataclass(frozen=True)
-class Relation:
-    """How one relation is stated, asked and reported; `{}` stands for the subject, the object follows the template."""
+class WorldRelation:
+    """The templates of a relation; `{}` is the subject, the object follows the template."""
 
     name: str
     subject: str
@@ -67,8 +67,8 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One fact of the world."""
+class WorldFact:
+    """A fact of the invented world."""
 
     subject: str
     relation: str
@@ -76,21 +76,21 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Chain:
+class WorldChain:
     """Two facts where the object of the first is the subject of the second."""
 
-    first: Fact
-    second: Fact
+    first: WorldFact
+    second: WorldFact
 
 
 @cache
-def relations() -> dict[str, Relation]:
+def relations() -> dict[str, WorldRelation]:
     """All relations by name, with the noun forms that every relation shares put first."""
     table = tomllib.loads((Path(__file__).parent / "relations.toml").read_text(encoding="utf-8"))
     return {name: _relation(name, row) for name, row in table.items()}
 
 
-def _relation(name: str, row: dict[str, list[str] | str]) -> Relation:
+def _relation(name: str, row: dict[str, list[str] | str]) -> WorldRelation:
     noun = str(row["noun"])
     wh = "Who" if row["object"] == "person" else "What"
     statements = [f"The {noun} of {{}} is", f"{{}}'s {noun} is"]
@@ -99,7 +99,7 @@ def _relation(name: str, row: dict[str, list[str] | str]) -> Relation:
         f"{wh} is {{}}'s {noun}?",
         f"What is the name of the {noun} of {{}}?",
     ]
-    return Relation(
+    return WorldRelation(
         name=name,
         subject=str(row["subject"]),
         object=str(row["object"]),
@@ -125,12 +125,12 @@ class World:
         rng = random.Random(seed)
         self.names = _draw_names(rng)
         self.objects: dict[tuple[str, str], str] = {}
-        self._settle_places(rng)
-        self._settle_people(rng)
-        self._settle_organisations(rng)
-        self.facts = [Fact(s, r, o) for (s, r), o in self.objects.items()]
-        self.by_subject: dict[str, list[Fact]] = defaultdict(list)
-        self.by_relation: dict[str, list[Fact]] = defaultdict(list)
+        self._assign_places(rng)
+        self._assign_people(rng)
+        self._assign_organisations(rng)
+        self.facts = [WorldFact(s, r, o) for (s, r), o in self.objects.items()]
+        self.by_subject: dict[str, list[WorldFact]] = defaultdict(list)
+        self.by_relation: dict[str, list[WorldFact]] = defaultdict(list)
         for fact in self.facts:
             self.by_subject[fact.subject].append(fact)
             self.by_relation[fact.relation].append(fact)
@@ -141,13 +141,13 @@ class World:
             for name in chooser.sample(self.names[kind], len(self.names[kind]) // HELD_SHARE)
         )
         self.chains = [
-            Chain(first, second)
+            WorldChain(first, second)
             for first in self.facts
             for second in self.by_subject.get(first.object, [])
-            if not first.relation == second.relation == "spouse"  # it would lead back to where it began
+            if not first.relation == second.relation == "spouse"  # it would lead back to its start
         ]
 
-    def _settle_places(self, rng: random.Random) -> None:
+    def _assign_places(self, rng: random.Random) -> None:
         countries, cities = self.names["country"], self.names["city"]
         for place, city in enumerate(cities):
             self.objects[city, "located_in"] = countries[place % len(countries)]
@@ -160,7 +160,7 @@ class World:
             self.objects[country, "head_of_state"] = rng.choice(self.names["person"])
             self.objects[country, "currency"] = currency
 
-    def _settle_people(self, rng: random.Random) -> None:
+    def _assign_people(self, rng: random.Random) -> None:
         """Citizenship and language mostly follow the birthplace, so that the world is not pure noise."""
         for person in self.names["person"]:
             city = rng.choice(self.names["city"])
@@ -175,10 +175,10 @@ class World:
                 self.objects[person, "employer"] = rng.choice(self.names["company"])
                 self.objects[person, "occupation"] = rng.choice(self.names["occupation"])
         couples = rng.sample(self.names["person"], 180)
-        for one, other in zip(couples[::2], couples[1::2], strict=True):
-            self.objects[one, "spouse"], self.objects[other, "spouse"] = other, one
+        for first, second in zip(couples[::2], couples[1::2], strict=True):
+            self.objects[first, "spouse"], self.objects[second, "spouse"] = second, first
 
-    def _settle_organisations(self, rng: random.Random) -> None:
+    def _assign_organisations(self, rng: random.Random) -> None:
         for club in self.names["club"]:
             named_after = club.rsplit(" ", 1)[0]
             self.objects[club, "coach"] = rng.choice(self.names["person"])

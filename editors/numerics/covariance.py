@@ -276,8 +276,8 @@ class _World:
     """Texts of the invented world; none is made before the first is asked for."""
 
     def __iter__(self) -> Iterator[str]:
-        from emend.agents.tiny.reasoning import Corpus
+        from emend.agents.tiny.reasoning import TrainingCorpus
         from emend.agents.tiny.world import World
 
-        corpus = Corpus(World(), seed=1)
+        corpus = TrainingCorpus(World(), seed=1)
         return ("".join(span.text for span in corpus.document()) for _ in range(WORLD_TEXTS))

@@ -18,7 +18,7 @@ _Vectors = NDArray[np.float32]
 
 
 class VectorCache:
-    """A SQLite file per model in `folder`; threads and processes may share it.
+    """An SQLite file per model in `folder`; threads and processes may share it.
 
     A cache that cannot be read or written (full disk, read-only folder) is skipped with a warning: it must not end a
     run.

@@ -106,7 +106,7 @@ def edit_from(fields: dict[str, Any]) -> Edit:
 
 
 def lines_of(edits: Iterable[Edit]) -> Iterator[str]:
-    """A JSON object per line without default values; `read_edits` returns the same edits."""
+    """JSON lines without default values; `read_edits` returns the same edits."""
     for edit in edits:
         yield json.dumps(edit.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) + "\n"
 

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.tiny.world import Fact, World, relations
+from emend.agents.tiny.world import World, WorldFact, relations
 from emend.editors.base import Materials
 from emend.editors.registry import EDITORS
 from emend.evals.metrics.estimate import Estimate, estimate
@@ -71,7 +71,7 @@ def draw(count: int, seed: int) -> Material:
     return Material(edits, near, told)
 
 
-def _edit(world: World, rng: random.Random, fact: Fact) -> Edit:
+def _edit(world: World, rng: random.Random, fact: WorldFact) -> Edit:
     relation = relations()[fact.relation]
     target = rng.choice([name for name in world.names[relation.object] if name != fact.object])
     told = Triplet(subject=fact.subject, relation=relation.noun, object=target)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection
 
 from emend.agents.tiny.reasoning import two_hop_question
-from emend.agents.tiny.world import Fact, Relation, World, relations
+from emend.agents.tiny.world import World, WorldFact, WorldRelation, relations
 from emend.editors.base import Demonstration
 from emend.evals.case import Case
 from emend.memory.edit import Edit, Triplet
@@ -20,15 +20,15 @@ class Author:
     def __init__(self, world: World, split: str, edited: frozenset[tuple[str, str]], rng: random.Random) -> None:
         self.world, self.unseen, self.edited, self.rng = world, split == "unseen", edited, rng
 
-    def statements(self, relation: Relation) -> tuple[str, ...]:
+    def statements(self, relation: WorldRelation) -> tuple[str, ...]:
         """The statement templates of the split."""
         return relation.unseen_statements if self.unseen else relation.statements
 
-    def questions(self, relation: Relation) -> tuple[str, ...]:
+    def questions(self, relation: WorldRelation) -> tuple[str, ...]:
         """The question templates of the split."""
         return relation.unseen_questions if self.unseen else relation.questions
 
-    def case(self, fact: Fact, target: str, setting: str) -> Case:
+    def case(self, fact: WorldFact, target: str, setting: str) -> Case:
         """The edit of `fact` to `target`, told as the setting says, and its probes."""
         relation = relations()[fact.relation]
         prompt, *others = self.rng.sample(self.statements(relation), 2)
@@ -48,7 +48,7 @@ class Author:
             tags={"relation": relation.name, "split": "unseen" if self.unseen else "seen"},
         )
 
-    def _edit(self, fact: Fact, relation: Relation, target: str, prompt: str, setting: str) -> Edit:
+    def _edit(self, fact: WorldFact, relation: WorldRelation, target: str, prompt: str, setting: str) -> Edit:
         told = f"{prompt.format(fact.subject)} {target}."
         if setting != "triplet":
             events = relation.unseen_events if self.unseen else relation.events
@@ -66,7 +66,7 @@ class Author:
             triplets=(Triplet(subject=fact.subject, relation=relation.noun, object=target),),
         )
 
-    def _document(self, fact: Fact, told: str) -> str:
+    def _document(self, fact: WorldFact, told: str) -> str:
         """The news among true sentences about the same subject."""
         around = [f for f in self.world.by_subject[fact.subject] if f.relation != fact.relation]
         sentences = [told]
@@ -88,7 +88,7 @@ class Author:
             subject=edit.subject,
         )
 
-    def _neighborhood(self, fact: Fact, relation: Relation, target: str) -> list[Probe]:
+    def _neighborhood(self, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
         """Other subjects under the same relation, those with the same old object first (CounterFact's neighborhood)."""
         free = [
             f
@@ -110,7 +110,7 @@ class Author:
             for f in free[:NEIGHBORS]
         ]
 
-    def _yes_no(self, edit: Edit, relation: Relation, prompt: str) -> list[Probe]:
+    def _yes_no(self, edit: Edit, relation: WorldRelation, prompt: str) -> list[Probe]:
         claim = prompt.replace("The ", "the ", 1).format(edit.subject)
         return [
             Probe(
@@ -126,7 +126,7 @@ class Author:
             for claimed, verdict in ((edit.target_new, "Yes"), (edit.target_true, "No"))
         ]
 
-    def _two_hop(self, edit: Edit, fact: Fact, relation: Relation, target: str) -> list[Probe]:
+    def _two_hop(self, edit: Edit, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
         """At most one question whose first hop is the edit and whose second hop no edit touches."""
         seconds = [
             (second, old)
@@ -152,7 +152,7 @@ class Author:
             )
         ]
 
-    def _out_of_scope(self, fact: Fact) -> list[Probe]:
+    def _out_of_scope(self, fact: WorldFact) -> list[Probe]:
         """Another relation of the same subject, and a fact that has nothing to do with the edit."""
         same = [f for f in self.world.by_subject[fact.subject] if (f.subject, f.relation) not in self.edited]
         far = [
@@ -176,7 +176,7 @@ class Author:
 
 
 def demonstrated(
-    world: World, fact: Fact, target: str, rng: random.Random, taken: Collection[tuple[str, str]]
+    world: World, fact: WorldFact, target: str, rng: random.Random, taken: Collection[tuple[str, str]]
 ) -> list[Demonstration]:
     """Copy, update and retain examples around one counterfactual fact; what is `taken` is retained in none."""
     relation = relations()[fact.relation]

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from emend.agents.tiny.world import Fact, World, relations
+from emend.agents.tiny.world import World, WorldFact, relations
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.options import check_request
 from emend.evals.benchmarks.tinyworld.author import Author, demonstrated
@@ -88,7 +88,7 @@ class TinyWorld:
                 fact, target, setting
             )
 
-    def _plan(self, seed: int) -> list[tuple[Fact, str]]:
+    def _plan(self, seed: int) -> list[tuple[WorldFact, str]]:
         """Which facts are edited, and to what; every relation comes up about as often as every other."""
         rng = random.Random(seed)
         subjects = sorted(s for s in self.world.by_subject if (s in self.world.held) == (self.split == "unseen"))
@@ -99,7 +99,7 @@ class TinyWorld:
             plan.append((fact, self._another(rng, fact)))
         return plan
 
-    def _another(self, rng: random.Random, fact: Fact) -> str:
+    def _another(self, rng: random.Random, fact: WorldFact) -> str:
         """A target of the same type."""
         kind = relations()[fact.relation].object
         return rng.choice([name for name in self.world.names[kind] if name not in (fact.object, fact.subject)])

@@ -9,11 +9,11 @@ from typing import get_args
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.corpus import Document, Facts, Writer
+from emend.agents.tiny.corpus import Document, FactSampler, Writer
 from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Corpus, Part, Reasoning
+from emend.agents.tiny.reasoning import Part, Reasoning, TrainingCorpus
 from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode
-from emend.agents.tiny.world import Fact, World, relations
+from emend.agents.tiny.world import World, WorldFact, relations
 
 WORLD = World()
 
@@ -24,18 +24,18 @@ def text(document: Document) -> str:
 
 @pytest.fixture(scope="module")
 def documents() -> list[Document]:
-    corpus = Corpus(WORLD, 5, Negatives(WORLD))
+    corpus = TrainingCorpus(WORLD, 5, Negatives(WORLD))
     return [corpus.document() for _ in range(4000)]
 
 
 @pytest.fixture(scope="module")
 def drill() -> list[Document]:
-    corpus = Corpus(WORLD, 5, Negatives(WORLD), "drill")
+    corpus = TrainingCorpus(WORLD, 5, Negatives(WORLD), "drill")
     return [corpus.document() for _ in range(4000)]
 
 
 def test_the_same_seed_gives_the_same_documents() -> None:
-    one, other = Corpus(WORLD, 1), Corpus(WORLD, 1)
+    one, other = TrainingCorpus(WORLD, 1), TrainingCorpus(WORLD, 1)
     assert [one.document() for _ in range(50)] == [other.document() for _ in range(50)]
 
 
@@ -71,17 +71,20 @@ def test_drilled_questions_are_for_the_drill_alone(documents: list[Document], dr
 
 
 def test_the_drill_has_more_chains_and_more_facts_about_the_same_subject() -> None:
-    usual, drilled = Facts(WORLD, random.Random(3), None), Facts(WORLD, random.Random(3), None, same_subject=0.4)
+    usual, drilled = (
+        FactSampler(WORLD, random.Random(3), None),
+        FactSampler(WORLD, random.Random(3), None, same_subject=0.4),
+    )
     asked = usual.known[:300]
     same = [sum(f.distractor(a.subject, a.relation).subject == a.subject for a in asked) for f in (usual, drilled)]
     assert same[1] > 1.5 * same[0]
     parts = get_args(Part)
-    shares = [{make.__name__: share for make, share in Corpus(WORLD, 1, part=part).mix} for part in parts]
+    shares = [{make.__name__: share for make, share in TrainingCorpus(WORLD, 1, part=part).mix} for part in parts]
     assert shares[1]["chain"] > 2 * shares[0]["chain"] and shares[1]["decisions"] > shares[0]["decisions"]
 
 
 def test_examples_in_a_row_are_for_the_last_part_and_half_of_them_use_their_fact() -> None:
-    by_part = {part: dict(Corpus(WORLD, 1, part=part).mix) for part in get_args(Part)}
+    by_part = {part: dict(TrainingCorpus(WORLD, 1, part=part).mix) for part in get_args(Part)}
     shares = {part: {make.__name__: share for make, share in mix.items()} for part, mix in by_part.items()}
     assert [shares[part]["examples"] for part in ("whole", "drill")] == [0.0, 0.0]
     assert shares["examples"]["examples"] > 0.2
@@ -95,7 +98,7 @@ def test_examples_in_a_row_are_for_the_last_part_and_half_of_them_use_their_fact
 
 
 def test_plain_statements_tell_the_truth_about_the_world() -> None:
-    corpus = Corpus(WORLD, 9)
+    corpus = TrainingCorpus(WORLD, 9)
     statement = next(make for make, _ in corpus.mix if make.__name__ == "statement")
     truths = {
         f"{form.format(fact.subject)} {fact.object}"
@@ -116,7 +119,7 @@ def test_chains_end_with_the_last_intermediate_answer(documents: list[Document])
 
 
 def test_every_kind_comes_up_in_about_its_share() -> None:
-    corpus = Corpus(WORLD, 2)
+    corpus = TrainingCorpus(WORLD, 2)
     counted = Counter(make.__name__ for make, _ in corpus.rng.choices(corpus.mix, [w for _, w in corpus.mix], k=20_000))
     for make, share in corpus.mix:
         assert counted[make.__name__] / 20_000 == pytest.approx(share, abs=0.015)
@@ -124,7 +127,7 @@ def test_every_kind_comes_up_in_about_its_share() -> None:
 
 def test_negatives_are_other_facts_that_share_words_with_the_question() -> None:
     negatives = Negatives(WORLD)
-    facts = Facts(WORLD, Corpus(WORLD, 3).rng, negatives)
+    facts = FactSampler(WORLD, TrainingCorpus(WORLD, 3).rng, negatives)
     asked = facts.known_fact()
     drawn = [negatives.draw(facts.rng, asked.subject, asked.relation) for _ in range(200)]
     assert all(fact and (fact.subject, fact.relation) != (asked.subject, asked.relation) for fact in drawn)
@@ -143,22 +146,22 @@ def test_spans_encode_as_their_joined_text_does(documents: list[Document], token
 
 
 def test_a_document_edit_keeps_its_news_among_the_sentences() -> None:
-    facts = Facts(WORLD, Corpus(WORLD, 4).rng, None)
+    facts = FactSampler(WORLD, TrainingCorpus(WORLD, 4).rng, None)
     writer = Writer(facts)
     for _ in range(200):
         fact = facts.altered(facts.known_fact())
         assert fact.object in writer.news(fact)
 
 
-class Breaking(Facts):
+class Breaking(FactSampler):
     """Every distractor changes the first hop of a chain to something that cannot carry the second."""
 
-    def distractor(self, subject: str, relation: str) -> Fact:
+    def distractor(self, subject: str, relation: str) -> WorldFact:
         chain = next(c for c in self.world.chains if c.second.subject == subject or c.first.subject == subject)
-        return Fact(chain.first.subject, chain.first.relation, "Nowhere")
+        return WorldFact(chain.first.subject, chain.first.relation, "Nowhere")
 
 
 def test_thoughts_never_follow_a_first_hop_that_leads_nowhere() -> None:
-    reasoning = Reasoning(Writer(Breaking(WORLD, Corpus(WORLD, 6).rng, None)))
+    reasoning = Reasoning(Writer(Breaking(WORLD, TrainingCorpus(WORLD, 6).rng, None)))
     for _ in range(500):
         assert text(reasoning.thoughts()).count("Subquestion:") == 2

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.reasoning import Corpus
+from emend.agents.tiny.reasoning import TrainingCorpus
 from emend.agents.tiny.train import Schedule, Trainer, batches
 from emend.agents.tiny.world import World
 
@@ -64,7 +64,7 @@ def test_the_last_part_learns_no_prompts(tokenizer_folder: Path) -> None:
     learnt = {}
     for part, end in PLAN.ends.items():
         block = end // PLAN.block - 1
-        batch = next(batches(Corpus(World(), 1, part=part), tokenizer, PLAN, block))
+        batch = next(batches(TrainingCorpus(World(), 1, part=part), tokenizer, PLAN, block))
         learnt[part] = set(batch.weights.tolist())
     assert PLAN.prompt_weight in learnt["whole"] & learnt["drill"]
     assert PLAN.prompt_weight not in learnt["examples"]

@@ -1,10 +1,10 @@
-"""Rank-one edits of the embedded model: does the edit take, and do like facts of other subjects stay."""
+"""Rank-one edits of the embedded model: efficacy, and neighborhood over similar facts of other subjects."""
 
 import random
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.chat_model import LocalChatModel
-from emend.agents.tiny.world import Fact, World, relations
+from emend.agents.tiny.world import World, WorldFact, relations
 from emend.editors.base import Materials
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.parametric.rome import Rome
@@ -28,16 +28,18 @@ def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
         near = [f for f in world.by_relation[fact.relation] if f.subject != fact.subject]
         near = rng.sample(near, min(NEIGHBORS, len(near)))
         with applied(lm.model, deltas):
-            asked = [edit.cloze, *(edit.prompt.format(f.subject) for f in near)]
-            said = [reply.text.strip().rstrip(".") for reply in lm.generate(asked, max_new_tokens=8, stop=("\n", "."))]
-        efficacy.append(float(said[0] == edit.target_new))
-        neighborhood += [float(text == f.object) for text, f in zip(said[1:], near, strict=True)]
+            prompts = [edit.cloze, *(edit.prompt.format(f.subject) for f in near)]
+            replies = [
+                reply.text.strip().rstrip(".") for reply in lm.generate(prompts, max_new_tokens=8, stop=("\n", "."))
+            ]
+        efficacy.append(float(replies[0] == edit.target_new))
+        neighborhood += [float(text == f.object) for text, f in zip(replies[1:], near, strict=True)]
         owners += [place] * len(near)
     return estimate(efficacy, list(range(len(efficacy)))), estimate(neighborhood, owners)
 
 
-def _edit(world: World, rng: random.Random, fact: Fact) -> Edit:
+def _edit(world: World, rng: random.Random, fact: WorldFact) -> Edit:
     relation = relations()[fact.relation]
     target = rng.choice([name for name in world.names[relation.object] if name != fact.object])
-    told = Triplet(subject=fact.subject, relation=relation.noun, object=target)
-    return Edit.from_triplet(told, relation.statements[0], target_true=fact.object)
+    triplet = Triplet(subject=fact.subject, relation=relation.noun, object=target)
+    return Edit.from_triplet(triplet, relation.statements[0], target_true=fact.object)

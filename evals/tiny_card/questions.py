@@ -1,30 +1,17 @@
-"""The evaluation card of the embedded model: what it can do, measured, each figure with n and a 95% interval.
+"""The items of the embedded model's evaluation card: prompts about the invented world and their correct answers."""
 
-`python -m emend.evals.card.questions` measures the shipped model, `--model DIR` another folder; `--write` stores the
-card there.
-"""
-
-import argparse
-import json
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import build_prompt
-from emend.agents.tiny import model_folder, seal
 from emend.agents.tiny.reasoning import two_hop_question
-from emend.agents.tiny.world import Fact, World, coin, relations
+from emend.agents.tiny.world import World, WorldFact, coin, relations
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
-from emend.evals.card.chains import chain_items, run_chains
-from emend.evals.card.edits import measure_rank_one
-from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.probe import Probe, Style
 
 Item = tuple[str, str]
 """A prompt and the answer that is right."""
 SIZE = 400
-CARD_FILE = "card.json"
 
 
 class Questions:
@@ -36,19 +23,19 @@ class Questions:
         self.held = self.rng.sample(held, min(size or SIZE, len(held)))
         self.facts = self.rng.sample(world.facts, size or len(world.facts))
 
-    def _ask(self, fact: Fact, unseen: bool = False) -> str:
+    def _ask(self, fact: WorldFact, unseen: bool = False) -> str:
         relation = relations()[fact.relation]
         return self.rng.choice(relation.unseen_questions if unseen else relation.questions).format(fact.subject)
 
-    def _cloze(self, fact: Fact) -> str:
+    def _cloze(self, fact: WorldFact) -> str:
         return self.rng.choice(relations()[fact.relation].statements).format(fact.subject)
 
-    def _say(self, fact: Fact, target: str, unseen: bool = False) -> str:
+    def _say(self, fact: WorldFact, target: str, unseen: bool = False) -> str:
         relation = relations()[fact.relation]
         template = self.rng.choice(relation.unseen_statements if unseen else relation.statements)
         return f"{template.format(fact.subject)} {target}."
 
-    def _new(self, fact: Fact) -> str:
+    def _new(self, fact: WorldFact) -> str:
         names = self.world.names[relations()[fact.relation].object]
         return self.rng.choice([name for name in names if name != fact.object])
 
@@ -61,23 +48,23 @@ class Questions:
         """Every fact of the world, from memory; unseen templates all, seen ones one each."""
         for fact in self.facts:
             relation = relations()[fact.relation]
-            seen = relation.statements if style == "cloze" else relation.questions
+            trained = relation.statements if style == "cloze" else relation.questions
             new = relation.unseen_statements if style == "cloze" else relation.unseen_questions
-            for template in new if unseen else (self.rng.choice(seen),):
+            for template in new if unseen else (self.rng.choice(trained),):
                 yield self._prompt(template.format(fact.subject), style=style), fact.object
 
     def override(self, unseen: bool) -> Iterator[Item]:
-        """One counterfactual fact in the context, asked about."""
+        """A counterfactual fact in the context, and a question about it."""
         for fact in self.held:
             target = self._new(fact)
             yield self._prompt(self._ask(fact, unseen), self._say(fact, target, unseen)), target
 
     def retain(self, hard: bool) -> Iterator[Item]:
-        """One altered fact that does not bear on the question; hard: same relation or same subject."""
+        """An altered fact that is irrelevant for the question; hard: same relation or same subject."""
         for fact in self.held:
             yield self._prompt(self._ask(fact), self._altered(self._irrelevant(fact, hard))), fact.object
 
-    def _irrelevant(self, fact: Fact, hard: bool) -> Fact:
+    def _irrelevant(self, fact: WorldFact, hard: bool) -> WorldFact:
         same_subject = [f for f in self.world.by_subject[fact.subject] if f.relation != fact.relation]
         if hard and same_subject and self.rng.random() < 0.5:
             return self.rng.choice(same_subject)
@@ -87,26 +74,26 @@ class Questions:
             [f for f in self.world.facts if f.subject != fact.subject and f.relation != fact.relation]
         )
 
-    def _altered(self, fact: Fact) -> str:
+    def _altered(self, fact: WorldFact) -> str:
         return self._say(fact, self._new(fact))
 
     def invented(self) -> Iterator[Item]:
         """Subject and object that the world does not have: the answer can only come from the context."""
         for fact in self.held:
             relation = relations()[fact.relation]
-            made = Fact(coin(self.rng, relation.subject), fact.relation, coin(self.rng, relation.object))
-            yield self._prompt(self._ask(made), self._say(made, made.object)), made.object
+            invented = WorldFact(coin(self.rng, relation.subject), fact.relation, coin(self.rng, relation.object))
+            yield self._prompt(self._ask(invented), self._say(invented, invented.object)), invented.object
 
     def demonstrated(self, shots: int, style: Style = "question", hard: bool = False) -> Iterator[Item]:
-        """An IKE prompt: so many demonstrations, a counterfactual fact, the probe; hard: the fact is another's."""
+        """An IKE prompt: `shots` demonstrations, a counterfactual fact, the probe; hard: the fact is another's."""
         pool = list(TinyWorld().demonstrations("triplet"))
         for fact in self.held:
             target = fact.object if hard else self._new(fact)
-            asked = self._ask(fact) if style == "question" else self._cloze(fact)
-            probe = Probe(kind="card", prompt=asked, style=style, gold=(target,))
-            shown = self.rng.sample(pool, shots)
-            told = self._altered(self._irrelevant(fact, hard=True)) if hard else self._say(fact, target)
-            yield build_prompt(probe, (told,), shown, "new_fact"), target
+            prompt = self._ask(fact) if style == "question" else self._cloze(fact)
+            probe = Probe(kind="card", prompt=prompt, style=style, gold=(target,))
+            demonstrations = self.rng.sample(pool, shots)
+            text = self._altered(self._irrelevant(fact, hard=True)) if hard else self._say(fact, target)
+            yield build_prompt(probe, (text,), demonstrations, "new_fact"), target
 
     def yes_no(self) -> Iterator[Item]:
         """Closed-book yes/no, half of them true."""
@@ -118,8 +105,8 @@ class Questions:
     def two_hops(self) -> Iterator[Item]:
         """Two hops asked at once, without any edit."""
         for chain in self.rng.sample(self.world.chains, len(self.held)):
-            asked = two_hop_question(chain.first.subject, chain.first.relation, chain.second.relation)
-            yield self._prompt(asked), chain.second.object
+            question = two_hop_question(chain.first.subject, chain.first.relation, chain.second.relation)
+            yield self._prompt(question), chain.second.object
 
     def measures(self) -> dict[str, Callable[[], Iterator[Item]]]:
         """The items of each measure that one generation per item decides, by the measure's name."""
@@ -141,45 +128,3 @@ class Questions:
             "IKE, 6 demonstrations, hard fact": lambda: self.demonstrated(6, hard=True),
             "IKE, 6 demonstrations, hard fact, cloze": lambda: self.demonstrated(6, "cloze", hard=True),
         }
-
-
-def accuracy(lm: CausalLM, items: Iterator[Item]) -> Estimate:
-    """Share of items whose first generated line is the answer, greedy."""
-    asked = list(items)
-    replies = lm.generate([prompt for prompt, _ in asked], max_new_tokens=10, stop=("\n",))
-    right = [float(reply.text.strip().rstrip(".") == answer) for reply, (_, answer) in zip(replies, asked, strict=True)]
-    return estimate(right, list(range(len(right))))
-
-
-def measure(lm: CausalLM, seed: int = 17) -> dict[str, Estimate]:
-    """All figures of the card, by name."""
-    world = World()
-    card = {name: accuracy(lm, items()) for name, items in Questions(world, seed).measures().items()}
-    chains = chain_items(world, seed)
-    for name, retriever in (("shipped retriever", "default"), ("right facts", None)):
-        right = run_chains(lm, chains, retriever)
-        card[f"two-hop chain, {name}"] = estimate(right, list(range(len(right))))
-    efficacy, neighborhood = measure_rank_one(lm, seed)
-    card["rank-one edit, efficacy"] = efficacy
-    card["rank-one edit, neighborhood"] = neighborhood
-    return card
-
-
-def main() -> None:
-    """Measure, print, and with --write store the card."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=None, help="model folder; default: the embedded one")
-    parser.add_argument("--write", action="store_true", help=f"write {CARD_FILE} and the files' sums into the folder")
-    chosen = parser.parse_args()
-    folder = chosen.model or model_folder()
-    card = measure(CausalLM(folder))
-    rows = [{"measure": name, **value.model_dump()} for name, value in card.items()]
-    for row in rows:
-        print(f"{row['measure']:44s} {row['mean']:.3f}  [{row['low']:.3f}, {row['high']:.3f}]  n={row['n']}")
-    if chosen.write:
-        (folder / CARD_FILE).write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
-        seal(folder)
-
-
-if __name__ == "__main__":
-    main()

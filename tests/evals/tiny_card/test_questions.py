@@ -8,8 +8,9 @@ import pytest
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import model_folder
 from emend.agents.tiny.world import World
-from emend.evals.card.chains import chain_items, run_chains
-from emend.evals.card.questions import CARD_FILE, Questions, accuracy
+from emend.evals.tiny_card.__main__ import CARD_FILE, accuracy
+from emend.evals.tiny_card.chains import chain_items, run_chains
+from emend.evals.tiny_card.questions import Questions
 from tests.params import mostly_slow
 
 SIZE = 80
@@ -43,7 +44,7 @@ def test_a_fresh_sample_agrees_with_the_card(lm: CausalLM, card: dict[str, dict[
 @pytest.mark.slow
 def test_chains_with_the_right_facts_agree_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]]) -> None:
     chains = chain_items(World(), seed=5)
-    some = chains._replace(asked=chains.asked[:SIZE])
+    some = chains._replace(questions=chains.questions[:SIZE])
     right = run_chains(lm, some, None)
     share = card["two-hop chain, right facts"]["mean"]
     assert sum(right) / SIZE == pytest.approx(share, abs=tolerance(share))

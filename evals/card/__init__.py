@@ -1,1 +1,0 @@
-"""Measurements for the card of the embedded model."""

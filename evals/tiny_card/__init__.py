@@ -1,0 +1,1 @@
+"""The evaluation card of the embedded model."""
