@@ -19,7 +19,7 @@ from langchain_core.runnables import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from tenacity import RetryCallState
 
-from emend.agents.parsing.messages import ending_of, usage_of
+from emend.agents.parsing.messages import finish_reason_of, usage_of
 from emend.agents.providers.errors import status_of
 from emend.agents.scoring import Scores, ScoringModel
 from emend.memory.errors import ModelReplyError
@@ -37,7 +37,7 @@ class _Open:
     retries: list[Retry] = field(default_factory=list)
 
 
-class Journal(BaseCallbackHandler):
+class CallRecorder(BaseCallbackHandler):
     """Keeps the calls that are made while it listens; safe for many threads."""
 
     run_inline = True
@@ -95,7 +95,7 @@ class Journal(BaseCallbackHandler):
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached": bool(usage.cached),
-                "finish": ending_of(message),
+                "finish": finish_reason_of(message),
             }
         self._end(run_id, **said)
 
@@ -140,17 +140,17 @@ class Journal(BaseCallbackHandler):
         with self._lock:
             own = [call for tasks, call in self._ended if not tasks or task in tasks]
             self._ended = [one for one in self._ended if one[0] and task not in one[0]]
-        return tuple(shortened(call, before or {}, after or {}) for call in own)
+        return tuple(drop_state_texts(call, before or {}, after or {}) for call in own)
 
 
-_JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
+_JOURNAL: ContextVar[CallRecorder | None] = ContextVar("journal", default=None)
 register_configure_hook(_JOURNAL, inheritable=True)
 
 
 @contextmanager
-def recording() -> Iterator[Journal]:
+def record_calls() -> Iterator[CallRecorder]:
     """Inside the `with` the journal hears of every call that is made from here, also from nodes in other threads."""
-    kept = _JOURNAL.set(journal := Journal())
+    kept = _JOURNAL.set(journal := CallRecorder())
     try:
         yield journal
     finally:
@@ -189,7 +189,7 @@ def tasks_of(namespace: str) -> frozenset[str]:
     return frozenset(run for part in namespace.split("|") if (run := part.partition(":")[2]))
 
 
-def shortened(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:
+def drop_state_texts(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:
     """The call without texts that the trace holds anyway: it names the field of the state instead."""
     first = call.messages[0] if len(call.messages) == 1 else {}
     alone = first.get("content") if first.get("role") == "user" else None

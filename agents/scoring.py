@@ -28,7 +28,7 @@ class ScoringModel(Protocol):
     """A chat model that can also say how probable a given continuation is."""
 
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
-        """Scores each target as the continuation of the prompt, see `joined`."""
+        """Scores each target as the continuation of the prompt, see `join_target`."""
         ...
 
 
@@ -44,7 +44,7 @@ def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
 
     Every token of the text counts, each conditioned on those before it. Without a prompt the first one is conditioned
     on the tokenizer's begin token, or on its end token where it has no begin token, as GPT-2 was trained; so the number
-    of tokens is that of the text alone. With a prompt the text follows it as a target does, see `joined`.
+    of tokens is that of the text alone. With a prompt the text follows it as a target does, see `join_target`.
 
     Raises:
         BadData: the text is blank.
@@ -59,7 +59,7 @@ def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
     return math.exp(-min(scores.log_probs[0], 0.0) / scores.target_tokens[0])
 
 
-def joined(prompt: str, target: str) -> str:
+def join_target(prompt: str, target: str) -> str:
     """The text whose tail is scored: prompt, one space, target, as DocTER joins them.
 
     No space is put after an empty prompt or one that ends in white space, nor before a target that begins with it.

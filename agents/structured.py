@@ -7,7 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel
 
-from emend.agents.parsing.messages import Shape, read_message, usage_of
+from emend.agents.parsing.messages import ReplySchema, parse_message, usage_of
 from emend.agents.providers.errors import as_model_error, provider_text, status_of
 from emend.agents.scoring import LimitedModel
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
@@ -53,13 +53,13 @@ def ask_structured(
         ModelError: the model could not be asked.
     """
     asked: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
-    shape, usage = Shape(schema), Usage()
+    shape, usage = ReplySchema(schema), Usage()
     for left in range(retries, -1, -1):
         counted = False
         try:
             message = _ask(model, asked, shape)
             usage, counted = usage.plus(usage_of(message)), True
-            value = read_message(message, shape)
+            value = parse_message(message, shape)
         except ModelReplyError as error:
             error.usage = usage = usage if counted else usage.plus(error.usage)
             if not left or isinstance(error, (ReplyRefused, ReplyCutOff)):
@@ -81,11 +81,11 @@ def supports_structure(model: BaseChatModel) -> bool:
     )
 
 
-def _again(error: ModelReplyError, shape: Shape[Any]) -> HumanMessage:
+def _again(error: ModelReplyError, shape: ReplySchema[Any]) -> HumanMessage:
     return HumanMessage(AGAIN.format(problem=error, form=FORM.format(form=shape.form)))
 
 
-def _ask(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[Any]) -> AIMessage:
+def _ask(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
     try:
         if supports_structure(model):
             try:
@@ -103,7 +103,7 @@ def _ask(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[Any]) -> A
         raise known from error
 
 
-def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[Any]) -> AIMessage:
+def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
     # As a dict: with a pydantic class some clients raise on bad JSON, and reply and cost are lost.
     told: Any = model.with_structured_output(shape.json_schema, include_raw=True).invoke(asked)
     message: AIMessage = told["raw"]
@@ -115,14 +115,14 @@ def _about_structure(error: Exception) -> bool:
     return any(word in told for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 
-def _ask_in_text(model: BaseChatModel, asked: list[BaseMessage], shape: Shape[Any]) -> AIMessage:
+def _ask_in_text(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
     more: dict[str, Any] = {}
     if isinstance(model, LimitedModel):
         more = {"stop": [], "max_new_tokens": max(NEW_TOKENS, model.max_new_tokens)}
     return model.invoke(_with_form(asked, shape), **more)
 
 
-def _with_form(asked: list[BaseMessage], shape: Shape[Any]) -> list[BaseMessage]:
+def _with_form(asked: list[BaseMessage], shape: ReplySchema[Any]) -> list[BaseMessage]:
     """The messages, the first of the user's with the form at its end; a lone message stays one."""
     for at, message in enumerate(asked):
         if isinstance(message, HumanMessage):

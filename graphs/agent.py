@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.parsing.messages import usage_of
-from emend.agents.parsing.thoughts import without_thoughts
+from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.agents.roles.answer import build_prompt
 from emend.agents.roles.decompose import walked
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
@@ -64,7 +64,7 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     spoken = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
     raw = str(message.text)
-    text = without_thoughts(raw).strip()
+    text = strip_reasoning(raw).strip()
     if message.invalid_tool_calls:
         raise ModelReplyError(f"a tool is called in a broken form: {message.invalid_tool_calls[0]}.", text)
     if message.tool_calls and state.get("rounds", 0) >= context.rounds:

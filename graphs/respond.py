@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # typing's has no JSON schema before Python 3.12
 
 from emend.agents.calls import score_targets
-from emend.agents.parsing.messages import said_of, usage_of
+from emend.agents.parsing.messages import answer_text, usage_of
 from emend.agents.roles.answer import NEXT_QUESTION
 from emend.agents.scoring import LimitedModel, ScoringModel
 from emend.memory.errors import ModelError
@@ -94,7 +94,7 @@ def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: 
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
         more = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
     message = model.invoke(prompt, **more)
-    said_of(message)
+    answer_text(message)
     return {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),

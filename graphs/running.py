@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
-from emend.agents.calls import Journal, recording
+from emend.agents.calls import CallRecorder, record_calls
 from emend.memory.probe import Step
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -44,7 +44,7 @@ def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[
     A node's exception is raised unchanged, with the steps up to it attached; read them with `steps_of`.
     """
     final: dict[str, Any] = dict(state)
-    with recording() as journal:
+    with record_calls() as journal:
         log = _StepLog(app, journal)
         try:
             events: Iterator[Any] = app.stream(state, context=context, stream_mode=["tasks", "values"])
@@ -78,7 +78,7 @@ class _StepLog:
     until all nodes of the superstep have ended, and are numbered then.
     """
 
-    def __init__(self, app: Graph, journal: Journal) -> None:
+    def __init__(self, app: Graph, journal: CallRecorder) -> None:
         self.steps: list[Step] = []
         self._journal = journal
         self._tasks: dict[str, _Task] = {}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from emend.agents.parsing.thoughts import BEGUN, THOUGHTS
+from emend.agents.parsing.reasoning_text import REASONING, REASONING_START
 from emend.memory.errors import ModelReplyError
 
 _UNSURE = re.compile(
@@ -54,8 +54,8 @@ def own_words(reply: str) -> str:
     Raises:
         ModelReplyError: they have no end.
     """
-    text = THOUGHTS.sub("", reply)
-    if BEGUN.search(text):
+    text = REASONING.sub("", reply)
+    if REASONING_START.search(text):
         _refuse("the thoughts have no end, so no verdict follows them.", reply)
     return text
 

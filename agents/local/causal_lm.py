@@ -17,7 +17,7 @@ from emend.agents.local.likelihood import Likelihood, Side
 from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.prefixes import Encoded, Ids, common
 from emend.agents.local.weights_lock import WeightsLock
-from emend.agents.scoring import joined
+from emend.agents.scoring import join_target
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 BATCH_TOKENS = {"cpu": 1024}
@@ -138,9 +138,9 @@ class CausalLM:
             BadData: a target is blank, or adds no token.
             ContextOverflow: a target alone does not fit the window.
         """
-        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, joined(prompt, target)))
+        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, join_target(prompt, target)))
         ids = dict(zip(texts, self._encode_all(list(texts)), strict=True))
-        return [self._pair(prompt, target, ids[prompt], ids[joined(prompt, target)]) for prompt, target in pairs]
+        return [self._pair(prompt, target, ids[prompt], ids[join_target(prompt, target)]) for prompt, target in pairs]
 
     def _encode_all(self, texts: list[str]) -> list[Ids]:
         encoded: list[Ids] = []

@@ -15,8 +15,8 @@ from pydantic import PrivateAttr
 from emend.agents.local.batching import Batcher
 from emend.agents.local.causal_lm import CausalLM, ScoredTarget
 from emend.agents.local.generation import Generated
-from emend.agents.parsing.tool_calls import read_reply, rendered, takes_tools
-from emend.agents.scoring import Scores, joined
+from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
+from emend.agents.scoring import Scores, join_target
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
 from emend.memory.probe import LOCAL_PROVIDER, Usage
@@ -79,7 +79,7 @@ class LocalChatModel(BaseChatModel):
     @property
     def calls_tools(self) -> bool:
         """True if the chat template can show tools and the model's calls can be parsed."""
-        return self.chats and takes_tools(self.lm.tokenizer)
+        return self.chats and supports_tools(self.lm.tokenizer)
 
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
@@ -114,7 +114,7 @@ class LocalChatModel(BaseChatModel):
         if prompt and self.chats:
             prompt = self._text([HumanMessage(prompt)])
         for target in targets:
-            joined(prompt, target)  # refuses a blank target before it joins a batch
+            join_target(prompt, target)  # refuses a blank target before it joins a batch
         scored: list[ScoredTarget] = self._batcher.ask("score", [(prompt, target) for target in targets])
         prompt_tokens = max((target.prompt_tokens for target in scored), default=0)
         return Scores(
@@ -152,13 +152,13 @@ class LocalChatModel(BaseChatModel):
         message = AIMessage(reply.text)
         if tools:
             ids = [token for token in reply.ids if token not in self.lm.ends]
-            message = read_reply(self.lm.tokenizer, ids, reply.text, text, tools)
+            message = parse_reply(self.lm.tokenizer, ids, reply.text, text, tools)
         return ChatResult(generations=[ChatGeneration(message=self._with_usage(message, reply))])
 
     def _text(self, messages: list[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
         if not self.chats:
             return "\n\n".join(str(message.text) for message in messages)
-        return rendered(self.lm.tokenizer, messages, tools)
+        return render_chat(self.lm.tokenizer, messages, tools)
 
     def _with_usage(self, message: AIMessage, reply: Generated) -> AIMessage:
         """The message with token counts and finish reason."""

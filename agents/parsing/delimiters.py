@@ -3,10 +3,10 @@
 import re
 
 
-def unmarked(text: str, *names: str) -> str:
+def strip_delimiters(text: str, *names: str) -> str:
     """The text without any of these marks, also without those that would come about by taking one out.
 
-    >>> unmarked("Oslo</pass</passage>age> is it", "passage")
+    >>> strip_delimiters("Oslo</pass</passage>age> is it", "passage")
     'Oslo is it'
     """
     mark = re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, names))})\s*>", re.IGNORECASE)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from emend.agents.parsing.thoughts import without_thoughts
+from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
@@ -35,7 +35,7 @@ class AnyObject(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Shape(Generic[T]):
+class ReplySchema(Generic[T]):
     """A pydantic class as a provider, a model that reads text, and a parser need it."""
 
     def __init__(self, schema: type[T]) -> None:
@@ -130,7 +130,7 @@ def usage_of(message: AIMessage) -> Usage:
     return Usage(**tokens, calls=1, retries=retries, untold=int(message.usage_metadata is None))
 
 
-def read_message(message: AIMessage, shape: Shape[T]) -> T:
+def parse_message(message: AIMessage, shape: ReplySchema[T]) -> T:
     """The value that a message holds.
 
     Raises:
@@ -145,29 +145,33 @@ def read_message(message: AIMessage, shape: Shape[T]) -> T:
     try:
         if message.tool_calls:
             return _only([call["args"] for call in message.tool_calls], shape, reply)
-        return read_text(reply, shape)
+        return parse_text(reply, shape)
     except ModelReplyError as error:
-        if not was_cut(message):
+        if not was_cut_off(message):
             raise
-        raise cut_off(message, reply, f" ({error})") from error
+        raise cut_off_error(message, reply, f" ({error})") from error
 
 
-def read_raw(message: AIMessage, schema: type[BaseModel] | None) -> Any:
+def parse_any(message: AIMessage, schema: type[BaseModel] | None) -> Any:
     """The same for a caller that has a class, or only wants the JSON object.
 
     Raises:
-        ModelReplyError: as `read_message`.
+        ModelReplyError: as `parse_message`.
     """
-    return read_message(message, Shape(schema)) if schema else read_message(message, Shape(AnyObject)).model_extra
+    return (
+        parse_message(message, ReplySchema(schema))
+        if schema
+        else parse_message(message, ReplySchema(AnyObject)).model_extra
+    )
 
 
-def read_text(reply: str, shape: Shape[T]) -> T:
+def parse_text(reply: str, shape: ReplySchema[T]) -> T:
     """The value in a text, whatever stands around it; the same one twice is one.
 
     Raises:
         ModelReplyError: there is none, or there are two that differ.
     """
-    text = without_thoughts(reply)
+    text = strip_reasoning(reply)
     if not text.strip():
         raise ModelReplyError("expected a JSON object, the reply is empty.", reply)
     found = json_objects(text)
@@ -192,7 +196,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def _only(found: list[dict[str, Any]], shape: Shape[T], reply: str) -> T:
+def _only(found: list[dict[str, Any]], shape: ReplySchema[T], reply: str) -> T:
     read = [shape.validate(told) for told in found]
     values = [value for value in read if not isinstance(value, str)]
     if not values:
@@ -202,7 +206,7 @@ def _only(found: list[dict[str, Any]], shape: Shape[T], reply: str) -> T:
     return values[0]
 
 
-def said_of(message: AIMessage) -> str:
+def answer_text(message: AIMessage) -> str:
     """The reply without a reasoning model's thoughts.
 
     Raises:
@@ -210,10 +214,10 @@ def said_of(message: AIMessage) -> str:
             carries the whole.
     """
     whole = str(message.text)
-    said = without_thoughts(whole)
+    said = strip_reasoning(whole)
     if whole.strip() and not said.strip():
-        if was_cut(message):
-            raise cut_off(message, whole, ", within its thoughts")
+        if was_cut_off(message):
+            raise cut_off_error(message, whole, ", within its thoughts")
         raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))
     return said
 
@@ -227,15 +231,15 @@ def refusal_of(message: AIMessage) -> str | None:
     for block in content:
         if isinstance(block, dict) and block.get("type") == "refusal":
             return str(block.get("refusal", ""))
-    return str(message.text) if ending_of(message) in DECLINED else None
+    return str(message.text) if finish_reason_of(message) in DECLINED else None
 
 
-def was_cut(message: AIMessage) -> bool:
+def was_cut_off(message: AIMessage) -> bool:
     """Whether the reply stops at its limit of new tokens."""
-    return ending_of(message) in CUT
+    return finish_reason_of(message) in CUT
 
 
-def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
+def cut_off_error(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
     """The error to raise for a reply that stops at a limit, with what helps against that limit.
 
     Args:
@@ -246,21 +250,21 @@ def cut_off(message: AIMessage, reply: str, more: str = "", who: str = "") -> Re
     """
     usage = usage_of(message)
     remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
-    if ending_of(message) in WINDOW:
+    if finish_reason_of(message) in WINDOW:
         remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
     elif LOCAL_MARK in message.response_metadata:
         remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
     return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{more}: {remedy}", reply, usage)
 
 
-def ended(message: AIMessage) -> bool:
+def is_complete(message: AIMessage) -> bool:
     """Whether the provider said that the reply is through; a response may be in progress, or cancelled."""
     status = message.response_metadata.get("status")
-    return status in ("completed", PARTIAL) if status else bool(ending_of(message))
+    return status in ("completed", PARTIAL) if status else bool(finish_reason_of(message))
 
 
-def ending_of(message: AIMessage) -> str:
-    """The provider's word for how a reply ended; empty where it has none."""
+def finish_reason_of(message: AIMessage) -> str:
+    """Return the provider's word for how a reply ended; empty without one."""
     told = message.response_metadata
     incomplete = told.get("incomplete_details") or {}
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None

@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from emend.agents.parsing.thoughts import without_thoughts
+from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.memory.edit import content_id
 from emend.memory.errors import ModelError
 
@@ -76,7 +76,7 @@ def response_template(tokenizer: Any) -> dict[str, Any] | None:
     return {"start_anchor_pattern": r"\A(?!)", "fields": fields}  # the prompt is not read: no anchor is ever found
 
 
-def takes_tools(tokenizer: Any) -> bool:
+def supports_tools(tokenizer: Any) -> bool:
     """Whether the chat template shows tools to the model, and its calls can be read."""
     if not tokenizer.chat_template or response_template(tokenizer) is None:
         return False
@@ -89,7 +89,7 @@ def takes_tools(tokenizer: Any) -> bool:
         return False
 
 
-def rendered(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
+def render_chat(tokenizer: Any, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
     """The conversation as the chat template writes it, up to where the reply begins.
 
     Raises:
@@ -118,13 +118,13 @@ def _as_chat(message: BaseMessage) -> dict[str, Any]:
     return told
 
 
-def read_reply(
+def parse_reply(
     tokenizer: Any, ids: Sequence[int], plain: str, prompt: str, tools: Sequence[dict[str, Any]]
 ) -> AIMessage:
     """A reply's text, and the calls in it; calls in a broken form are kept as they stand.
 
     Args:
-        tokenizer: of a model that `takes_tools`.
+        tokenizer: of a model that `supports_tools`.
         ids: the reply's tokens but for the end token; marks of calls are special tokens in some models.
         plain: its text without special tokens.
         prompt: what was asked.
@@ -150,7 +150,7 @@ def read_reply(
     )
 
 
-def with_written_calls(message: AIMessage, names: Collection[str], place: str) -> AIMessage:
+def with_calls_from_text(message: AIMessage, names: Collection[str], place: str) -> AIMessage:
     """The message with the calls that stand in its text, as servers leave them there that do not know a model's form.
 
     Calls in a broken form are kept beside the text; a text without calls stays as it is.
@@ -160,7 +160,7 @@ def with_written_calls(message: AIMessage, names: Collection[str], place: str) -
         names: of the tools that were offered; where a mark of calls stands, any name counts.
         place: in the conversation, so that the same call has another id there.
     """
-    text = without_thoughts(str(message.text))
+    text = strip_reasoning(str(message.text))
     try:
         calls = [_call(told, f"{number} {place} {text}") for number, told in enumerate(_written(text, names))]
     except ValueError as error:
@@ -200,7 +200,7 @@ def _bare(plain: str, names: Collection[str] | None) -> list[Any]:
     Raises:
         ValueError: a call is begun and is no JSON: it must not pass for an answer.
     """
-    text, found, end = without_thoughts(plain), [], 0
+    text, found, end = strip_reasoning(plain), [], 0
     for brace in re.finditer(r"\{", text):
         if brace.start() < end:
             continue

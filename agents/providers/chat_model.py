@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr, SkipValidation
 from tenacity import RetryCallState
 
-from emend.agents.parsing.messages import Shape, cut_off, refusal_of, usage_of, was_cut
+from emend.agents.parsing.messages import ReplySchema, cut_off_error, refusal_of, usage_of, was_cut_off
 from emend.agents.providers.errors import as_model_error, retry_after
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy, current_repeat
@@ -27,7 +27,7 @@ from emend.agents.providers.request import (
     secrets_of,
 )
 from emend.agents.providers.tool_binding import bound_arguments, structured_result
-from emend.agents.providers.usage import Spent
+from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
 from emend.memory.errors import ModelReplyError, RateLimited, ReplyRefused
 from emend.memory.redaction import hide_keys
@@ -131,7 +131,7 @@ class ProviderChatModel(BaseChatModel):
         asked: Runnable[LanguageModelInput, Any] = self
         if self.supports_structure:
             # Given a class, clients parse the reply into it themselves, and raise.
-            plain = schema if isinstance(schema, dict) else Shape(schema).json_schema
+            plain = schema if isinstance(schema, dict) else ReplySchema(schema).json_schema
             asked = self.bind(**bound_arguments(self.inner.with_structured_output(plain, include_raw=True, **more)))
         return asked | RunnableLambda(lambda message: structured_result(message, schema, include_raw))
 
@@ -147,7 +147,7 @@ class ProviderChatModel(BaseChatModel):
             payload = self._payload(messages, stop, kwargs)
             key = call_key(self.spec, address_of(self.inner), payload, current_repeat())
         if cache is not None and (cached := cache.find(key)) is not None:
-            self.policy.ledger.add(self.spec, Spent(cached=1))
+            self.policy.ledger.add(self.spec, ProviderUsage(cached=1))
             cached.response_metadata |= {"cached": True}
             cached.usage_metadata = None  # it cost nothing
             return ChatResult(generations=[ChatGeneration(message=cached)])
@@ -164,7 +164,7 @@ class ProviderChatModel(BaseChatModel):
         """Return the reply, after as many attempts as the policy allows."""
 
         def before_sleep(state: RetryCallState) -> None:
-            self.policy.ledger.add(self.spec, Spent(seconds_waited=state.upcoming_sleep))
+            self.policy.ledger.add(self.spec, ProviderUsage(seconds_waited=state.upcoming_sleep))
             if run_manager is not None:
                 run_manager.on_retry(state)
 
@@ -214,8 +214,8 @@ class ProviderChatModel(BaseChatModel):
             excerpt = hide_keys(refusal)[:200]
             raise ReplyRefused(f"{self.spec}: the model declined to answer: {excerpt!r}.", refusal, usage)
         has_content = bool(str(message.text).strip() or message.tool_calls or message.invalid_tool_calls)
-        if was_cut(message) and not (has_content and OWN_LIMIT & arguments.keys()):
-            raise cut_off(message, str(message.text), who=f"{self.spec}: ")
+        if was_cut_off(message) and not (has_content and OWN_LIMIT & arguments.keys()):
+            raise cut_off_error(message, str(message.text), who=f"{self.spec}: ")
         if has_content:
             return message
         raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)

@@ -10,7 +10,7 @@ from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, SecretStr
 
-from emend.agents.parsing.messages import ended
+from emend.agents.parsing.messages import is_complete
 from emend.agents.providers.errors import BrokenReply, as_model_error
 from emend.agents.providers.repair import UNREADABLE, invalid_call_error, repaired
 from emend.memory.errors import BadSettings
@@ -108,7 +108,7 @@ def call_once(
     ending = (result.llm_output or {}) | (result.generations[0].generation_info or {})
     message.response_metadata = ending | message.response_metadata
     status = message.response_metadata.get("status")
-    if hasattr(client, "_get_request_payload") and (streamed or status) and not ended(message):
+    if hasattr(client, "_get_request_payload") and (streamed or status) and not is_complete(message):
         # Clients take it for the whole.
         raise ConnectionError(f"the reply is '{status}'" if status else "the stream broke off before the reply ended")
     return repaired(message)

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableBinding, RunnableParallel, RunnableSequence
 from pydantic import BaseModel
 
-from emend.agents.parsing.messages import read_raw
+from emend.agents.parsing.messages import parse_any
 from emend.memory.errors import ModelReplyError
 
 
@@ -31,7 +31,7 @@ def structured_result(message: AIMessage, schema: dict[str, Any] | type[BaseMode
     parsed: Any = None
     problem: ModelReplyError | None = None
     try:
-        parsed = read_raw(message, None if isinstance(schema, dict) else schema)
+        parsed = parse_any(message, None if isinstance(schema, dict) else schema)
     except ModelReplyError as error:
         if not include_raw:
             raise

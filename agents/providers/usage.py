@@ -10,7 +10,7 @@ from emend.memory.errors import BadSettings, BudgetReached
 COUNTS = ("requests", "replies", "retries", "cached", "untold", "input_tokens", "output_tokens")
 
 
-class Spent(FrozenModel):
+class ProviderUsage(FrozenModel):
     """Usage of one model behind an API, or of all.
 
     `requests` counts every attempt, also failed ones; `replies` those that were delivered, `retries` the attempts after
@@ -30,11 +30,11 @@ class Spent(FrozenModel):
     seconds_waited: float = 0.0
     sent: tuple[dict[str, Any], ...] = ()
 
-    def plus(self, other: "Spent") -> "Spent":
+    def plus(self, other: "ProviderUsage") -> "ProviderUsage":
         """Return the sum; an unknown cost adds nothing."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Spent(
+        return ProviderUsage(
             **counts,
             cost=round(sum(costs), 9) if costs else None,
             seconds_waited=round(self.seconds_waited + other.seconds_waited, 3),
@@ -64,7 +64,7 @@ class Ledger:
             raise BadSettings("--max-cost needs the prices of tokens: give --prices FILE.")
         self.prices, self.max_cost, self.max_calls = prices, max_cost, max_calls
         self._lock = threading.Lock()
-        self._spent: dict[str, Spent] = {}
+        self._spent: dict[str, ProviderUsage] = {}
         self._in_flight, self._dearest = 0, 0.0
 
     def require_price(self, model: str) -> None:
@@ -95,7 +95,7 @@ class Ledger:
                     "--max-cost, which starts from 0."
                 )
             self._in_flight += 1
-            self._add(model, Spent(requests=1, retries=int(again)))
+            self._add(model, ProviderUsage(requests=1, retries=int(again)))
 
     def end_call(self, model: str, usage: dict[str, Any] | None, replied: bool) -> None:
         """Count what came of a request.
@@ -111,13 +111,13 @@ class Ledger:
         with self._lock:
             self._in_flight -= 1
             if usage is None:
-                self._add(model, Spent(replies=int(replied), untold=int(replied)))
+                self._add(model, ProviderUsage(replies=int(replied), untold=int(replied)))
             else:
                 price = self.prices.find(model) if self.prices else None
                 cost = None if price is None else price.cost_of(usage)
                 self._dearest = max(self._dearest, cost or 0.0)
                 tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
-                self._add(model, Spent(replies=int(replied), cost=cost, **tokens))
+                self._add(model, ProviderUsage(replies=int(replied), cost=cost, **tokens))
         if replied and usage is None and self.max_cost is not None:
             raise BudgetReached(
                 f"a reply of '{model}' does not say how many tokens it took, so --max-cost cannot be kept: resume with "
@@ -129,28 +129,28 @@ class Ledger:
         with self._lock:
             known = self._spent.get(model)
             if known is None or parameters not in known.sent:
-                self._add(model, Spent(sent=(parameters,)))
+                self._add(model, ProviderUsage(sent=(parameters,)))
 
-    def add(self, model: str, usage: Spent) -> None:
+    def add(self, model: str, usage: ProviderUsage) -> None:
         """Add to a model's usage, such as a wait or a cached reply."""
         with self._lock:
             self._add(model, usage)
 
-    def by_model(self) -> dict[str, Spent]:
+    def by_model(self) -> dict[str, ProviderUsage]:
         """Return the usage of each model so far."""
         with self._lock:
             return dict(self._spent)
 
-    def total(self) -> Spent:
+    def total(self) -> ProviderUsage:
         """Return the usage of all models so far."""
         with self._lock:
             return self._total()
 
-    def _add(self, model: str, usage: Spent) -> None:
-        self._spent[model] = self._spent.get(model, Spent()).plus(usage)
+    def _add(self, model: str, usage: ProviderUsage) -> None:
+        self._spent[model] = self._spent.get(model, ProviderUsage()).plus(usage)
 
-    def _total(self) -> Spent:
-        total = Spent()
+    def _total(self) -> ProviderUsage:
+        total = ProviderUsage()
         for spent in self._spent.values():
             total = total.plus(spent)
         return total

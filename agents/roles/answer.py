@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
-from emend.agents.parsing.thoughts import without_thoughts
-from emend.agents.scoring import joined
+from emend.agents.parsing.reasoning_text import strip_reasoning
+from emend.agents.scoring import join_target
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Probe, Reading, Style
 from emend.memory.registry import nearest
@@ -110,7 +110,9 @@ def build_prompt(
         BadSettings: unknown wording, or a demonstration of unknown style.
     """
     words = find_wording(wording)
-    shown = [joined(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations]
+    shown = [
+        join_target(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations
+    ]
     solved = [probe.examples, *shown] if probe.examples else shown
     return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
@@ -181,7 +183,7 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "")
     """
     if reading == "thoughts":
         return _concluded(reply)
-    said = without_thoughts(reply)
+    said = strip_reasoning(reply)
     if reading == "line":
         return _behind(clean_answer(_behind_lead(said, prompt)), cloze)
     return said.partition(NEXT_QUESTION)[0].strip()
@@ -201,7 +203,7 @@ def thoughts_and_answer(reply: str) -> tuple[str, str]:
 
 
 def _concluded(reply: str) -> str:
-    _, answer = thoughts_and_answer(without_thoughts(reply))
+    _, answer = thoughts_and_answer(strip_reasoning(reply))
     if not answer:
         raise ModelReplyError(
             f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "

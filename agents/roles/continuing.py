@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
-from emend.agents.parsing.messages import said_of, usage_of
+from emend.agents.parsing.messages import answer_text, usage_of
 from emend.agents.providers.errors import provider_text
 from emend.agents.scoring import LimitedModel
 from emend.memory.errors import RequestRefused
@@ -46,7 +46,7 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     ends = [end for end in stop or () if plain or end.strip()]
     message = _continued(model, text, ends, more)
     cut = int(message.response_metadata.get("cut_tokens", 0))
-    raw, said = str(message.text), said_of(message)
+    raw, said = str(message.text), answer_text(message)
     if not plain:  # some models and protocols take no stop texts, and some servers do not heed them
         said = said[: min((at for end in ends if (at := said.find(end)) >= 0), default=len(said))]
     return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)

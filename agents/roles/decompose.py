@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from emend.agents.roles.answer import clean_answer
 from emend.agents.roles.continuing import LINE_TOKENS, continue_text
-from emend.agents.scoring import joined
+from emend.agents.scoring import join_target
 from emend.memory.edit import content_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
@@ -228,8 +228,8 @@ def take_step(model: BaseChatModel, text: str, cloze: str = "") -> LineStep:
     begun = f"{text}{SUBQUESTION} {question}\n{lead}"
     own = continue_text(model, begun, ["\n"], LINE_TOKENS)
     answer = first_line(own.text, TENTATIVE)
-    tentative = joined(cloze, answer) if cloze else answer
-    return LineStep(f"{joined(begun, answer)}\n", question, tentative, usage.plus(own.usage))
+    tentative = join_target(cloze, answer) if cloze else answer
+    return LineStep(f"{join_target(begun, answer)}\n", question, tentative, usage.plus(own.usage))
 
 
 def first_line(text: str, lead: str) -> str:

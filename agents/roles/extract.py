@@ -14,9 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field
 
-from emend.agents.parsing.delimiters import unmarked
+from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import usage_of
-from emend.agents.parsing.thoughts import without_thoughts
+from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.agents.scoring import LimitedModel
 from emend.agents.structured import ask_structured
 from emend.memory.edit import Triplet, content_id
@@ -106,7 +106,7 @@ def extraction_prompt(document: str, form: str = "json", failure: str = "") -> s
     parts = [f"{TASK} {rule}", f"<document>\n{EXAMPLE}\n</document>\n{example}"]
     if failure:
         parts.append(AGAIN.format(failure=failure))
-    shown = unmarked(document, "document").strip()
+    shown = strip_delimiters(document, "document").strip()
     return "\n\n".join([*parts, f"<document>\n{shown}\n</document>"])
 
 
@@ -149,7 +149,7 @@ def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
     Raises:
         ModelReplyError: there is no list of that form; carries the reply.
     """
-    text = without_thoughts(reply)
+    text = strip_reasoning(reply)
     if not text.strip():
         raise ModelReplyError(f"expected triplets as {form}, the reply is empty.", reply)
     return _triplets(_from_lines(text) if form == "lines" else _from_tuples(text))
@@ -219,5 +219,5 @@ def sort_error(model: BaseChatModel, gold: str, triplet: Triplet) -> ErrorType:
         ModelReplyError: the reply names none; carries it.
     """
     told = f"{triplet.subject} | {triplet.relation} | {triplet.object}"
-    clean = [unmarked(text, "fact", "triplet") for text in (gold, told)]
+    clean = [strip_delimiters(text, "fact", "triplet") for text in (gold, told)]
     return ask_structured(model, SORT.format(gold=clean[0], triplet=clean[1]), SortedError).value.error

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from emend.agents.parsing.delimiters import unmarked
+from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.scope.base import Scope
 from emend.agents.structured import ask_structured
 from emend.memory.edit import content_id
@@ -116,5 +116,5 @@ class ModelEvaluator:
 
 def relevance_prompt(question: str, passage: str) -> str:
     """The exact text that a model is asked; a passage cannot close its own mark."""
-    shown = unmarked(passage, "passage").strip()
+    shown = strip_delimiters(passage, "passage").strip()
     return f"{TASK}\n\nQuestion: {question}\n<passage>\n{shown}\n</passage>"

@@ -14,9 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emend.agents.parsing.delimiters import unmarked
-from emend.agents.parsing.messages import cut_off, was_cut
-from emend.agents.parsing.tool_calls import with_written_calls
+from emend.agents.parsing.delimiters import strip_delimiters
+from emend.agents.parsing.messages import cut_off_error, was_cut_off
+from emend.agents.parsing.tool_calls import with_calls_from_text
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
@@ -177,7 +177,7 @@ def _telling(text: str) -> set[str]:
 
 
 def _told(hits: Sequence[Hit]) -> Found:
-    lines = [f"<change>{unmarked(hit.entry.text, 'change')}</change>" for hit in hits]
+    lines = [f"<change>{strip_delimiters(hit.entry.text, 'change')}</change>" for hit in hits]
     return Found("\n".join(lines) or NOTHING, tuple(hits))
 
 
@@ -197,11 +197,11 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AI
         ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is none.
     """
     message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
-    if was_cut(message):
-        raise cut_off(message, str(message.text))
+    if was_cut_off(message):
+        raise cut_off_error(message, str(message.text))
     if message.tool_calls or message.invalid_tool_calls:
         return message
-    return with_written_calls(message, {schema.__name__ for schema in TOOLS}, str(len(messages)))
+    return with_calls_from_text(message, {schema.__name__ for schema in TOOLS}, str(len(messages)))
 
 
 def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[ToolMessage], list[Hit]]:

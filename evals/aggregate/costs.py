@@ -36,7 +36,7 @@ PER_EDIT = (
 ALL_COSTS = (*PER_PROBE, *PER_EDIT)
 
 
-class Spent(FrozenModel):
+class ProviderUsage(FrozenModel):
     """All tokens and calls of a run, those of the unedited model before any edit among them; time and memory.
 
     Time is of the processes that came to their own end; a killed one leaves none.
@@ -100,7 +100,7 @@ def _edits(folder: Path) -> dict[Place, Columns]:
     return columns
 
 
-def spent_of(gathered: Gathered, folder: Path) -> Spent:
+def spent_of(gathered: Gathered, folder: Path) -> ProviderUsage:
     """What the whole run took, as its files tell."""
     from emend.evals.runner.baseline import BaselineAnswer  # imports the graphs' libraries
 
@@ -114,7 +114,7 @@ def spent_of(gathered: Gathered, folder: Path) -> Spent:
         told["untold"] += usage.untold
         tokens, calls = tokens + usage.input_tokens + usage.output_tokens, calls + usage.calls
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
-    return Spent(
+    return ProviderUsage(
         **told,
         baseline_tokens=tokens,
         baseline_calls=calls,

@@ -6,7 +6,7 @@ from pathlib import Path
 from emend.evals.aggregate.columns import Gathered, estimate_of
 from emend.evals.aggregate.columns import Row as Row
 from emend.evals.aggregate.columns import gather as gather
-from emend.evals.aggregate.costs import Spent, costs_of, spent_of
+from emend.evals.aggregate.costs import ProviderUsage, costs_of, spent_of
 from emend.evals.aggregate.forgetting import ForgettingRow, forgetting_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.case import Metric
@@ -41,7 +41,7 @@ class Report(FrozenModel):
     """What a probe and an edit cost under each editor; the metrics are `costs.COSTS`."""
     perplexity: tuple[PerplexityRow, ...] = ()
     """Of held-out texts, under edits of weights."""
-    spent: Spent | None = None
+    spent: ProviderUsage | None = None
 
 
 def rows_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str]) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from emend.agents.providers.usage import Spent
+from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
 from emend.evals.log.config import OLD_NAMES, RunConfig
 from emend.memory.edit import FrozenModel
@@ -67,8 +67,8 @@ class Manifest(FrozenModel):
     started: str
     prices: dict[str, Any] | None = None
     """The user's price file, as the last process read it."""
-    spent: dict[str, Spent] = {}
-    """Spent on models behind an API, by model, by all processes that came to an end."""
+    spent: dict[str, ProviderUsage] = {}
+    """ProviderUsage on models behind an API, by model, by all processes that came to an end."""
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from emend.agents.calls import recording
+from emend.agents.calls import record_calls
 from emend.editors.base import Answerer, Finding, Scorable
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.graphs.running import steps_of
@@ -44,7 +44,7 @@ def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
         BadSettings: the editor returned something else than an `Answer`.
     """
     at, start = time.time(), time.perf_counter()
-    with recording() as journal:
+    with record_calls() as journal:
         answer: object = ask_probe(answerer, probe)
     if not isinstance(answer, Answer):
         raise BadSettings(

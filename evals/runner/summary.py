@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from emend.agents.providers.usage import Ledger, Spent
+from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
@@ -29,7 +29,7 @@ class Summary(FrozenModel):
     seconds: float
     cpu_seconds: float
     peak_bytes: int | None
-    spent: dict[str, Spent] = {}
+    spent: dict[str, ProviderUsage] = {}
 
 
 def save_usage(folder: Path, ledger: Ledger) -> None:
@@ -40,12 +40,12 @@ def save_usage(folder: Path, ledger: Ledger) -> None:
     manifest = Manifest.read(folder)
     total = dict(manifest.spent)
     for model, more in spent.items():
-        total[model] = total.get(model, Spent()).plus(more)
+        total[model] = total.get(model, ProviderUsage()).plus(more)
     prices = ledger.prices.model_dump() if ledger.prices else manifest.prices
     manifest.model_copy(update={"spent": total, "prices": prices}).write(folder)
 
 
-def spent_lines(folder: Path, spent: Mapping[str, Spent]) -> list[str]:
+def spent_lines(folder: Path, spent: Mapping[str, ProviderUsage]) -> list[str]:
     """Format one line per model: calls, tokens, and cost where there is a price."""
     if not spent:
         return []
@@ -53,7 +53,7 @@ def spent_lines(folder: Path, spent: Mapping[str, Spent]) -> list[str]:
     return [f"{model}: {_spent_line(usage, currency)}" for model, usage in spent.items()]
 
 
-def _spent_line(usage: Spent, currency: str) -> str:
+def _spent_line(usage: ProviderUsage, currency: str) -> str:
     parts = [f"{usage.requests} calls"]
     if usage.retries:
         parts.append(f"{usage.retries} of them retries")

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langgraph.graph import END, START, StateGraph
 
-from emend.agents.calls import recording, score_targets, shortened
+from emend.agents.calls import drop_state_texts, record_calls, score_targets
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import Backoff, CallPolicy
 from emend.graphs.rag import RagContext, RagState, build
@@ -37,7 +37,7 @@ def retriever():
 
 
 def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
-    with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, recording() as journal:
+    with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, record_calls() as journal:
         message = asked(provider).invoke("Where?")
         (call,) = journal.take()
     assert message.text == "Ostrim" and message.response_metadata["tries"] == 4
@@ -52,7 +52,7 @@ def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
 
 @pytest.mark.slow
 def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
-    with Provider(choose=lambda number: "429") as provider, recording() as journal:
+    with Provider(choose=lambda number: "429") as provider, record_calls() as journal:
         model = asked(provider)
         with pytest.raises(RateLimited):
             model.invoke("Where?")
@@ -133,11 +133,11 @@ def test_a_text_of_the_state_is_not_kept_twice():
 
 def test_a_text_that_stands_nowhere_else_is_kept():
     call = ModelCall(messages=({"role": "user", "content": "a"},), reply={"role": "assistant", "content": "b"})
-    assert shortened(call, {"prompt": "other"}, {"reply": "other"}) == call
+    assert drop_state_texts(call, {"prompt": "other"}, {"reply": "other"}) == call
     tools = call.model_copy(update={"reply": {"role": "assistant", "content": "b", "tool_calls": []}})
-    assert shortened(tools, {}, {"reply": "b"}).reply == tools.reply
+    assert drop_state_texts(tools, {}, {"reply": "b"}).reply == tools.reply
     two = call.model_copy(update={"messages": call.messages * 2})
-    assert shortened(two, {"prompt": "a"}, {}).messages == two.messages
+    assert drop_state_texts(two, {"prompt": "a"}, {}).messages == two.messages
 
 
 def test_a_step_that_fails_has_its_call_too():
@@ -154,7 +154,7 @@ def test_a_step_that_fails_has_its_call_too():
 
 def test_scoring_is_a_call_of_a_model_in_this_process():
     model = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
-    with recording() as journal:
+    with record_calls() as journal:
         assert score_targets(model, "one two", ["a"]).log_probs == (-1.0,)
         (call,) = journal.take()
     assert (call.kind, call.provider, call.input_tokens) == ("score", LOCAL_PROVIDER, 2)
@@ -166,7 +166,7 @@ def test_threads_that_record_do_not_hear_each_other():
     gate = threading.Barrier(4)
 
     def work(name):
-        with recording() as journal:
+        with record_calls() as journal:
             for number in range(20):
                 gate.wait()
                 model.invoke(f"{name} {number}")
@@ -182,7 +182,7 @@ def test_threads_that_record_do_not_hear_each_other():
 
 def test_nobody_records_outside():
     model = ScriptedChatModel(reply=lambda prompt: "x")
-    with recording() as journal:
+    with record_calls() as journal:
         model.invoke("inside")
     model.invoke("outside")
     assert [call.messages[0]["content"] for call in journal.take()] == ["inside"]
@@ -194,7 +194,7 @@ def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch
     def broken(prompt):
         raise ConnectionError("sk-planted-0123456789 is wrong")
 
-    with recording() as journal:
+    with record_calls() as journal:
         with pytest.raises(ConnectionError):
             ScriptedChatModel(reply=broken).invoke("x")
         (call,) = journal.take()

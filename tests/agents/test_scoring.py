@@ -1,6 +1,6 @@
 import pytest
 
-from emend.agents.scoring import ScoringModel, joined
+from emend.agents.scoring import ScoringModel, join_target
 from emend.memory.errors import BadData
 from tests.fakes import InstantChatModel, ScriptedChatModel, ScriptedScoringModel
 
@@ -17,13 +17,13 @@ from tests.fakes import InstantChatModel, ScriptedChatModel, ScriptedScoringMode
     ],
 )
 def test_prompt_and_target_are_one_space_apart(prompt, target, whole):
-    assert joined(prompt, target) == whole
+    assert join_target(prompt, target) == whole
 
 
 @pytest.mark.parametrize("target", ["", " ", "\n"])
 def test_blank_target_is_refused(target):
     with pytest.raises(BadData, match="no tokens"):
-        joined("The capital is", target)
+        join_target("The capital is", target)
 
 
 def test_only_models_with_probabilities_are_scoring_models():

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
-from emend.agents.parsing.messages import Shape, read_message, read_text
+from emend.agents.parsing.messages import ReplySchema, parse_message, parse_text
 from emend.agents.structured import ask_structured
 from emend.memory.errors import ModelReplyError, ReplyCutOff, ReplyRefused, RequestRefused
 from tests.fakes import ScriptedChatModel
@@ -110,15 +110,15 @@ def test_the_schema_that_is_sent_requires_all_and_allows_no_more():
         inner: list[Inner]
         free: int | None = None
 
-    schema = Shape(Outer).json_schema
+    schema = ReplySchema(Outer).json_schema
     assert schema["strict"] and schema["required"] == ["inner", "free"] and schema["additionalProperties"] is False
     assert schema["$defs"]["Inner"]["properties"] == {"title": {"type": "string"}}
 
     class Open(BaseModel):
         named: dict[str, int]
 
-    assert "strict" not in Shape(Open).json_schema
-    assert read_text('{"named": {"a": 1}}', Shape(Open)).named == {"a": 1}
+    assert "strict" not in ReplySchema(Open).json_schema
+    assert parse_text('{"named": {"a": 1}}', ReplySchema(Open)).named == {"a": 1}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -215,7 +215,7 @@ def test_a_model_s_name_is_not_what_a_provider_says_about_schemas():
 def test_a_cut_reply_of_a_local_model_names_the_setting_that_it_has():
     told = {"finish_reason": "length", "cut_tokens": 0}
     with pytest.raises(ReplyCutOff, match="model.max_new_tokens="):
-        read_message(AIMessage('{"verdict": "y', response_metadata=told), Shape(Verdict))
+        parse_message(AIMessage('{"verdict": "y', response_metadata=told), ReplySchema(Verdict))
 
 
 def test_a_server_that_fails_over_tools_alone_is_asked_in_text(monkeypatch):

@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.text import Text
 
 from emend.evals.aggregate.columns import Row
-from emend.evals.aggregate.costs import MIB, PER_EDIT, PER_PROBE, Spent
+from emend.evals.aggregate.costs import MIB, PER_EDIT, PER_PROBE, ProviderUsage
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import Frame, frame
@@ -47,7 +47,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if value >= 1 else f"{round(value, 4):.2g}"
 
 
-def spent_line(spent: Spent) -> str:
+def spent_line(spent: ProviderUsage) -> str:
     """Tokens, calls, time and memory of a run in one line."""
     tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, {spent.calls:,} calls"
     tokens += f", of which {spent.untold:,} did not report their tokens" if spent.untold else ""

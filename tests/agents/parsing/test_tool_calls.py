@@ -14,7 +14,7 @@ from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.chat_model import CALL_TOKENS, LocalChatModel
 from emend.agents.local.generation import Generated
-from emend.agents.parsing.tool_calls import read_reply, rendered, takes_tools
+from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
 from emend.agents.roles.tools import TOOLS, can_call_tools, lookup
 from emend.agents.structured import ask_structured
 from emend.editors.base import Materials
@@ -68,8 +68,8 @@ def tokenizer(random_folder):
 
 def read(tokenizer, marks: str, reply: str) -> AIMessage:
     tokenizer.chat_template = SHOWN.replace("MARKS", marks)
-    assert takes_tools(tokenizer)
-    return read_reply(tokenizer, tokenizer(reply, add_special_tokens=False)["input_ids"], reply, "asked", OFFERED)
+    assert supports_tools(tokenizer)
+    return parse_reply(tokenizer, tokenizer(reply, add_special_tokens=False)["input_ids"], reply, "asked", OFFERED)
 
 
 @pytest.mark.parametrize("form", WRITTEN)
@@ -111,19 +111,19 @@ def test_what_calls_no_tool_is_an_answer_as_it_stands(tokenizer, reply):
 
 def test_a_tokenizer_may_say_itself_how_its_replies_are_read(tokenizer):
     tokenizer.chat_template = SHOWN.replace("MARKS", "")
-    assert not takes_tools(tokenizer)  # shown, but how calls are written is not known
+    assert not supports_tools(tokenizer)  # shown, but how calls are written is not known
     call = {"open": "CALL", "close": "END", "content": "json", "repeats": True}
     tokenizer.response_template = {"start_anchor": "<assistant>", "fields": {"tool_calls": call, "content": {}}}
-    assert takes_tools(tokenizer)
+    assert supports_tools(tokenizer)
     ids = tokenizer(f'CALL{{"name": "lookup", "arguments": {GIVEN}}}END', add_special_tokens=False)["input_ids"]
-    assert read_reply(tokenizer, ids, "", "<user>x\n<assistant>", OFFERED).tool_calls[0]["args"] == CALL
+    assert parse_reply(tokenizer, ids, "", "<user>x\n<assistant>", OFFERED).tool_calls[0]["args"] == CALL
 
 
 def test_a_template_without_tools_takes_none(tokenizer):
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}<tool_call>"
-    assert not takes_tools(tokenizer)
+    assert not supports_tools(tokenizer)
     tokenizer.chat_template = None
-    assert not takes_tools(tokenizer)
+    assert not supports_tools(tokenizer)
 
 
 def test_the_conversation_is_written_with_calls_and_results(tokenizer):
@@ -135,16 +135,16 @@ def test_the_conversation_is_written_with_calls_and_results(tokenizer):
         AIMessage("", tool_calls=[call]),
         ToolMessage("Meburg", tool_call_id="a1b2c3d4e", name="lookup"),
     ]
-    text = rendered(tokenizer, said, OFFERED)
+    text = render_chat(tokenizer, said, OFFERED)
     assert text.count('"name": "lookup"') == 2 and "<call a1b2c3d4e>" in text
     assert text.endswith("<tool>Meburg<assistant>")
-    assert "lookup" not in rendered(tokenizer, said[:2])
+    assert "lookup" not in render_chat(tokenizer, said[:2])
 
 
 def test_a_conversation_that_the_template_refuses_is_told_of(tokenizer):
     tokenizer.chat_template = "{{ raise_exception('no system here') }}"
     with pytest.raises(ModelError, match="refuses messages of system, user: no system here"):
-        rendered(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
+        render_chat(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
 
 
 class Scripted(CausalLM):

@@ -5,7 +5,7 @@ import json
 import pytest
 from langchain_core.messages import AIMessage
 
-from emend.agents.parsing.tool_calls import with_written_calls
+from emend.agents.parsing.tool_calls import with_calls_from_text
 
 NAMES = {"lookup", "search_memory"}
 CALL = {"subject": "Vouna", "relation": "capital"}
@@ -34,13 +34,13 @@ HERMES = f'<tool_call>\n{{"name": "lookup", "arguments": {GIVEN}}}\n</tool_call>
     ],
 )
 def test_a_call_is_read_out_of_the_text_in_whatever_form_it_stands_there(text):
-    message = with_written_calls(AIMessage(text, response_metadata={"model_name": "m"}), NAMES, "2")
+    message = with_calls_from_text(AIMessage(text, response_metadata={"model_name": "m"}), NAMES, "2")
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [("lookup", CALL)]
     assert not message.text and not message.invalid_tool_calls and message.response_metadata == {"model_name": "m"}
 
 
 def test_calls_have_ids_of_their_own_in_a_message_and_in_another_place():
-    first, second = (with_written_calls(AIMessage(HERMES * 2), NAMES, place) for place in "24")
+    first, second = (with_calls_from_text(AIMessage(HERMES * 2), NAMES, place) for place in "24")
     assert len({call["id"] for message in (first, second) for call in message.tool_calls}) == 4
 
 
@@ -59,7 +59,7 @@ def test_calls_have_ids_of_their_own_in_a_message_and_in_another_place():
     ],
 )
 def test_a_call_that_cannot_be_read_is_kept_as_broken_beside_the_text(text):
-    message = with_written_calls(AIMessage(text), NAMES, "2")
+    message = with_calls_from_text(AIMessage(text), NAMES, "2")
     assert message.invalid_tool_calls and not message.tool_calls and message.text == text
     assert message.invalid_tool_calls[0]["error"]
 
@@ -68,10 +68,10 @@ def test_a_call_that_cannot_be_read_is_kept_as_broken_beside_the_text(text):
     "text", ["Meburg", "", '{"name": "Karo"}', '{"capital": "Meburg"}', "{Meburg}", "<think>[TOOL_CALLS]</think>Meburg"]
 )
 def test_a_text_without_calls_stays_an_answer(text):
-    message = with_written_calls(AIMessage(text), NAMES, "2")
+    message = with_calls_from_text(AIMessage(text), NAMES, "2")
     assert message == AIMessage(text)
 
 
 def test_behind_a_mark_a_call_of_a_tool_that_is_not_there_is_a_call():
-    message = with_written_calls(AIMessage('<tool_call>{"name": "web", "arguments": {}}</tool_call>'), NAMES, "2")
+    message = with_calls_from_text(AIMessage('<tool_call>{"name": "web", "arguments": {}}</tool_call>'), NAMES, "2")
     assert [call["name"] for call in message.tool_calls] == ["web"]

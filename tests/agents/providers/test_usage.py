@@ -6,7 +6,7 @@ from tenacity import RetryCallState
 
 from emend.agents.providers.policy import Backoff, CallPolicy
 from emend.agents.providers.prices import Price, Prices
-from emend.agents.providers.usage import Ledger, Spent
+from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.memory.errors import BadSettings, BudgetReached, ModelError, ModelUnreachable, RateLimited
 
 FILE = """
@@ -92,11 +92,11 @@ def test_impossible_limit(limits):
 
 
 def test_sums_add_up():
-    one = Spent(requests=2, replies=1, retries=1, input_tokens=5, cost=0.5, sent=({"temperature": 0},))
-    two = Spent(requests=1, cached=1, sent=({"temperature": 0}, {"temperature": 1}))
+    one = ProviderUsage(requests=2, replies=1, retries=1, input_tokens=5, cost=0.5, sent=({"temperature": 0},))
+    two = ProviderUsage(requests=1, cached=1, sent=({"temperature": 0}, {"temperature": 1}))
     both = one.plus(two)
     assert (both.requests, both.cached, both.cost, len(both.sent)) == (3, 1, 0.5, 2)
-    assert Spent.model_validate_json(both.model_dump_json()) == both
+    assert ProviderUsage.model_validate_json(both.model_dump_json()) == both
 
 
 def state_of(error: ModelError, attempt: int, waited: float = 0.0) -> RetryCallState:
