@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +49,28 @@ def test_a_table_is_printed_whole_at_every_width(name: str, width: int) -> None:
         assert words.count(printed) >= sum(cell.printed == printed for cell in found.cells), printed
 
 
-def test_a_heading_stands_once_over_what_it_heads() -> None:
-    file, found = io.StringIO(), table("docter:2")
+def grid(name: str) -> list[list[str]]:
+    """The words of each line of a printed table that holds figures, and of its headings."""
+    file = io.StringIO()
     console = Console(file=file, width=160)
-    console.print(render_paper_table(found, console))
-    lines = file.getvalue().splitlines()
-    models, settings = (list(dict.fromkeys(key[at] for key in found.keys(found.rows))) for at in (0, 1))
-    for model in models:
-        (place,) = (n for n, line in enumerate(lines) if line.split() and model in line and settings[0] in line.split())
-        assert sum(model in line for line in lines) == 1
-        assert settings[0] in lines[place].split(), "the setting is named anew for every model"
-    for setting in settings:
-        assert sum(setting in line.split() for line in lines[2:]) == len(models)
-    methods = [key[2] for key in found.keys(found.rows)]
-    assert [method for line in lines for method in line.split() if method in methods] == methods
-    file.truncate(0)
-    console.print(render_paper_table(table("recoe:6"), console))
-    assert (file.getvalue().count("unedited"), file.getvalue().count("PPL(F)")) == (1, 2)
+    console.print(render_paper_table(table(name), console))
+    lines = [line.split() for line in file.getvalue().splitlines()]
+    rule = next(n for n, words in enumerate(lines) if words and set(words[0]) == {"─"})
+    return [*lines[2:rule], *(words for words in lines[rule:] if words and re.fullmatch(r"-?\d+\.\d+", words[-1]))]
+
+
+def test_a_heading_stands_once_over_what_it_heads() -> None:
+    rows = grid("docter:2")[1:]
+    models, settings, methods = (
+        [key[at] for key in table("docter:2").keys(("model", "setting", "method"))] for at in range(3)
+    )
+    expected = []
+    for n, (model, setting, method) in enumerate(zip(models, settings, methods, strict=True)):
+        anew = n == 0 or models[n - 1] != model
+        expected.append([model] * anew + [setting] * (anew or settings[n - 1] != setting) + [method])
+    assert [words[: len(heads)] for words, heads in zip(rows, expected, strict=True)] == expected
+    headings, parts, *_ = grid("recoe:6")
+    assert headings == ["unedited", "QLoRA", "MEMIT"] and parts.count("PPL(F)") == 3
 
 
 @pytest.fixture
