@@ -57,7 +57,17 @@ def load_command(name: str) -> Any:
     if not isinstance(found, typer.Typer):
         command, found = found, typer.Typer(add_completion=False)
         found.command(name)(command)
-    return typer.main.get_command(found)
+    return _without_types_of_flags(typer.main.get_command(found))
+
+
+def _without_types_of_flags(command: Any) -> Any:
+    """The command, whose help names no type for options that take no value."""
+    for option in command.params:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _without_types_of_flags(each)
+    return command
 
 
 class LazyGroup(TyperGroup):

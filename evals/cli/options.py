@@ -31,6 +31,13 @@ Settings = Annotated[
         "file; repeatable; see: emend list editors --settings.",
     ),
 ]
+MEMORY_FOLDER = "emend-memory"
+MemoryLocation = Annotated[
+    str,
+    typer.Option(
+        "--memory", metavar="FOLDER|URL", envvar="EMEND_MEMORY", help="Memory: a folder, or http://HOST:PORT."
+    ),
+]
 API_CALLS = "API calls"
 METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
 
@@ -118,7 +125,7 @@ class _OptionGroup:
                 default = None
             if default is None:
                 kind = kind | None
-            names = (flag.name,) if flag.name else ()
+            names = (flag_of(name),) if flag.name or field.default is False else ()  # a False needs no --no-NAME
             option = typer.Option(
                 *names,
                 metavar=flag.metavar or METAVARS.get(field.annotation),

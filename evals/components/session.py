@@ -13,7 +13,7 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.log.config import CallLimits, RunConfig
 from emend.evals.runner.ask_probe import ask_recorded
-from emend.evals.runner.components import load_model_and_policy
+from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
 from emend.graphs.running import keep_steps, listening, steps_of
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
@@ -83,7 +83,9 @@ class Session:
             settings = self._config.overrides.get(self._editor, {})
             materials = Materials(model, shared, self._retriever, settings=settings, policy=policy)
             with EDITORS.plugin_errors(self._editor):
-                self._answerer = resources.enter_context(self._factory(materials).edit(edits))
+                editor = self._factory(materials)
+                refuse_unused_limits(self._config, policy)
+                self._answerer = resources.enter_context(editor.edit(edits))
             self._reading = reading_of(model)
             self._resources = resources.pop_all()
         return self

@@ -174,26 +174,14 @@ class RunConfig(CallLimits):
     """
 
     benchmark: str = Field(description="Benchmark; see: emend list benchmarks.")
-    data: str | None = Field(
-        default=None, description="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data."
-    )
-    benchmark_options: dict[str, str] = Field(default={}, description="Option of the benchmark; repeatable.")
-    settings: tuple[str, ...] = Field(
-        default=(),
-        description="Form in which the editors receive the edits, such as triplet or document; repeatable; "
-        "default: the benchmark's first setting.",
-    )
     editors: tuple[str, ...] = Field(description="Editor to evaluate; repeatable; see: emend list editors.")
     model: str = Field(
         default="tiny", description="Model under test: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."
     )
-    retriever: str = Field(
-        default="default", description="Retriever of memory-based editors; see: emend list retrievers."
-    )
-    embedding: str = Field(
-        default="auto",
-        description="Embedding of memory-based editors: auto, lexical, minilm, a sentence-transformers folder, or "
-        "module:attribute.",
+    settings: tuple[str, ...] = Field(
+        default=(),
+        description="Form in which the editors receive the edits, such as triplet or document; repeatable; "
+        "default: the benchmark's first setting.",
     )
     mode: str | None = Field(
         default=None,
@@ -206,19 +194,31 @@ class RunConfig(CallLimits):
         "such as 10,50,every:100,end; none disables it; default: end.",
     )
     limit: int | None = Field(default=None, description="Maximum number of cases; default: all.")
-    seed: int = Field(default=0, description="Random seed.")
-    concurrency: int = Field(default=4, description="Number of units evaluated at the same time.")
-    repeats: int = Field(default=1, description="Number of repeated generations per probe.")
+    benchmark_options: dict[str, str] = Field(default={}, description="Option of the benchmark; repeatable.")
+    data: str | None = Field(
+        default=None, description="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data."
+    )
     overrides: dict[str, dict[str, Any]] = Field(
         default={},
         description="Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a "
         "TOML file; repeatable; see: emend list editors --settings.",
+    )
+    retriever: str = Field(
+        default="default", description="Retriever of memory-based editors; see: emend list retrievers."
+    )
+    embedding: str = Field(
+        default="auto",
+        description="Embedding of memory-based editors: auto, lexical, minilm, a sentence-transformers folder, or "
+        "module:attribute.",
     )
     prompt_template: str | None = Field(
         default=None,
         description="Prompt template that joins retrieved edits and a probe: new_fact, based_on_facts or brief; "
         "default: the benchmark's.",
     )
+    seed: int = Field(default=0, description="Random seed.")
+    repeats: int = Field(default=1, description="Number of repeated generations per probe.")
+    concurrency: int = Field(default=4, description="Number of units evaluated at the same time.")
     fail_on_error: str = Field(
         default="0.1",
         description="Failed units at which the run stops: true (the first), false (never), a proportion (0.1) or a "

@@ -192,8 +192,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
 
 def load_model_and_policy(config: RunConfig) -> tuple[BaseChatModel, CallPolicy]:
     """Load the named model, and make the policy by which it and the editors' own models are called."""
-    cache, prices = (None if path is None else Path(path) for path in (config.cache, config.prices))
-    policy = CallPolicy(config.rpm, config.tpm, cache, prices, config.max_cost, config.max_calls)
+    policy = config.policy()
     return load_model(config.model, policy, **config.overrides.get(MODEL, {})), policy
 
 

@@ -39,7 +39,7 @@ def write_run(
         cases={name: CaseList(cases=1, probes=1, digest="x") for name in settings},
         model={"name": model},
         editors={},
-        benchmark={"options": config.get("options", {})},
+        benchmark={"options": config.get("benchmark_options", {})},
         metrics=tuple(metrics),
         versions={},
         platform={},

@@ -14,7 +14,7 @@ def analyse(
     run: RunFolder,
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[ANALYSIS]", help="Analysis to compute; default: list those that fit the run."),
+        typer.Argument(metavar="ANALYSIS", help="Analysis to compute; default: list those that fit the run."),
     ] = None,
     also: Annotated[
         list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run to analyse beside it; repeatable.")

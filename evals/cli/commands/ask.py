@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from emend.evals.cli.commands.memory import FOLDER, Where
-from emend.evals.cli.options import Settings, grouped, parse_overrides
+from emend.evals.cli.options import MEMORY_FOLDER, MemoryLocation, Settings, grouped, parse_overrides
 from emend.evals.log.config import CallLimits
 from emend.memory.errors import (
     BadData,
@@ -39,14 +38,14 @@ HINT = "One question per line; Ctrl-D ends."
 @grouped
 def ask(
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="Question; default: one per line of standard input.")
+        str | None, typer.Argument(metavar="QUESTION", help="Question; default: one per line of standard input.")
     ] = None,
     model: Annotated[
         str,
         typer.Option(metavar="MODEL", help="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."),
     ] = "tiny",
     editor: Annotated[str, typer.Option(metavar="NAME", help="Memory-based editor; see: emend list editors.")] = "rag",
-    where: Where = FOLDER,
+    where: MemoryLocation = MEMORY_FOLDER,
     retriever: Annotated[str, typer.Option(metavar="NAME", help="Retriever; see: emend list retrievers.")] = "dense",
     embedding: Annotated[
         str | None,

@@ -14,14 +14,18 @@ def compare(
     run_b: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN_B]", help="Another run on the same data; default: RUN_A, to compare two of its editors."
+            metavar="RUN_B", help="Another run on the same data; default: RUN_A, to compare two of its editors."
         ),
     ] = None,
     editor_a: Annotated[
-        str | None, typer.Option("--editor-a", metavar="NAME", help="Editor of the first run; default: its only one.")
+        str | None,
+        typer.Option(
+            "--editor-a", metavar="NAME", help="Editor of the first run; default: every editor that both runs have."
+        ),
     ] = None,
     editor_b: Annotated[
-        str | None, typer.Option("--editor-b", metavar="NAME", help="Editor of the second run; default: its only one.")
+        str | None,
+        typer.Option("--editor-b", metavar="NAME", help="Editor of the second run; default: that of the first."),
     ] = None,
     checkpoint: Annotated[
         int,

@@ -25,7 +25,7 @@ def covariance(
             "hf:NAME:CONFIG:SPLIT.",
         ),
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", hidden=True)] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
     layers: Annotated[
         str | None,
         typer.Option(metavar="N,N,...", help="Layers, such as 3,4,5; default: those that ROME and MEMIT edit."),

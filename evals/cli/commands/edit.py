@@ -47,7 +47,7 @@ def edit(
         str,
         typer.Option(metavar="NAME", help="Prompt template of training prompts: new_fact, based_on_facts or brief."),
     ] = PROMPT_TEMPLATE,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Compute a weight delta for edits, save an edited model with it, or restore an edited model's weights.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def list_parts(
     kind: Annotated[
-        str | None, typer.Argument(metavar="[KIND]", help=f"One of {', '.join(KINDS)}; default: list the kinds.")
+        str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}; default: list the kinds.")
     ] = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="With editors: list each editor's settings, types and defaults.")

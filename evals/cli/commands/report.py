@@ -49,7 +49,7 @@ def report(
 
 def papers(
     name: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Table, such as akew:2, or paper, such as akew.")
+        str | None, typer.Argument(metavar="TABLE", help="Table, such as akew:2, or paper, such as akew.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -41,7 +41,7 @@ def trace(
     case: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CASE]", help="Case: its number from 1, or the beginning of its id; default: an overview of all."
+            metavar="CASE", help="Case: its number from 1, or the beginning of its id; default: an overview of all."
         ),
     ] = None,
     as_json: Json = False,

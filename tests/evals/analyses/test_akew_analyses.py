@@ -24,7 +24,7 @@ def akew_run(folder: Path, dataset: str = "mquake_cf", **answers: Sequence[float
         for n, value in enumerate(values)
     ]
     cases = akew_cases(list(answers), max(map(len, answers.values())))
-    return write_run(folder, told, "akew", cases=cases, options={"dataset": dataset})
+    return write_run(folder, told, "akew", cases=cases, benchmark_options={"dataset": dataset})
 
 
 def test_the_drop_is_relative_and_paired_across_settings(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_repeat_is_a_try_of_its_own_in_the_drop(tmp_path: Path) -> None:
         for n, value in enumerate(values)
     ]
     cases = akew_cases(("struct", "unstruct"), 1)
-    run = write_run(tmp_path / "a", told, "akew", cases=cases, options={"dataset": "mquake_cf"})
+    run = write_run(tmp_path / "a", told, "akew", cases=cases, benchmark_options={"dataset": "mquake_cf"})
     assert numbers(analysed("drop", run), "multi") == {("unstruct", "rag"): (50.0, 2)}
 
 

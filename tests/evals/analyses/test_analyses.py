@@ -273,7 +273,12 @@ def test_later_askings_and_other_benchmarks_are_left_out(tmp_path: Path) -> None
         (
             "recoe",
             {"retrieval"},
-            {"scaling": "--with RUN", "perplexity": "probabilities", "scheme": "words", "recall-coherence": "score"},
+            {
+                "scaling": "--with RUN",
+                "perplexity": "probabilities",
+                "scheme": "words",
+                "recall-coherence": "emend judge run",
+            },
         ),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emend.memory.store.collection import Shelf
+from emend.memory.store.collection import MemoryCollection
 from tests.evals.command_line import caller
 
 EDITS = [
@@ -222,7 +222,7 @@ def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monke
     ]
     Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
     monkeypatch.setattr("emend.memory.store.memory.PAGE", 30)
-    put, calls = Shelf.put, []
+    put, calls = MemoryCollection.upsert, []
 
     def interrupted(self, rows, vectors):
         calls.append(len(rows))
@@ -230,13 +230,13 @@ def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monke
             raise KeyboardInterrupt
         put(self, rows, vectors)
 
-    monkeypatch.setattr(Shelf, "put", interrupted)
+    monkeypatch.setattr(MemoryCollection, "upsert", interrupted)
     code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
     assert code == 130 and "repeat the command to add the rest" in err
     shown = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
     found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
     assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]
-    monkeypatch.setattr(Shelf, "put", put)
+    monkeypatch.setattr(MemoryCollection, "upsert", put)
     assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
 
 

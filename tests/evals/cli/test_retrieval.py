@@ -143,9 +143,9 @@ def none() -> None:
     [
         (f"{HERE}:Boom", f"strategy '{HERE}:Boom' fails on .*KeyError: 'boom'"),
         (f"{HERE}:none", f"retriever '{HERE}:none' takes no corpus"),
-        ("default(dense=x)", "setting 'dense' of retriever 'default': .*number.*seen: 'x'"),
+        ("default(dense=x)", "setting 'dense' of retriever 'default': .*number.*'x'"),
         ("default(dense=NaN)", "setting 'dense' of retriever 'default': .*finite"),
-        ("bm25(k1=abc)", "setting 'k1' of retriever 'bm25': .*seen: 'abc'"),
+        ("bm25(k1=abc)", "setting 'k1' of retriever 'bm25': .*'abc'"),
     ],
 )
 def test_a_strategy_that_cannot_work_is_named(emend, strategy, told):

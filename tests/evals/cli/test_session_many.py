@@ -91,8 +91,8 @@ def test_limits_hold_over_all_questions_and_kept_replies_are_free(memory, tmp_pa
 
 
 def test_limits_of_a_model_on_this_machine_are_refused(memory, capsys):
-    assert ask(memory, "--max-cost", "1", "--rpm", "5", "Where?") == 2
-    assert "--rpm and --max-cost with model 'tiny': a model on this machine has no provider" in capsys.readouterr().err
+    assert ask(memory, "--tpm", "1", "--rpm", "5", "Where?") == 2
+    assert "--rpm and --tpm with model 'tiny': a model on this machine has no provider" in capsys.readouterr().err
 
 
 def test_the_trace_of_an_agent_has_the_calls_of_tools_and_what_they_returned(memory, capsys):

@@ -160,7 +160,7 @@ def shell(monkeypatch):
 
 
 def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell):
-    done = shell("score", elken, "--judge", "scripted:5", "--repeats", "2")
+    done = shell("judge", "run", elken, "--judge", "scripted:5", "--repeats", "2")
     assert done.exit_code == 0, done.output
     assert "not calibrated" in done.output and "Scoring scripted-5-" in done.output and "G E" in done.output
     again = shell("report", elken, "--json")
@@ -170,7 +170,7 @@ def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell
 
 @pytest.mark.slow
 def test_a_judge_that_cannot_be_reached_is_an_error(elken, shell):
-    done = shell("score", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
+    done = shell("judge", "run", elken, "--judge", "openai:x@http://127.0.0.1:9/v1", "--set", "judge.max_retries=0")
     assert done.exit_code and isinstance(done.exception, EmendError), done.output
 
 
@@ -188,10 +188,10 @@ def test_a_judges_graph_is_drawn_like_any_other(shell):
 
 
 def test_a_judge_must_be_named(elken, shell):
-    done = shell("score", elken)
+    done = shell("judge", "run", elken)
     assert done.exit_code == 2 and "--judge" in done.output
 
 
 def test_settings_other_than_the_judges_are_refused(elken, shell):
-    done = shell("score", elken, "--judge", "scripted:5", "--set", "rag.k=2")
+    done = shell("judge", "run", elken, "--judge", "scripted:5", "--set", "rag.k=2")
     assert isinstance(done.exception, BadSettings) and "judge.key=value" in str(done.exception)

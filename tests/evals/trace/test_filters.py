@@ -274,9 +274,9 @@ def test_all_in_short_as_json_is_nodes_and_cases(smooth):
     ("words", "message"),
     [
         (("1", "--json", "--md"), "--json and --md do not go together"),
-        (("1", "--mermaid", "--errors"), "--mermaid takes whole probes: leave out --node, --grep and --errors"),
-        (("--md",), "--md is about one case: name it"),
-        (("--scoring", "none"), "--scoring is about one case"),
+        (("1", "--mermaid", "--errors"), "--mermaid includes whole probes: leave out --node, --grep and --errors"),
+        (("--md",), "--md selects within one case"),
+        (("--scoring", "none"), "--scoring selects within one case"),
         (("1", "--otlp", "http://127.0.0.1:1", "--kind", "efficacy"), "--otlp sends whole cases: leave out"),
         (("1", "--out", "x.md"), "--out is the file of --md or --mermaid"),
         (("1", "--include-content"), "--include-content belongs to --otlp"),
