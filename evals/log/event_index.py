@@ -1,20 +1,19 @@
-"""Where the events of each unit stand in `events.jsonl`, so that those of one are read without the others."""
+"""Index of `events.jsonl` by unit, so that the events of one unit are read without the others."""
 
 import json
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from emend.evals.log.records import EVENTS
 from emend.memory.errors import BadData
 
 HEAD = re.compile(rb'\{"unit": "([^"\\]+)"')
-"""How a line of a unit begins."""
+"""Beginning of a line of a unit."""
 
 
 class EventIndex:
-    """Reads the file once for the places, and then single units; a context manager.
+    """Reads the file once for the offsets, and then single units; a context manager.
 
     Args:
         folder: a run folder; one without events has none. A torn last line is left out.
@@ -32,12 +31,12 @@ class EventIndex:
             head = HEAD.match(line)
             if line.endswith(b"\n"):
                 if head:
-                    self._put(head[1].decode(), offset, offset + len(line))
+                    self._add(head[1].decode(), offset, offset + len(line))
                 else:
                     self._read(line, offset)  # of the run itself; anything else may have been a step
             offset += len(line)
 
-    def _put(self, unit: str, start: int, end: int) -> None:
+    def _add(self, unit: str, start: int, end: int) -> None:
         spans = self._spans.setdefault(unit, [])
         if spans and spans[-1][1] == start:
             spans[-1] = (spans[-1][0], end)
@@ -47,41 +46,39 @@ class EventIndex:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file:
             self._file.close()
 
     def of(self, unit: str) -> dict[str, list[dict[str, Any]]]:
-        """By probe, the unit's events in their order.
+        """Read the unit's events, by probe, in their order.
 
         Raises:
             BadData: one of its lines is damaged; names file and line.
         """
-        found: dict[str, list[dict[str, Any]]] = {}
+        events: dict[str, list[dict[str, Any]]] = {}
         for start, end in self._spans.get(unit, ()):
             assert self._file is not None
             self._file.seek(start)
             for line in self._file.read(end - start).splitlines(keepends=True):
-                told = self._read(line, start)
-                found.setdefault(told.get("probe", ""), []).append(told)
+                event = self._read(line, start)
+                events.setdefault(event.get("probe", ""), []).append(event)
                 start += len(line)
-        return found
+        return events
 
     def _read(self, line: bytes, offset: int) -> dict[str, Any]:
         try:
-            told = json.loads(line)
-            if isinstance(told, dict):
-                return told
-            why = f"seen: {line[:40]!r}, which is no JSON object"
+            event = json.loads(line)
+            if isinstance(event, dict):
+                return event
+            reason = f"seen: {line[:40]!r}, which is no JSON object"
         except ValueError as error:
-            why = str(error)
+            reason = str(error)
         assert self._file is not None
         self._file.seek(0)
         number = self._file.read(offset).count(b"\n") + 1
         self._file.close()
         raise BadData(
-            f"{self._path}, line {number} is damaged ({why}). Restore the file from a copy, or start a new run in "
+            f"{self._path}, line {number} is damaged ({reason}). Restore the file from a copy, or start a new run in "
             "another folder; `emend report` does without it."
         )

@@ -7,11 +7,11 @@ from emend.memory.probe import ModelCall, Retry, Step
 from emend.memory.redaction import hide_keys
 
 VERSION = 1
-"""Of a line of `events.jsonl`, under `v`; lines without it are from before and have no `place` and no `calls`."""
+"""Value of `v` in a line of `events.jsonl`; older lines have no `v`, no `place` and no `calls`."""
 
 
 def event_of(step: Step) -> dict[str, Any]:
-    """What is kept of a step; calls without what is as usual."""
+    """Format a step as a line; fields of calls that have their default are left out."""
     return {
         "v": VERSION,
         "node": step.node,
@@ -25,8 +25,8 @@ def event_of(step: Step) -> dict[str, Any]:
     }
 
 
-def told_steps(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The steps of one probe from its lines, in their order: `messages` and `reply` of each call are filled in.
+def steps_from_events(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the steps of one probe from its lines, with the `messages` and `reply` of each call filled in.
 
     A text that a call shares with the state was kept in the state alone, see `ModelCall`; the state before a step is
     what the steps before it have put there.
@@ -36,13 +36,13 @@ def told_steps(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         place = event.get("place", 0)
         after = event.get("after", [place - 1] if place > 1 else [])  # older runs: in a line
         update = event.get("update") or {}
-        calls = [_whole(ModelCall.model_validate(call), state, update) for call in event.get("calls", ())]
-        kept = {name: event.get(name) for name in ("node", "ms", "update", "error", "at")}
-        yield {**kept, "place": place, "after": after, "calls": [call.model_dump(mode="json") for call in calls]}
+        calls = [_with_texts(ModelCall.model_validate(call), state, update) for call in event.get("calls", ())]
+        fields = {name: event.get(name) for name in ("node", "ms", "update", "error", "at")}
+        yield {**fields, "place": place, "after": after, "calls": [call.model_dump(mode="json") for call in calls]}
         state |= update
 
 
-def _whole(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) -> ModelCall:
+def _with_texts(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) -> ModelCall:
     changed: dict[str, Any] = {}
     if call.messages_field:
         text = before.get(call.messages_field, after.get(call.messages_field, ""))
@@ -53,15 +53,15 @@ def _whole(call: ModelCall, before: dict[str, Any], after: dict[str, Any]) -> Mo
 
 
 def retries_of(step: dict[str, Any]) -> list[Retry]:
-    """Every attempt of a step's calls that failed and was followed by another."""
-    return [Retry.model_validate(told) for call in step["calls"] for told in call["retries"]]
+    """List every attempt of a step's calls that failed and was followed by another."""
+    return [Retry.model_validate(retry) for call in step["calls"] for retry in call["retries"]]
 
 
-def passes_of(steps: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The steps by run of the graph: a probe that is asked for a text and for probabilities goes through it twice."""
-    found: list[list[dict[str, Any]]] = []
+def split_passes(steps: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Divide steps by pass through the graph: a probe asked for a text and for probabilities goes through it twice."""
+    passes: list[list[dict[str, Any]]] = []
     for step in steps:
-        if not found or 0 < step["place"] <= found[-1][-1]["place"]:
-            found.append([])
-        found[-1].append(step)
-    return found
+        if not passes or 0 < step["place"] <= passes[-1][-1]["place"]:
+            passes.append([])
+        passes[-1].append(step)
+    return passes

@@ -1,4 +1,4 @@
-"""What happened to one case of a run: every node, what was retrieved, the exact prompt, the reply, how it scored."""
+"""The trace of one case: every node, what was retrieved, the exact prompt, the reply, how it scored."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -7,10 +7,10 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.log.event_index import EventIndex
-from emend.evals.log.events import told_steps
+from emend.evals.log.events import steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps
 from emend.evals.trace.trajectory import trajectory
@@ -18,9 +18,8 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
-EVERYTHING = Wanted()
-NAMED = 8
-"""So many ids are named when none fits."""
+MAX_IDS = 8
+"""Ids that an error lists when none fits."""
 
 
 class TracedProbe(FrozenModel):
@@ -28,9 +27,9 @@ class TracedProbe(FrozenModel):
 
     record: Record
     steps: tuple[dict[str, Any], ...]
-    """As in `events.jsonl`: node, place, at, ms, update, calls, error; each call with what was asked and said."""
+    """As in `events.jsonl`: node, place, at, ms, update, calls, error; each call with its prompt and reply."""
     shown: tuple[dict[str, Any], ...]
-    """Those of them that are wanted."""
+    """The steps that fit the filter."""
     judged: tuple[JudgedItem, ...] = ()
 
 
@@ -44,27 +43,23 @@ class Trace(FrozenModel):
     probes: tuple[TracedProbe, ...]
     failures: tuple[dict[str, Any], ...]
     ways: dict[str, GraphEdges] = {}
-    """By editor, where the nodes of its graph may lead; without those that have no graph."""
+    """By editor, the edges of its graph; without editors that have none."""
 
 
 def trace(
     folder: Path,
     case: str,
-    probe: str | None = None,
-    editor: str | None = None,
-    kind: str | None = None,
-    wanted: Wanted = EVERYTHING,
+    records: RecordFilter = ALL_RECORDS,
+    steps: StepFilter = ALL_STEPS,
     scoring: str | None = None,
 ) -> Trace:
-    """Everything that the run folder has about one case, or what is wanted of it.
+    """Collect what the run folder has about one case.
 
     Args:
         folder: the run folder.
         case: its id, the beginning of it, or its number, counted from 1.
-        probe: only this probe, by the beginning of its id.
-        editor: only this editor.
-        kind: only probes of this kind.
-        wanted: only steps that fit, and probes that have some.
+        records: only these records.
+        steps: only steps that fit, and probes that have some.
         scoring: whose judgements: an id, or `none`; the newest by default.
 
     Raises:
@@ -73,12 +68,12 @@ def trace(
     """
     manifest = Manifest.read(folder)
     found = find_case(folder, case)
-    records = [record for record in read_records(folder) if record.case == found["case"]]
-    chosen = [r for r in records if record_fits(r, probe, editor, kind)]
-    failures = [line for line in read_lines(folder, ERRORS) if line.get("case") == found["case"]]
-    open_failures = [line for line in failures if line.get("unit") not in {record.unit for record in records}]
-    if not chosen and (records or not open_failures):
-        raise BadSettings(_nothing(folder, found, records, manifest, probe, editor, kind))
+    asked = [record for record in read_records(folder) if record.case == found["case"]]
+    chosen = [record for record in asked if records.fits(record)]
+    finished = {record.unit for record in asked}
+    failures = [failure for failure in open_failures(folder, finished) if failure["case"] == found["case"]]
+    if not chosen and (asked or not failures):
+        raise BadSettings(_nothing_fits(folder, found["case"], asked, manifest, records))
     judged = judged_steps(folder, found["case"], scoring) if chosen else {}
     whole = Trace(
         case=found["case"],
@@ -86,10 +81,17 @@ def trace(
         setting=found["setting"],
         edits=tuple(found["edits"]),
         probes=_traced(folder, chosen, judged),
-        failures=tuple(line | {"steps": list(told_steps(line.get("steps", ())))} for line in open_failures),
+        failures=tuple(failures),
         ways=edges_of(manifest, found["setting"]),
     )
-    return whole if wanted.everything else _narrowed(whole, wanted)
+    return whole if steps.is_empty else _narrow(whole, steps)
+
+
+def open_failures(folder: Path, finished: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the failures of units that were not finished since, with their steps."""
+    for line in read_lines(folder, ERRORS):
+        if line.get("unit") not in finished:
+            yield line | {"steps": list(steps_from_events(line.get("steps", ())))}
 
 
 def _traced(
@@ -97,32 +99,32 @@ def _traced(
 ) -> tuple[TracedProbe, ...]:
     with EventIndex(folder) as index:
         events = {unit: index.of(unit) for unit in dict.fromkeys(record.unit for record in records)}
-    found = []
+    probes = []
     for record in records:
-        steps = tuple(told_steps(events[record.unit].get(record.probe, ())))
+        steps = tuple(steps_from_events(events[record.unit].get(record.probe, ())))
         own = tuple(judged.get((record.unit, record.probe), ()))
-        found.append(TracedProbe(record=record, steps=steps, shown=steps, judged=own))
-    return tuple(found)
+        probes.append(TracedProbe(record=record, steps=steps, shown=steps, judged=own))
+    return tuple(probes)
 
 
-def _narrowed(whole: Trace, wanted: Wanted) -> Trace:
-    """The trace with the wanted steps alone; judgements stay where one of their steps is wanted.
+def _narrow(whole: Trace, steps: StepFilter) -> Trace:
+    """Keep the fitting steps alone; judgements stay where one of their steps fits.
 
     Raises:
         BadSettings: no such node, or nothing fits; that nothing went wrong is no error.
     """
     where = f"case {whole.number}"
-    ran = {step["node"] for steps in _all_steps(whole) for step in steps}
-    wanted.check_node(ran.union(*(ways.nodes for ways in whole.ways.values())), where)
+    ran = {step["node"] for part in _all_steps(whole) for step in part}
+    steps.check_node(ran.union(*(graph.nodes for graph in whole.ways.values())), where)
     probes = []
     for probe in whole.probes:
-        shown = wanted.steps_of(probe.steps, probe.record)
-        judged = tuple(one for one in probe.judged if _judgement_fits(wanted, one))
+        shown = steps.matching(probe.steps, probe.record)
+        judged = tuple(one for one in probe.judged if _judgement_fits(steps, one))
         if shown is not None or judged:
             probes.append(probe.model_copy(update={"shown": tuple(shown or ()), "judged": judged}))
-    failures = [line for line in whole.failures if failure_fits(wanted, line)]
-    if not (probes or failures or wanted.errors):
-        raise BadSettings(f"nothing in {where} fits {wanted.told}: it went through {', '.join(sorted(ran))}.")
+    failures = [line for line in whole.failures if steps.fits_failure(line)]
+    if not (probes or failures or steps.errors):
+        raise BadSettings(f"nothing in {where} fits {steps}: it went through {', '.join(sorted(ran))}.")
     return whole.model_copy(update={"probes": tuple(probes), "failures": tuple(failures)})
 
 
@@ -132,22 +134,15 @@ def _all_steps(whole: Trace) -> Iterator[Sequence[dict[str, Any]]]:
     yield from (line["steps"] for line in whole.failures)
 
 
-def _judgement_fits(wanted: Wanted, one: JudgedItem) -> bool:
-    problem = wanted.errors and not wanted.grep and wanted.node is None and bool(one.judgement.problem)
-    return problem or any(wanted.fits(step) for step in one.steps)
-
-
-def failure_fits(wanted: Wanted, line: dict[str, Any]) -> bool:
-    """Whether a failed unit is wanted: for its message, or for one of the steps that led to it."""
-    said = f"{line['error']}: {line['message']}".casefold()
-    alone = wanted.node is None and (not wanted.grep or wanted.grep.casefold() in said)
-    return alone or any(wanted.model_copy(update={"errors": False}).fits(step) for step in line["steps"])
+def _judgement_fits(steps: StepFilter, one: JudgedItem) -> bool:
+    problem = steps == StepFilter(errors=True) and bool(one.judgement.problem)
+    return problem or any(steps.fits(step) for step in one.steps)
 
 
 def states_before(
     steps: Sequence[dict[str, Any]], shown: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each shown step with the state that all steps before it, shown or not, had left in its walk."""
+    """Yield each shown step with the state that all steps before it, shown or not, had left in its pass."""
     left, state = list(shown), dict[str, Any]()
     for step in steps:
         if step["place"] <= 1:
@@ -159,82 +154,64 @@ def states_before(
 
 
 def new_hits(hits: Sequence[Any], before: Sequence[Any]) -> list[Any]:
-    """What a step of a walk found itself, where the state holds every hit so far; all that is not such a list."""
-    kept = len(before)
-    return list(hits[kept:] if list(hits[:kept]) == list(before) else hits)
+    """Return the hits that a step found itself, where the state holds every hit so far; else all of them."""
+    count = len(before)
+    return list(hits[count:] if list(hits[:count]) == list(before) else hits)
 
 
-def find_case(folder: Path, wanted: str) -> dict[str, Any]:
-    """The line of `cases.jsonl` that an id, the beginning of one, or a number means.
+def find_case(folder: Path, name: str) -> dict[str, Any]:
+    """Find the line of `cases.jsonl` by an id, the beginning of one, or a number.
 
     Raises:
         BadSettings: none or several fit; names the nearest.
     """
     ids: list[str] = []
-    fits: dict[str, dict[str, Any]] = {}
+    fitting: dict[str, dict[str, Any]] = {}
     numbered: dict[str, Any] | None = None
     highest = 0
     for line in read_lines(folder, CASES):
-        if line["case"] == wanted:
+        if line["case"] == name:
             return line
         ids.append(line["case"])
         highest = max(highest, int(line["number"]))
-        if line["case"].startswith(wanted):
-            fits.setdefault(line["case"], line)
-        if numbered is None and str(line["number"]) == wanted:
+        if line["case"].startswith(name):
+            fitting.setdefault(line["case"], line)
+        if numbered is None and str(line["number"]) == name:
             numbered = line
     if numbered is not None:  # a short number is a number, even where ids happen to begin with it
         return numbered
-    if len(fits) == 1:
-        return next(iter(fits.values()))
-    if fits:
-        raise BadSettings(f"'{wanted}' begins {len(fits)} cases: {_some(list(fits))}. Give more of the id.")
-    near = difflib.get_close_matches(wanted, ids, n=3, cutoff=0.6) or ids
+    if len(fitting) == 1:
+        return next(iter(fitting.values()))
+    if fitting:
+        raise BadSettings(f"'{name}' begins {len(fitting)} cases: {_some(list(fitting))}. Give more of the id.")
+    near = difflib.get_close_matches(name, ids, n=3, cutoff=0.6) or ids
     raise BadSettings(
-        f"no case '{wanted}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."
+        f"no case '{name}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."
     )
 
 
-def record_fits(record: Record, probe: str | None, editor: str | None, kind: str | None) -> bool:
-    """Whether a record is of a probe whose id begins so, of that editor, and of that kind; None fits all."""
+def _nothing_fits(folder: Path, case: str, asked: list[Record], manifest: Manifest, records: RecordFilter) -> str:
+    """Say why nothing is shown, and what could be."""
+    if not asked:
+        return f"case {case} has not been asked yet: finish the run with: emend resume {folder}"
+    editors = [name for name in manifest.config.editors if any(record.editor == name for record in asked)]
+    kinds = sorted({record.kind for record in asked})
+    for name, value, known in (("editor", records.editor, editors), ("kind", records.kind, kinds)):
+        if value is not None and value not in known:
+            return f"case {case} has no {name} '{value}': {nearest(value, known)}"
     return (
-        (probe is None or record.probe.startswith(probe))
-        and (editor is None or record.editor == editor)
-        and (kind is None or record.kind == kind)
-    )
-
-
-def _nothing(
-    folder: Path,
-    found: dict[str, Any],
-    records: list[Record],
-    manifest: Manifest,
-    *wanted: str | None,
-) -> str:
-    """Why nothing is shown, and what could be."""
-    if not records:
-        return f"case {found['case']} has not been asked yet: finish the run with: emend resume {folder}"
-    asked = ", ".join(f"{n} '{v}'" for n, v in zip(("probe", "editor", "kind"), wanted, strict=True) if v is not None)
-    editors = [name for name in manifest.config.editors if any(r.editor == name for r in records)]
-    kinds = sorted({record.kind for record in records})
-    probes = list(dict.fromkeys(record.probe for record in records))
-    _, editor, kind = wanted
-    for name, told, known in (("editor", editor, editors), ("kind", kind, kinds)):
-        if told is not None and told not in known:
-            return f"case {found['case']} has no {name} '{told}': {nearest(told, known)}"
-    return (
-        f"nothing in case {found['case']} fits {asked}: it has the editors {', '.join(editors)}; "
-        f"the kinds {', '.join(kinds)}; the probes {_some(probes)}."
+        f"nothing in case {case} fits {records}: it has the editors {', '.join(editors)}; "
+        f"the kinds {', '.join(kinds)}; the probes {_some(list(dict.fromkeys(record.probe for record in asked)))}."
     )
 
 
 def _some(ids: list[str]) -> str:
-    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    return ", ".join(ids[:NAMED]) + more
+    more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    return ", ".join(ids[:MAX_IDS]) + more
 
 
 def rows(trace: Trace) -> list[dict[str, Any]]:
-    """One row per probe: its record, with the case's number and edits, the wanted steps, its trajectory, judgements."""
+    """Make one row per probe: its record, the case's number and edits, steps, trajectory, judgements."""
     head = {"number": trace.number, "edits": list(trace.edits)}
     asked = [
         head

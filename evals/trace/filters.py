@@ -1,7 +1,7 @@
-"""Which steps of a trace are wanted: those of a node, those that hold a text, or those where something went wrong."""
+"""Filters of a trace: records by probe, editor and kind; steps by node, by text, or by what went wrong."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from emend.evals.case import Record
@@ -11,11 +11,31 @@ from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
 
-class Wanted(FrozenModel):
-    """What is looked for; a step must fit all that is given.
+class RecordFilter(FrozenModel):
+    """Selects records: by the beginning of the probe's id, by editor, and by kind of probe; None fits all."""
 
-    `node` is a node's name; `grep` a text that the step holds anywhere, upper and lower case alike; `errors` wants
-    steps that failed or had to ask a provider again, and probes with an unscored value.
+    probe: str | None = None
+    editor: str | None = None
+    kind: str | None = None
+
+    def fits(self, record: Record) -> bool:
+        """Return whether the record fits everything that is given."""
+        return (
+            (self.probe is None or record.probe.startswith(self.probe))
+            and self.editor in (None, record.editor)
+            and self.kind in (None, record.kind)
+        )
+
+    def __str__(self) -> str:
+        given = self.model_dump(exclude_none=True)
+        return ", ".join(f"{name} '{value}'" for name, value in given.items())
+
+
+class StepFilter(FrozenModel):
+    """Selects steps; a step must fit everything that is given.
+
+    `node` is a node's name; `grep` a text anywhere in the step, upper and lower case alike; `errors` selects steps that
+    failed or had to call a provider again, and probes with an unscored value.
     """
 
     node: str | None = None
@@ -23,72 +43,78 @@ class Wanted(FrozenModel):
     errors: bool = False
 
     @property
-    def everything(self) -> bool:
-        """Nothing in particular is looked for."""
+    def is_empty(self) -> bool:
+        """Whether every step fits."""
         return self.node is None and not self.grep and not self.errors
 
-    @property
-    def told(self) -> str:
-        """In words, for messages."""
+    def __str__(self) -> str:
         parts = [f"node '{self.node}'"] if self.node is not None else []
         parts += [f"text '{self.grep}'"] if self.grep else []
         return " and ".join([*parts, *(["--errors"] if self.errors else [])])
 
     def fits(self, step: dict[str, Any]) -> bool:
-        """Whether a step is wanted."""
+        """Return whether the step fits."""
         return (
             (self.node is None or step["node"] == self.node)
-            and (not self.grep or self.grep.casefold() in text_of(step).casefold())
+            and self._has_text([text_of(step)])
             and (not self.errors or bool(step["error"] or retries_of(step)))
         )
 
-    def steps_of(self, steps: Sequence[dict[str, Any]], record: Record | None = None) -> list[dict[str, Any]] | None:
-        """The wanted steps of a probe; None when nothing of the probe is wanted.
+    def fits_failure(self, line: dict[str, Any]) -> bool:
+        """Return whether a failed unit fits: by its message, or by one of the steps that led to it."""
+        message = self.node is None and self._has_text([f"{line['error']}: {line['message']}"])
+        return message or any(self.model_copy(update={"errors": False}).fits(step) for step in line["steps"])
 
-        Of a probe that is unscored, and whose steps all went well, the last one shows what could not be scored.
+    def matching(self, steps: Sequence[dict[str, Any]], record: Record) -> list[dict[str, Any]] | None:
+        """Return the fitting steps of a probe; None when nothing of the probe fits.
+
+        If a probe is unscored, and all its steps went well, the last one shows what could not be scored.
         """
         found = [step for step in steps if self.fits(step)]
-        if found or self.everything:
+        if found or self.is_empty:
             return found
-        if record is None or self.node is not None:
+        if self.node is not None or not self._has_text(texts_of(record)):
             return None
-        if self.errors and record.unscored and (not self.grep or self._in_record(record)):
-            return list(steps[-1:])
-        return [] if self.grep and not self.errors and self._in_record(record) else None
+        if self.errors:
+            return list(steps[-1:]) if record.unscored else None
+        return []
 
-    def _in_record(self, record: Record) -> bool:
-        return bool(self.grep) and str(self.grep).casefold() in "\n".join(self.said_in(record)).casefold()
-
-    @staticmethod
-    def said_in(record: Record) -> tuple[str, ...]:
-        """The texts of a record in which one may look."""
-        said = (record.prompt, *record.gold, record.rival, record.answer, record.reply, *record.unscored.values())
-        return tuple(text for text in said if text)
+    def _has_text(self, texts: Sequence[str]) -> bool:
+        return not self.grep or self.grep.casefold() in "\n".join(texts).casefold()
 
     def check_node(self, known: Iterable[str], where: str) -> None:
-        """Refuse a node that there is not.
+        """Check that the node exists.
 
         Raises:
-            BadSettings: names the nearest.
+            BadSettings: there is no such node; names the nearest.
         """
         names = sorted(set(known))
         if self.node is not None and self.node not in names:
             raise BadSettings(f"{where} has no node '{self.node}': {nearest(self.node, names)}")
 
 
+ALL_RECORDS = RecordFilter()
+ALL_STEPS = StepFilter()
+
+
+def texts_of(record: Record) -> list[str]:
+    """List the texts of a record."""
+    texts = (record.prompt, *record.gold, record.rival, record.answer, record.reply, *record.unscored.values())
+    return [text for text in texts if text]
+
+
 def text_of(step: dict[str, Any]) -> str:
-    """All that a step holds, as text: what it changed, what models were asked and said, what was retried, its error."""
+    """Join all texts of a step: its update, prompts and replies of models, retries, and its error."""
     texts = list(_texts(step["update"]))
     for call in step["calls"]:
         texts += [*_texts(call["messages"]), *_texts(call["reply"]), call["error"] or ""]
-    for again in retries_of(step):  # as a trace shows them
-        texts.append(
-            f"attempt {again.attempt} failed: {again.error}{f' (HTTP {again.status})' if again.status else ''}"
-        )
+    for retry in retries_of(step):  # as a trace shows them
+        status = f" (HTTP {retry.status})" if retry.status else ""
+        texts.append(f"attempt {retry.attempt} failed: {retry.error}{status}")
     return "\n".join([step["node"], *texts, step["error"] or ""])
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _texts(value: Any) -> Iterator[str]:
     """The strings within, so that a text is found as it reads and not as JSON writes it; numbers as JSON."""
     if isinstance(value, str):
         yield value

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from emend.evals.log.events import passes_of
+from emend.evals.log.events import split_passes
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
@@ -50,8 +50,8 @@ class Path(NamedTuple):
 
 
 def paths_of(graph: GraphEdges, steps: Sequence[dict[str, Any]]) -> list[Path]:
-    """The passes of one probe through a graph, from its steps as `told_steps` gives them."""
-    return [_path(graph, one) for one in passes_of(steps)]
+    """The passes of one probe through a graph, from its steps as `steps_from_events` gives them."""
+    return [_path(graph, one) for one in split_passes(steps)]
 
 
 def _path(graph: GraphEdges, steps: Sequence[dict[str, Any]]) -> Path:

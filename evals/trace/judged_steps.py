@@ -1,21 +1,13 @@
-"""What the judges' graphs did: the steps behind the judgements of a scoring, beside them in the run's folder."""
+"""Steps of the judges' graphs behind the judgements of a scoring, which are beside them in the run's folder."""
 
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from emend.agents.judging.base import Item
-from emend.evals.judges.panel import Judgement
-from emend.evals.judges.store import (
-    FOLDER,
-    NO_SCORING,
-    Scoring,
-    find_scoring,
-    plan,
-    read_judgements,
-    steps_file,
-)
-from emend.evals.log.events import passes_of, told_steps
+from emend.evals.judges.panel import Judgement, JudgementKey
+from emend.evals.judges.store import FOLDER, Scoring, choose_scoring, plan, read_judgements, steps_file
+from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
 from emend.graphs.registry import JUDGES
@@ -25,20 +17,20 @@ KEY = itemgetter("kind", "judge", "repeat", "swapped")
 
 
 class JudgedItem(FrozenModel):
-    """One thing that was judged of a record: what a judge said of it in one repeat and order, and the steps to that."""
+    """One judgement of a record's item, and the steps that led to it."""
 
     judgement: Judgement
     together: int = 1
-    """How many items the call judged; tokens and steps are of all of them, and stand at the first."""
+    """Number of items that the call judged; tokens and steps are of all of them, and the first one has them."""
     steps: tuple[dict[str, Any], ...] = ()
 
 
 def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dict[tuple[str, str], list[JudgedItem]]:
-    """By unit and probe of a case, what the judges of a scoring said; empty where the run was not judged.
+    """Collect the judgements of a scoring, by unit and probe of a case; empty where the run was not judged.
 
     Args:
         folder: the run folder.
-        case: the case's id; None for those of all cases.
+        case: the case's id; None for all cases.
         name: a scoring's id or the beginning of it; the newest by default; `none` for no scoring at all.
 
     Raises:
@@ -46,39 +38,40 @@ def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dic
         BadData: a damaged line.
     """
     Manifest.read(folder)
-    scoring = None if name == NO_SCORING else find_scoring(folder, name)
+    scoring = choose_scoring(folder, name)
     if scoring is None:
         return {}
     judges = {kind: JUDGES.load(kind) for kind in scoring.kinds}
     asked = {
-        (wanted.record.unit, wanted.record.probe): [item.id for item in wanted.items.values() if isinstance(item, Item)]
-        for wanted in plan(folder, judges)
-        if case in (None, wanted.record.case)
+        (record.unit, record.probe): [item.id for item in items.values() if isinstance(item, Item)]
+        for record, items in plan(folder, judges)
+        if case in (None, record.case)
     }
-    items = {item for ids in asked.values() for item in ids}
-    found = _judged(folder, scoring, items)
-    return {key: [one for item in ids for one in found.get(item, ())] for key, ids in asked.items() if ids}
+    judged = _judged(folder, scoring, {item for ids in asked.values() for item in ids})
+    return {key: [one for item in ids for one in judged.get(item, ())] for key, ids in asked.items() if ids}
 
 
 def _judged(folder: Path, scoring: Scoring, items: set[str]) -> dict[str, list[JudgedItem]]:
-    told = [one for one in read_judgements(folder, scoring) if one.item in items]
     steps = _steps(folder, scoring, items)
-    found: dict[str, list[JudgedItem]] = {}
-    for one in told:
-        together, own = steps.get(one.key, (1, []))
-        found.setdefault(one.item, []).append(JudgedItem(judgement=one, together=together, steps=tuple(own)))
-    return found
+    judged: dict[str, list[JudgedItem]] = {}
+    for one in read_judgements(folder, scoring):
+        if one.item in items:
+            together, own = steps.get(one.key, (1, []))
+            judged.setdefault(one.item, []).append(JudgedItem(judgement=one, together=together, steps=tuple(own)))
+    return judged
 
 
-def _steps(folder: Path, scoring: Scoring, items: set[str]) -> dict[tuple[Any, ...], tuple[int, list[dict[str, Any]]]]:
-    """By key of a judgement, how many items its call judged, and the call's steps."""
-    lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def _steps(
+    folder: Path, scoring: Scoring, items: set[str]
+) -> dict[JudgementKey | tuple[Any, ...], tuple[int, list[dict[str, Any]]]]:
+    """By key of a judgement, the number of items its call judged, and the call's steps."""
+    calls: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for event in read_lines(folder / FOLDER, steps_file(scoring)):
         if not items.isdisjoint(event["items"]):
-            lines.setdefault((tuple(event["items"]), *KEY(event)), []).append(event)
-    found = {}
-    for (judged, *key), events in lines.items():
-        last = passes_of(told_steps(events))[-1]  # a call that was made again after a crash is there twice
+            calls.setdefault((tuple(event["items"]), *KEY(event)), []).append(event)
+    steps = {}
+    for (judged, *key), events in calls.items():
+        last = split_passes(steps_from_events(events))[-1]  # a call that was made again after a crash is there twice
         for item in judged:
-            found[(item, *key)] = (len(judged), last)
-    return found
+            steps[(item, *key)] = (len(judged), last)
+    return steps

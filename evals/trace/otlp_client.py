@@ -1,4 +1,4 @@
-"""Spans over the wire: OpenTelemetry's own spans, with given times and ids, through its own exporter."""
+"""OTLP/HTTP client: OpenTelemetry's own spans with given times and ids, sent by its own exporter."""
 
 import logging
 import os
@@ -25,30 +25,30 @@ from emend.memory.redaction import hide_keys
 
 PATH = "/v1/traces"
 BATCH = 512
-"""So many spans go into one request."""
+"""Spans per request."""
 SECONDS = 10.0
 NANO = 1_000_000_000
-ALL = SpanLimits(max_span_attributes=SpanLimits.UNSET, max_events=SpanLimits.UNSET)
-"""Nothing of a span is left out, as it would be beyond 128 attributes."""
+NO_LIMITS = SpanLimits(max_span_attributes=SpanLimits.UNSET, max_events=SpanLimits.UNSET)
+"""By default a span would lose attributes beyond 128."""
 
 
-class _Given(IdGenerator):
-    """The ids that are wanted next."""
+class _FixedIds(IdGenerator):
+    """Returns the ids that were set for the next span."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = 0
 
     def generate_trace_id(self) -> int:
-        """The trace's."""
+        """Return the trace's id."""
         return self.trace_id
 
     def generate_span_id(self) -> int:
-        """The span's."""
+        """Return the span's id."""
         return self.span_id
 
 
-class Sending:
-    """Takes spans and sends them in batches; `sent` counts those that the collector took.
+class OtlpClient:
+    """Sends spans in batches; `sent` counts those that the collector accepted.
 
     Args:
         exporter: to the collector.
@@ -58,50 +58,50 @@ class Sending:
 
     def __init__(self, exporter: OTLPSpanExporter, url: str, version: str) -> None:
         self.exporter, self.url, self.sent = exporter, url, 0
-        self._ids, self._held = _Given(), InMemorySpanExporter()
+        self._ids, self._batch = _FixedIds(), InMemorySpanExporter()
         self._provider = TracerProvider(
             sampler=ALWAYS_ON,
             resource=Resource.create({"service.name": "emend", "service.version": version}),
             id_generator=self._ids,
-            span_limits=ALL,
+            span_limits=NO_LIMITS,
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(SimpleSpanProcessor(self._held))
+        self._provider.add_span_processor(SimpleSpanProcessor(self._batch))
         self._tracer = self._provider.get_tracer("emend", version)
 
-    def put(self, spans: Sequence[Span], about: Span | None = None) -> None:
-        """Send the spans of one trace, now or with those that follow; the first links to what they are about.
+    def put(self, spans: Sequence[Span], link: Span | None = None) -> None:
+        """Send the spans of one trace, now or with those that follow; the first gets the link.
 
         Raises:
-            ExportFailed: the collector does not take a batch.
+            ExportFailed: the collector does not accept a batch.
         """
         for span in spans:
-            self._make(span, about if span is spans[0] else None)
-        if len(self._held.get_finished_spans()) >= BATCH:
+            self._make(span, link if span is spans[0] else None)
+        if len(self._batch.get_finished_spans()) >= BATCH:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is held.
+        """Send the current batch.
 
         Raises:
-            ExportFailed: the collector does not take it.
+            ExportFailed: the collector does not accept it.
         """
-        held = self._held.get_finished_spans()
-        for start in range(0, len(held), BATCH):
-            batch = held[start : start + BATCH]
+        spans = self._batch.get_finished_spans()
+        for start in range(0, len(spans), BATCH):
+            batch = spans[start : start + BATCH]
             if self.exporter.export(batch) is not SpanExportResult.SUCCESS:
                 raise ExportFailed(
                     f"the collector at {self.url} took {self.sent} spans and then no more: look at its log. Sending "
                     "again doubles nothing."
                 )
             self.sent += len(batch)
-        self._held.clear()
+        self._batch.clear()
 
     def close(self) -> None:
-        """Let go of what OpenTelemetry holds."""
+        """Shut down OpenTelemetry's provider."""
         self._provider.shutdown()
 
-    def _make(self, span: Span, about: Span | None) -> None:
+    def _make(self, span: Span, link: Span | None) -> None:
         self._ids.trace_id, self._ids.span_id = span.trace_id, span.span_id
         around = None if span.parent_id is None else _context(span.trace_id, span.parent_id)
         made = self._tracer.start_span(
@@ -109,7 +109,7 @@ class Sending:
             context=trace.set_span_in_context(NonRecordingSpan(around) if around else trace.INVALID_SPAN),
             kind=SpanKind.CLIENT if span.remote else SpanKind.INTERNAL,
             attributes=span.attributes,
-            links=[Link(_context(about.trace_id, about.span_id))] if about else [],
+            links=[Link(_context(link.trace_id, link.span_id))] if link else [],
             start_time=_nano(span.start),
         )
         for event in span.events:
@@ -129,23 +129,23 @@ def _nano(seconds: float) -> int:
 
 
 @contextmanager
-def sending(address: str, version: str) -> Iterator[Sending]:
-    """To the collector at an address, once it has taken a request without spans; at the end all has been sent.
+def connect(address: str, version: str) -> Iterator[OtlpClient]:
+    """Connect to the collector, which must accept a request without spans; at the end everything has been sent.
 
     Raises:
-        BadSettings: the address is none.
+        BadSettings: the address is invalid.
         ExportFailed: there is no collector, or it refuses.
     """
     url = _endpoint(address)
     with requests.Session() as session, _quiet():
-        _knock(session, url)
+        _check(session, url)
         exporter = OTLPSpanExporter(endpoint=url, timeout=SECONDS, session=session)
-        sender = Sending(exporter, url, version)
+        client = OtlpClient(exporter, url, version)
         try:
-            yield sender
-            sender.flush()
+            yield client
+            client.flush()
         finally:
-            sender.close()
+            client.close()
             exporter.shutdown()
 
 
@@ -159,8 +159,8 @@ def _endpoint(address: str) -> str:
     return base if base.endswith(PATH) else base + PATH
 
 
-def _knock(session: requests.Session, url: str) -> None:
-    """Ask before anything is made: the exporter itself would wait long for what is not there, and not say why."""
+def _check(session: requests.Session, url: str) -> None:
+    """Check the collector first: the exporter would retry for long, and not report the reason."""
     headers = {"Content-Type": "application/x-protobuf"}
     for name in (OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TRACES_HEADERS):
         headers |= parse_env_headers(os.environ.get(name, ""), liberal=True)
@@ -180,7 +180,7 @@ def _knock(session: requests.Session, url: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter's own log lines stay away: what went wrong is told in one error."""
+    """Silence the exporter's log: what went wrong is reported in one error."""
     logger = logging.getLogger("opentelemetry")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

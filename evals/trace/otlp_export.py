@@ -1,25 +1,25 @@
-"""Sends a finished run's trace to a collector that speaks OTLP over HTTP; again sends the same spans, not more."""
+"""Export of a finished run's trace to a collector over OTLP/HTTP; exporting again sends the same spans, not more."""
 
 import importlib.util
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emend.evals.log.event_index import EventIndex
-from emend.evals.log.events import told_steps
+from emend.evals.log.events import steps_from_events
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, COSTS, ERRORS, read_lines, read_records
-from emend.evals.trace.case_trace import find_case
+from emend.evals.log.records import CASES, COSTS, read_lines, read_records
+from emend.evals.trace.case_trace import find_case, open_failures
 from emend.evals.trace.judged_steps import judged_steps
-from emend.evals.trace.otlp_spans import Span, Unit, run_id, spans_of, spans_of_failure
+from emend.evals.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.registry import nearest
 
 
-class Sent(NamedTuple):
-    """How many spans, and cases under an editor, were sent to which address."""
+class ExportSummary(NamedTuple):
+    """Number of exported spans and of cases under an editor, and the collector's address."""
 
     spans: int
     cases: int
@@ -33,7 +33,7 @@ def export(
     editor: str | None = None,
     content: bool = False,
     scoring: str | None = None,
-) -> Sent:
+) -> ExportSummary:
     """Send the spans of a run, or of one case.
 
     Every case under an editor is a trace of its own, because a viewer opens a trace as a whole; it links to the trace
@@ -41,34 +41,34 @@ def export(
 
     Args:
         folder: a run folder.
-        address: of the collector, for example http://127.0.0.1:4318; `/v1/traces` is put behind it.
+        address: of the collector, for example http://127.0.0.1:4318; `/v1/traces` is appended.
         case: its id, the beginning of it, or its number; all by default.
         editor: only this editor.
-        content: send texts too: prompts, replies, retrieved entries, messages of errors.
+        content: include texts: prompts, replies, retrieved entries, messages of errors.
         scoring: whose judgements: an id, or none; the newest by default.
 
     Raises:
-        MissingExtra: the package that sends is not installed.
-        BadSettings: no such case or editor, or the address is none.
+        MissingExtra: the package for sending is not installed.
+        BadSettings: no such case or editor, or the address is invalid.
         BadData: the folder holds no run, or a damaged line.
-        ExportFailed: the collector is not there, or refuses.
+        ExportFailed: the collector does not answer, or refuses.
     """
     if not _installed("opentelemetry.exporter.otlp.proto.http"):
         raise MissingExtra("--otlp needs a package: pip install 'emend[otel]'.")
-    from emend.evals.trace.otlp_client import sending
+    from emend.evals.trace.otlp_client import connect
 
     manifest = Manifest.read(folder)
     if editor is not None and editor not in manifest.config.editors:
         raise BadSettings(f"the run has no editor '{editor}': {nearest(editor, list(manifest.config.editors))}")
-    wanted = None if case is None else str(find_case(folder, case)["case"])
+    case_id = None if case is None else str(find_case(folder, case)["case"])
     cases = 0
-    with sending(address, manifest.versions.get("emend", "")) as send:
+    with connect(address, manifest.versions.get("emend", "")) as client:
         run = _run_span(folder, manifest)
-        send.put([run])
-        for spans in _all_spans(folder, manifest, wanted, editor, content, scoring):
-            send.put(spans, about=run)
+        client.put([run])
+        for spans in _unit_spans(folder, manifest, case_id, editor, content, scoring):
+            client.put(spans, link=run)
             cases += 1
-    return Sent(send.sent, cases, send.url)
+    return ExportSummary(client.sent, cases, client.url)
 
 
 def _installed(module: str) -> bool:
@@ -78,11 +78,11 @@ def _installed(module: str) -> bool:
         return False
 
 
-def _all_spans(
+def _unit_spans(
     folder: Path, manifest: Manifest, case: str | None, editor: str | None, content: bool, scoring: str | None
 ) -> Iterator[list[Span]]:
     """The spans of one unit after the other; at the end those of units that failed."""
-    run, began = run_id(manifest.model_dump(mode="json")), datetime.fromisoformat(manifest.started).timestamp()
+    run, run_start = run_id(manifest.model_dump(mode="json")), _seconds(manifest.started)
     numbers = {(line["setting"], line["case"]): int(line["number"]) for line in read_lines(folder, CASES)}
     judged, finished = judged_steps(folder, case, scoring), set[str]()
     with EventIndex(folder) as index:
@@ -92,22 +92,28 @@ def _all_spans(
             finished.add(unit)
             if case in (None, first.case) and editor in (None, first.editor):
                 number = numbers.get((first.setting, first.case), 0)
-                steps = {probe: list(told_steps(events)) for probe, events in index.of(unit).items()}
+                steps = {probe: list(steps_from_events(events)) for probe, events in index.of(unit).items()}
                 own = {record.probe: judged.get((unit, record.probe), []) for record in records}
-                yield list(spans_of(Unit(run, number, records, steps, own, content, began)))
-    failed = {line["unit"]: line for line in read_lines(folder, ERRORS) if line["unit"] not in finished}
-    for line in failed.values():
+                yield list(spans_of(UnitTrace(run, number, records, steps, own, content, run_start)))
+    last = {line["unit"]: line for line in open_failures(folder, finished)}
+    for line in last.values():
         if case in (None, line["case"]) and editor in (None, line["editor"]):
-            told = line | {"steps": list(told_steps(line.get("steps", ())))}
-            yield list(spans_of_failure(run, numbers.get((line["setting"], line["case"]), 0), told, content))
+            yield list(spans_of_failure(run, numbers.get((line["setting"], line["case"]), 0), line, content))
 
 
 def _run_span(folder: Path, manifest: Manifest) -> Span:
-    config = manifest.config
-    start = datetime.fromisoformat(manifest.started).timestamp()
+    config, start = manifest.config, _seconds(manifest.started)
     ends = [line["at"] for line in read_lines(folder, COSTS) if line.get("act") == "run" and "at" in line]
-    end = max([start, *(datetime.fromisoformat(at).timestamp() for at in ends)])
     run = run_id(manifest.model_dump(mode="json"))
-    told: dict[str, Any] = {"openinference.span.kind": "CHAIN", "session.id": run, "emend.benchmark": config.benchmark}
-    told |= {"gen_ai.request.model": config.model, "emend.editors": list(config.editors)}
-    return Span(f"run {config.benchmark}", (run,), start, end, told)
+    attributes: dict[str, Value] = {
+        "openinference.span.kind": "CHAIN",
+        "session.id": run,
+        "emend.benchmark": config.benchmark,
+        "gen_ai.request.model": config.model,
+        "emend.editors": list(config.editors),
+    }
+    return Span(f"run {config.benchmark}", (run,), start, max([start, *map(_seconds, ends)]), attributes)
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

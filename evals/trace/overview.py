@@ -10,19 +10,19 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.log.event_index import EventIndex
-from emend.evals.log.events import retries_of, told_steps
+from emend.evals.log.events import retries_of, steps_from_events
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
-from emend.evals.trace import case_trace as tracing
-from emend.evals.trace.filters import Wanted, text_of
+from emend.evals.log.records import CASES, read_lines, read_records
+from emend.evals.trace.case_trace import open_failures, trace
+from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.trace.graph_paths import Path as GraphPath
 from emend.evals.trace.graph_paths import edges_of, mermaid, paths_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 
-AROUND = 40
-"""So many characters are shown on each side of a text that was looked for."""
+CONTEXT = 40
+"""Characters shown on each side of a text that was searched for."""
 
 
 class NodeRow(FrozenModel):
@@ -44,7 +44,7 @@ class NodeRow(FrozenModel):
 
 
 class CaseRow(FrozenModel):
-    """One case under one editor: how much was asked, and what went wrong; `found` is where a text stands."""
+    """One case under one editor: how much was asked, and what went wrong; `found` is the place of a searched text."""
 
     case: str
     number: int
@@ -68,73 +68,117 @@ class Overview(FrozenModel):
 
 
 @dataclass
-class _Node:
-    """What is gathered of a node."""
+class _NodeSums:
+    """Times and sums of one node under one editor."""
 
     ms: "array[float]" = field(default_factory=lambda: array("d"))
-    sums: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("calls", "input_tokens", "output_tokens", "retries", "errors"), 0)
-    )
+    sums: Counter[str] = field(default_factory=Counter)
 
     def add(self, step: dict[str, Any]) -> None:
-        """One more step."""
+        """Add one step."""
         self.ms.append(step["ms"])
-        self.sums["calls"] += len(step["calls"])
+        self.sums.update(calls=len(step["calls"]), retries=len(retries_of(step)), errors=int(bool(step["error"])))
         for call in step["calls"]:
-            self.sums["input_tokens"] += call["input_tokens"]
-            self.sums["output_tokens"] += call["output_tokens"]
-        self.sums["retries"] += len(retries_of(step))
-        self.sums["errors"] += bool(step["error"])
+            self.sums.update(input_tokens=call["input_tokens"], output_tokens=call["output_tokens"])
 
     def row(self, editor: str, node: str) -> NodeRow:
-        """What came together."""
+        """Make the row of the node."""
         ordered = sorted(self.ms)
         high = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        median = round(statistics.median(ordered), 3)
-        told = {"editor": editor, "node": node, "steps": len(ordered), "median_ms": median, "p95_ms": round(high, 3)}
-        return NodeRow.model_validate(told | self.sums)
+        return NodeRow(
+            editor=editor,
+            node=node,
+            steps=len(ordered),
+            median_ms=round(statistics.median(ordered), 3),
+            p95_ms=round(high, 3),
+            **{name: self.sums[name] for name in ("calls", "input_tokens", "output_tokens", "retries", "errors")},
+        )
 
 
-def overview(
-    folder: Path, editor: str | None = None, kind: str | None = None, wanted: Wanted = tracing.EVERYTHING
-) -> Overview:
-    """Nodes and cases of a run, or those of them with wanted steps; the steps of other probes are not counted.
+@dataclass
+class _CaseSums:
+    """Sums of one case under one editor, and the gravest thing that went wrong."""
+
+    sums: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    found: str = ""
+    rank: int = 0
+
+    def add(self, record: Record, steps: Sequence[dict[str, Any]], text: str | None) -> None:
+        """Add one probe with its fitting steps; `text` is what was searched for."""
+        self.seconds += record.seconds
+        self.sums.update(
+            probes=1,
+            steps=len(steps),
+            retries=sum(len(retries_of(step)) for step in steps),
+            errors=sum(bool(step["error"]) for step in steps),
+            unscored=int(bool(record.unscored)),
+        )
+        rank, found = _worst(record, steps)
+        if text:
+            rank, found = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
+        if found and rank > self.rank:
+            self.rank, self.found = rank, found
+
+    def row(self, setting: str, case: str, editor: str, number: int) -> CaseRow:
+        """Make the row of the case."""
+        names = ("probes", "steps", "retries", "errors", "unscored", "failed")
+        return CaseRow(
+            case=case,
+            number=number,
+            setting=setting,
+            editor=editor,
+            seconds=round(self.seconds, 6),
+            found=self.found,
+            **{name: self.sums[name] for name in names},
+        )
+
+
+CaseKey = tuple[str, str, str]
+"""Setting, case, editor."""
+
+
+def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilter = ALL_STEPS) -> Overview:
+    """Summarise nodes and cases of a run, or those with fitting steps; the steps of other probes are not counted.
 
     Args:
         folder: a run folder.
-        editor: only this editor.
-        kind: only probes of this kind.
-        wanted: only steps that fit, and the cases that have some.
+        records: only records of this editor and kind.
+        steps: only steps that fit, and the cases that have some.
 
     Raises:
         BadSettings: no such editor, kind or node, or nothing fits; that nothing went wrong is no error.
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    if editor is not None and editor not in manifest.config.editors:
-        raise BadSettings(f"the run has no editor '{editor}': {nearest(editor, list(manifest.config.editors))}")
-    nodes: dict[tuple[str, str], _Node] = {}
-    cases: dict[tuple[str, str, str], dict[str, Any]] = {}
+    if records.editor is not None and records.editor not in manifest.config.editors:
+        editors = list(manifest.config.editors)
+        raise BadSettings(f"the run has no editor '{records.editor}': {nearest(records.editor, editors)}")
+    nodes = defaultdict[tuple[str, str], _NodeSums](_NodeSums)
+    cases = defaultdict[CaseKey, _CaseSums](_CaseSums)
     ran, kinds = set[str](), set[str]()
-    for record, steps in _every(folder, editor):
-        ran.update(step["node"] for step in steps)
+    for record, own in _with_steps(folder, records.editor):
+        ran.update(step["node"] for step in own)
         kinds.add(record.kind)
-        shown = wanted.steps_of(steps, record) if kind in (None, record.kind) else None
+        shown = steps.matching(own, record) if records.fits(record) else None
         if shown is None:
             continue
         for step in shown:
-            nodes.setdefault((record.editor, step["node"]), _Node()).add(step)
-        _count(cases.setdefault((record.setting, record.case, record.editor), {}), record, shown, wanted)
-    _check(manifest, wanted, ran, kind, kinds)
-    _count_failures(folder, editor, kind, wanted, cases)
-    if not (cases or wanted.errors or wanted.everything):
-        raise BadSettings(f"nothing in '{folder}' fits {wanted.told}.")
-    return Overview(
-        nodes=tuple(told.row(*name) for name, told in nodes.items()), cases=tuple(_case_rows(folder, cases))
-    )
+            nodes[record.editor, step["node"]].add(step)
+        cases[record.setting, record.case, record.editor].add(record, shown, steps.grep)
+    for setting in manifest.cases:
+        ran = ran.union(*(graph.nodes for graph in edges_of(manifest, setting).values()))
+    steps.check_node(ran, "the run")
+    if records.kind is not None and records.kind not in kinds:
+        raise BadSettings(f"the run has no probes of kind '{records.kind}': {nearest(records.kind, sorted(kinds))}")
+    _add_failures(folder, records, steps, cases)
+    if not (cases or steps.errors or steps.is_empty):
+        raise BadSettings(f"nothing in '{folder}' fits {steps}.")
+    rows = tuple(sums.row(*name) for name, sums in nodes.items())
+    return Overview(nodes=rows, cases=tuple(_case_rows(folder, cases)))
 
 
-def _every(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
+def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
     """Each record of an editor, or of all, with its steps."""
     unit, events = "", dict[str, list[dict[str, Any]]]()
     with EventIndex(folder) as index:
@@ -143,87 +187,54 @@ def _every(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict
                 continue
             if record.unit != unit:
                 unit, events = record.unit, index.of(record.unit)
-            yield record, list(told_steps(events.get(record.probe, ())))
+            yield record, list(steps_from_events(events.get(record.probe, ())))
 
 
-def _check(manifest: Manifest, wanted: Wanted, ran: set[str], kind: str | None, kinds: set[str]) -> None:
-    for setting in manifest.cases:
-        ran = ran.union(*(ways.nodes for ways in edges_of(manifest, setting).values()))
-    wanted.check_node(ran, "the run")
-    if kind is not None and kind not in kinds:
-        raise BadSettings(f"the run has no probes of kind '{kind}': {nearest(kind, sorted(kinds))}")
-
-
-def _count(case: dict[str, Any], record: Record, steps: list[dict[str, Any]], wanted: Wanted) -> None:
-    told = {
-        "probes": 1,
-        "steps": len(steps),
-        "seconds": record.seconds,
-        "retries": sum(len(retries_of(step)) for step in steps),
-        "errors": sum(bool(step["error"]) for step in steps),
-        "unscored": int(bool(record.unscored)),
-    }
-    for name, more in told.items():
-        case[name] = case.get(name, 0) + more
-    rank, what = _worst(record, steps)
-    if wanted.grep:
-        texts = [*(text_of(step) for step in steps), *wanted.said_in(record)]
-        rank, what = 1, _around(wanted.grep, texts)
-    if what and rank > case.get("rank", 0):
-        case |= {"rank": rank, "found": what}
-
-
-def _worst(record: Record, steps: list[dict[str, Any]]) -> tuple[int, str]:
-    """What went wrong with a probe, the gravest of it, and how grave it is."""
+def _worst(record: Record, steps: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """How grave the gravest thing is that went wrong with a probe, and what it is."""
     for step in steps:
         if step["error"]:
             return 3, str(step["error"])
     for step in steps:
-        if again := retries_of(step):
-            return 2, f"{step['node']} was retried: {', '.join(one.error for one in again)}"
+        if retries := retries_of(step):
+            return 2, f"{step['node']} was retried: {', '.join(retry.error for retry in retries)}"
     return 1, next(iter(record.unscored.values()), "")
 
 
-def _around(text: str, texts: list[str]) -> str:
-    """The first place where a text stands, with a little of what is around it."""
-    for told in texts:
-        place = told.casefold().find(text.casefold())
-        if place >= 0:
-            start, end = max(0, place - AROUND), place + len(text) + AROUND
-            return ("…" if start else "") + told[start:end] + ("…" if end < len(told) else "")
+def _excerpt(text: str, texts: Sequence[str]) -> str:
+    """The first place where a text occurs, with a little of what is around it."""
+    for whole in texts:
+        at = whole.casefold().find(text.casefold())
+        if at >= 0:
+            start, end = max(0, at - CONTEXT), at + len(text) + CONTEXT
+            return ("…" if start else "") + whole[start:end] + ("…" if end < len(whole) else "")
     return ""
 
 
-def _count_failures(
-    folder: Path, editor: str | None, kind: str | None, wanted: Wanted, cases: dict[tuple[str, str, str], Any]
-) -> None:
-    """Units that failed and were not finished since."""
+def _add_failures(folder: Path, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
+    """Count units that failed and were not finished since, each once."""
     finished = {record.unit for record in read_records(folder)}
-    last = {line["unit"]: line for line in read_lines(folder, ERRORS) if line["unit"] not in finished}
+    last = {line["unit"]: line for line in open_failures(folder, finished)}
     for line in last.values():
-        own = line | {"steps": list(told_steps(line.get("steps", ())))}
-        if kind is not None or editor not in (None, line["editor"]) or not tracing.failure_fits(wanted, own):
-            continue
-        case = cases.setdefault((line["setting"], line["case"], line["editor"]), {})
-        case["failed"] = case.get("failed", 0) + 1
-        case["found"] = case.get("found") or f"{line['error']}: {line['message']}"
+        if records.kind is None and records.editor in (None, line["editor"]) and steps.fits_failure(line):
+            case = cases[line["setting"], line["case"], line["editor"]]
+            case.sums.update(failed=1)
+            case.found = case.found or f"{line['error']}: {line['message']}"
 
 
-def _case_rows(folder: Path, cases: dict[tuple[str, str, str], dict[str, Any]]) -> Iterator[CaseRow]:
+def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> Iterator[CaseRow]:
     numbers = {(line["setting"], line["case"]): line["number"] for line in read_lines(folder, CASES)}
-    places = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
-    counts = dict.fromkeys(("probes", "steps", "seconds", "retries", "errors", "unscored", "failed"), 0)
-    ordered = sorted(cases.items(), key=lambda one: (places.get(one[0][0], 0), numbers.get(one[0][:2], 0)))
-    for (setting, case, editor), told in ordered:
-        row = counts | {name: value for name, value in told.items() if name != "rank"}
-        row["seconds"] = round(row["seconds"], 6)
-        yield CaseRow(case=case, number=numbers.get((setting, case), 0), setting=setting, editor=editor, **row)
+    settings = {setting: place for place, setting in enumerate(dict.fromkeys(setting for setting, _ in numbers))}
+
+    def order(key: CaseKey) -> tuple[int, int]:
+        return settings.get(key[0], 0), numbers.get(key[:2], 0)
+
+    for key in sorted(cases, key=order):
+        yield cases[key].row(*key, numbers.get(key[:2], 0))
 
 
-def paths_drawn(
-    folder: Path, case: str | None = None, probe: str | None = None, editor: str | None = None, kind: str | None = None
-) -> str:
-    """The graphs as Mermaid text, one per editor, with the ways that a case took, or all cases.
+def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = ALL_RECORDS) -> str:
+    """Draw the graphs as Mermaid text, one per editor, with the paths that a case took, or all cases.
 
     Raises:
         BadSettings: no such case, probe, editor or kind, or the editors have no graph.
@@ -233,7 +244,7 @@ def paths_drawn(
     graphs = {setting: edges_of(manifest, setting) for setting in manifest.cases}
     probes = Counter[tuple[str, str]]()
     paths = defaultdict[tuple[str, str], list[GraphPath]](list)
-    for record, steps in _asked(folder, case, probe, editor, kind):
+    for record, steps in _selected(folder, case, records):
         if graph := graphs[record.setting].get(record.editor):
             probes[record.setting, record.editor] += 1
             paths[record.setting, record.editor] += paths_of(graph, steps)
@@ -247,13 +258,13 @@ def paths_drawn(
     return "\n\n".join(texts)
 
 
-def _asked(
-    folder: Path, case: str | None, probe: str | None, editor: str | None, kind: str | None
+def _selected(
+    folder: Path, case: str | None, records: RecordFilter
 ) -> Iterator[tuple[Record, Sequence[dict[str, Any]]]]:
     if case is not None:
-        for one in tracing.trace(folder, case, probe, editor, kind, scoring="none").probes:
-            yield one.record, one.steps
+        for probe in trace(folder, case, records, scoring="none").probes:
+            yield probe.record, probe.steps
     else:
-        for record, steps in _every(folder, editor):
-            if tracing.record_fits(record, probe, editor, kind):
+        for record, steps in _with_steps(folder, records.editor):
+            if records.fits(record):
                 yield record, steps

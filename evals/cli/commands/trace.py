@@ -8,7 +8,7 @@ from pydantic import Field
 
 from emend.evals.cli.options import Json, RunFolder, exclusive, grouped
 from emend.evals.cli.output import emit
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -29,9 +29,14 @@ class Selection(FrozenModel):
     )
 
     @property
-    def steps(self) -> Wanted:
+    def records(self) -> RecordFilter:
+        """The filter on records."""
+        return RecordFilter(probe=self.probe, editor=self.editor, kind=self.kind)
+
+    @property
+    def steps(self) -> StepFilter:
         """The filter on steps."""
-        return Wanted(node=self.node, grep=self.grep, errors=self.errors)
+        return StepFilter(node=self.node, grep=self.grep, errors=self.errors)
 
 
 @grouped
@@ -68,9 +73,9 @@ def trace(
         sent = export(folder, otlp, case, selection.editor, include_content, selection.scoring)
         typer.echo(f"{sent.spans} spans of {sent.cases} cases were sent to {sent.address}.")
     elif mermaid:
-        from emend.evals.trace.overview import paths_drawn
+        from emend.evals.trace.overview import draw_paths
 
-        _write(paths_drawn(folder, case, selection.probe, selection.editor, selection.kind), out)
+        _write(draw_paths(folder, case, selection.records), out)
     elif case is None:
         _show_overview(folder, selection, as_json)
     else:
@@ -85,7 +90,7 @@ def _check(form: list[str], selection: Selection, case: str | None, out: Path | 
     """
     given: dict[str, Any] = {f"--{name}": value for name, value in selection.model_dump().items() if value}
     needs_case = [name for name in ("--probe", "--scoring") if name in given] + (["--md"] if form == ["--md"] else [])
-    if form in (["--mermaid"], ["--otlp"]) and not selection.steps.everything:
+    if form in (["--mermaid"], ["--otlp"]) and not selection.steps.is_empty:
         raise BadSettings(f"{form[0]} includes whole probes: leave out --node, --grep and --errors.")
     if out is not None and form not in (["--md"], ["--mermaid"]):
         raise BadSettings("--out is the file of --md or --mermaid: give one of them.")
@@ -105,9 +110,7 @@ def _show_case(folder: Path, case: str, selection: Selection, as_json: bool, as_
     from emend.evals.trace.case_trace import rows
     from emend.evals.trace.case_trace import trace as trace_case
 
-    found = trace_case(
-        folder, case, selection.probe, selection.editor, selection.kind, selection.steps, selection.scoring
-    )
+    found = trace_case(folder, case, selection.records, selection.steps, selection.scoring)
     if as_md:
         _write(markdown(found), out)
     else:
@@ -119,7 +122,7 @@ def _show_overview(folder: Path, selection: Selection, as_json: bool) -> None:
     from emend.evals.trace.overview import overview
 
     steps = selection.steps
-    found = overview(folder, selection.editor, selection.kind, steps)
+    found = overview(folder, selection.records, steps)
     rows = (*found.nodes, *found.cases)
     emit(rows, as_json, lambda console: show_overview(found, folder, steps, console))
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import Frame, frame
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 
 MOST = 40
@@ -19,7 +19,7 @@ SHORT = 56
 """So much of a failure stands beside its case in a terminal; elsewhere it is told whole, below the table."""
 
 
-def show_overview(found: Overview, folder: Path, wanted: Wanted, console: Console) -> None:
+def show_overview(found: Overview, folder: Path, wanted: StepFilter, console: Console) -> None:
     """Print the tables, and how to see one of the cases."""
     if not found.cases:
         console.print(Text("nothing failed, was retried or is unscored", style="dim"))
@@ -42,7 +42,7 @@ def show_overview(found: Overview, folder: Path, wanted: Wanted, console: Consol
     console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
 
 
-def _options(wanted: Wanted) -> list[str]:
+def _options(wanted: StepFilter) -> list[str]:
     given = {"--node": wanted.node, "--grep": wanted.grep}
     told = [part for name, value in given.items() if value for part in (name, value)]
     return [*told, "--errors"] if wanted.errors else told

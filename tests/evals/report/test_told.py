@@ -15,7 +15,7 @@ from emend.evals.report.tables import costs
 from emend.evals.report.tables.comparison import render_comparison
 from emend.evals.report.tables.metrics import notes
 from emend.evals.report.tables.overview import show_overview
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 from tests.evals.made import record, write_run
 
@@ -89,7 +89,7 @@ def overview_of(width: int, terminal: bool = False) -> str:
     )  # fmt: skip
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=terminal, color_system=None, soft_wrap=width > 200)
-    show_overview(Overview(nodes=(node,), cases=(case,)), Path("run"), Wanted(errors=True), console)
+    show_overview(Overview(nodes=(node,), cases=(case,)), Path("run"), StepFilter(errors=True), console)
     return file.getvalue()
 
 

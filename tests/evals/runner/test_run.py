@@ -230,7 +230,7 @@ def test_events_have_one_line_per_node(tmp_path: Path) -> None:
     go(tmp_path / "run", editors=("rag",), embedding="lexical", limit=2)
     events = list(read_lines(tmp_path / "run", EVENTS))
     place = {"unit", "case", "probe", "editor"}
-    assert place | {"v", "node", "place", "at", "ms", "update", "calls", "error"} == set(events[0])
+    assert place | {"v", "node", "place", "after", "at", "ms", "update", "calls", "error"} == set(events[0])
     assert {event["node"] for event in events} == {"retrieve", "compose", "respond"}
 
 

@@ -12,6 +12,7 @@ from emend.evals.log.records import CASES, read_lines
 from emend.evals.report.tracing import show_trace
 from emend.evals.runner.run import run
 from emend.evals.trace.case_trace import Trace, rows, trace
+from emend.evals.trace.filters import RecordFilter
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 
@@ -34,7 +35,7 @@ def shown(found: Trace) -> str:
 
 
 def test_a_graph_editor_shows_nodes_hits_prompt_reply_tokens_and_time(folder: Path) -> None:
-    found = trace(folder, "2", editor="rag", kind="efficacy")
+    found = trace(folder, "2", records=RecordFilter(editor="rag", kind="efficacy"))
     (probe,) = found.probes
     nodes = [step["node"] for step in probe.steps]
     assert nodes == ["retrieve", "compose", "respond"] * 2  # asked for a text, and for probabilities
@@ -71,18 +72,18 @@ def test_a_beginning_of_several_ids_is_told(folder: Path) -> None:
 
 def test_what_fits_nothing_names_what_there_is(folder: Path) -> None:
     with pytest.raises(BadSettings, match="case .* has no editor 'ike': known: rag"):
-        trace(folder, "1", editor="ike")
+        trace(folder, "1", records=RecordFilter(editor="ike"))
 
 
 def test_a_probe_is_chosen_by_the_beginning_of_its_id(folder: Path) -> None:
     every = trace(folder, "1").probes
     assert len(every) == 4
     wanted = every[0].record.probe
-    assert {p.record.probe for p in trace(folder, "1", probe=wanted[:12]).probes} == {wanted}
+    assert {p.record.probe for p in trace(folder, "1", records=RecordFilter(probe=wanted[:12])).probes} == {wanted}
 
 
 def test_rows_are_json_and_hold_record_and_steps(folder: Path) -> None:
-    first = json.loads(json.dumps(rows(trace(folder, "1", editor="rag"))))[0]
+    first = json.loads(json.dumps(rows(trace(folder, "1", records=RecordFilter(editor="rag")))))[0]
     assert first["number"] == 1 and first["editor"] == "rag"
     assert first["values"]["em"] == 1.0
     assert [step["update"].get("reply") for step in first["steps"]] == [None, None, "New-0", None, None, None]

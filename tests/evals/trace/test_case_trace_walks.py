@@ -10,7 +10,7 @@ from emend.evals.report.tracing import log_probs, show_trace, steps_lines
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.runner.run import run
 from emend.evals.trace.case_trace import new_hits, rows, trace
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import RecordFilter, StepFilter
 from tests.evals.toys import BENCHMARK
 from tests.fakes import ScriptedChatModel
 
@@ -37,7 +37,7 @@ def walked(tmp_path_factory):
 
 
 def found(walked, **wanted):
-    return trace(walked, "1", kind="efficacy", wanted=Wanted(**wanted))
+    return trace(walked, "1", records=RecordFilter(kind="efficacy"), steps=StepFilter(**wanted))
 
 
 def shown(walked, **wanted):

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
-from emend.evals.log.events import passes_of
+from emend.evals.log.events import split_passes
 from emend.evals.log.records import read_records
 from emend.evals.report.tables.overview import show_overview
 from emend.evals.report.tracing import show_trace
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.trace.case_trace import rows, trace
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
-from emend.evals.trace.overview import overview, paths_drawn
+from emend.evals.trace.overview import draw_paths, overview
 from emend.evals.trace.trajectory import trajectory
 from emend.memory.errors import BadSettings, EmendError
 from tests.evals.toys import EDITOR
@@ -48,13 +48,15 @@ def rough(tmp_path_factory):
 
 def shown(folder, case, width=100, **wanted):
     file = io.StringIO()
-    show_trace(trace(folder, case, wanted=Wanted(**wanted)), Console(file=file, width=width))
+    show_trace(trace(folder, case, steps=StepFilter(**wanted)), Console(file=file, width=width))
     return file.getvalue()
 
 
 def short(folder, width=100, **wanted):
     file = io.StringIO()
-    show_overview(overview(folder, wanted=Wanted(**wanted)), folder, Wanted(**wanted), Console(file=file, width=width))
+    show_overview(
+        overview(folder, steps=StepFilter(**wanted)), folder, StepFilter(**wanted), Console(file=file, width=width)
+    )
     return file.getvalue()
 
 
@@ -63,7 +65,7 @@ def command(*words):
 
 
 def test_a_node_is_shown_alone(smooth):
-    found = trace(smooth, "1", editor="rag", wanted=Wanted(node="compose"))
+    found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="compose"))
     assert {step["node"] for probe in found.probes for step in probe.shown} == {"compose"}
     assert all(len(probe.steps) > len(probe.shown) for probe in found.probes)
     text = shown(smooth, "1", node="compose")
@@ -71,30 +73,30 @@ def test_a_node_is_shown_alone(smooth):
 
 
 def test_an_unknown_node_names_the_nearest(smooth):
-    for asked in (lambda: trace(smooth, "1", wanted=Wanted(node="retreive")),
-                  lambda: overview(smooth, wanted=Wanted(node="retreive"))):  # fmt: skip
+    for asked in (lambda: trace(smooth, "1", steps=StepFilter(node="retreive")),
+                  lambda: overview(smooth, steps=StepFilter(node="retreive"))):  # fmt: skip
         with pytest.raises(BadSettings, match="no node 'retreive': did you mean 'retrieve'"):
             asked()
 
 
 def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
-    found = trace(smooth, "2", editor="rag", wanted=Wanted(grep="capital of LAND1 is new"))
+    found = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
     steps = [step["node"] for probe in found.probes for step in probe.shown]
     assert set(steps) == {"retrieve", "compose", "respond"}  # the hit, the prompt, and what the model was asked
     with pytest.raises(BadSettings, match="nothing in case 2 fits text 'zebra': it went through compose, respond, ret"):
-        trace(smooth, "2", wanted=Wanted(grep="zebra"))
+        trace(smooth, "2", steps=StepFilter(grep="zebra"))
     with pytest.raises(BadSettings, match="nothing in '.*' fits node 'compose' and text 'zebra'"):
-        overview(smooth, wanted=Wanted(grep="zebra", node="compose"))
+        overview(smooth, steps=StepFilter(grep="zebra", node="compose"))
 
 
 def test_a_whole_run_tells_in_which_cases_a_text_stands(smooth):
-    found = overview(smooth, wanted=Wanted(grep="Land4"))
+    found = overview(smooth, steps=StepFilter(grep="Land4"))
     assert {row.number for row in found.cases} == {5}
     assert all("Land4" in row.found for row in found.cases)
 
 
 def test_node_and_text_must_fit_the_same_step(smooth):
-    found = trace(smooth, "1", editor="rag", wanted=Wanted(node="retrieve", grep="New-0"))
+    found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="retrieve", grep="New-0"))
     assert {step["node"] for probe in found.probes for step in probe.shown} == {"retrieve"}
 
 
@@ -105,7 +107,7 @@ def test_nothing_went_wrong_is_no_error(smooth):
 
 
 def test_retries_stand_in_the_step_in_which_they_happened(rough):
-    found = trace(rough, "1", wanted=Wanted(errors=True))
+    found = trace(rough, "1", steps=StepFilter(errors=True))
     retried = [probe for probe in found.probes if probe.record.kind == "neighborhood"]
     (step,) = retried[0].shown
     assert step["node"] == "respond"
@@ -117,9 +119,9 @@ def test_retries_stand_in_the_step_in_which_they_happened(rough):
 
 @pytest.mark.parametrize("text", ["RateLimited", "http 429", "attempt 2 failed: ModelUnreachable (HTTP 503)"])
 def test_retries_are_found_as_they_are_shown(rough, text):
-    found = trace(rough, "1", wanted=Wanted(grep=text))
+    found = trace(rough, "1", steps=StepFilter(grep=text))
     assert [step["node"] for probe in found.probes for step in probe.shown] == ["respond"]
-    assert [row.number for row in overview(rough, wanted=Wanted(grep=text)).cases] == [1]
+    assert [row.number for row in overview(rough, steps=StepFilter(grep=text)).cases] == [1]
 
 
 def test_retries_are_counted_per_probe_node_case_and_run(rough):
@@ -136,7 +138,7 @@ def test_a_run_without_retries_has_no_such_column(smooth):
 
 
 def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
-    cases = {row.number: row for row in overview(rough, wanted=Wanted(errors=True)).cases}
+    cases = {row.number: row for row in overview(rough, steps=StepFilter(errors=True)).cases}
     assert (cases[2].failed, cases[2].probes) == (1, 0) and cases[2].found.startswith("RequestRefused: ")
     assert (cases[4].errors, cases[4].unscored) == (1, 2) and cases[4].found.startswith("ReplyRefused: ")
     assert cases[1].found == "respond was retried: RateLimited, ModelUnreachable"
@@ -145,9 +147,9 @@ def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
 
 
 def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
-    found = trace(rough, "3", wanted=Wanted(errors=True, grep="LAND2"))
+    found = trace(rough, "3", wanted=StepFilter(errors=True, grep="LAND2"))
     assert [[step["node"] for step in probe.shown] for probe in found.probes if probe.shown] == [["respond"]]
-    assert not any(probe.shown for probe in trace(rough, "3", wanted=Wanted(errors=True, grep="zebra")).probes)
+    assert not any(probe.shown for probe in trace(rough, "3", wanted=StepFilter(errors=True, grep="zebra")).probes)
 
 
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
@@ -165,7 +167,9 @@ def test_no_line_is_wider_than_the_terminal(rough, smooth, width):
 
 
 def test_what_the_model_was_asked_is_whole_again_though_kept_once(smooth):
-    (probe,) = [one for one in trace(smooth, "1", editor="rag").probes if one.record.kind == "efficacy"]
+    (probe,) = [
+        one for one in trace(smooth, "1", records=RecordFilter(editor="rag")).probes if one.record.kind == "efficacy"
+    ]
     for step in probe.steps[2], probe.steps[5]:
         (call,) = step["calls"]
         assert list(call["messages"]) == [{"role": "user", "content": probe.steps[1]["update"]["prompt"]}]
@@ -180,7 +184,7 @@ def test_records_hold_the_way_through_the_graph(smooth):
 
 
 def test_a_trajectory_is_a_conversation_in_openais_form(smooth):
-    (row,) = [row for row in rows(trace(smooth, "1", editor="rag")) if row["kind"] == "efficacy"]
+    (row,) = [row for row in rows(trace(smooth, "1", records=RecordFilter(editor="rag"))) if row["kind"] == "efficacy"]
     told = row["trajectory"]
     assert [message["role"] for message in told] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     calls = [message["tool_calls"][0] for message in told if message.get("tool_calls")]
@@ -207,7 +211,7 @@ def test_a_model_that_calls_tools_itself_keeps_its_own_conversation(smooth):
 
 def test_walks_are_told_apart_by_the_numbers_of_their_steps():
     steps = [{"node": "a", "place": 1}, {"node": "b", "place": 2}, {"node": "a", "place": 3}, {"node": "a", "place": 1}]
-    assert [len(walk) for walk in passes_of(steps)] == [3, 1]
+    assert [len(walk) for walk in split_passes(steps)] == [3, 1]
 
 
 def path(*nodes):
@@ -239,19 +243,19 @@ def test_the_command_draws_one_graph_per_editor_that_has_one(smooth, tmp_path):
     text = command(smooth, "1", "--mermaid").stdout
     assert text.count("graph TD") == 1 and "%% rag, plain: 2 probes through the graph rag" in text
     assert 'n0 ==>|"1"| n1' in text and 'n1("retrieve")' in text
-    assert "12 probes" in paths_drawn(smooth, editor="rag")
+    assert "12 probes" in draw_paths(smooth, records=RecordFilter(editor="rag"))
     told = command(smooth, "1", "--mermaid", "--out", tmp_path / "way.mmd")
     assert told.exit_code == 0 and (tmp_path / "way.mmd").read_text(encoding="utf-8") == text
     with pytest.raises(BadSettings, match="no graph was gone through"):
-        paths_drawn(smooth, "1", editor=EDITOR)
+        draw_paths(smooth, "1", records=RecordFilter(editor=EDITOR))
 
 
 def test_markdown_has_prompt_reply_and_drawing_and_nothing_of_a_model_is_markup(smooth, tmp_path):
-    text = markdown(trace(smooth, "1", editor="rag", kind="efficacy"))
+    text = markdown(trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy")))
     assert text.startswith("# Case 1 (") and "```mermaid\ngraph TD" in text
     assert "```text\nNew Fact: The capital of Land0 is New-0.\nPrompt: The capital of Land0 is\n```" in text
     assert "**3 respond**" in text and "as above" in text
-    found = trace(smooth, "1", editor="rag", kind="efficacy")
+    found = trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy"))
     probe = found.probes[0]
     rude = probe.record.model_copy(update={"answer": "<img src=x> [a](b) `c` **d**"})
     steps = ({**probe.steps[0], "update": {"note": "```\n# out\n```\x1b[2J"}},)

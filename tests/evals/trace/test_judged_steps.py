@@ -14,7 +14,7 @@ from emend.evals.log.records import CASES, read_lines
 from emend.evals.report.tracing import show_trace
 from emend.evals.report.tracing_markdown import markdown
 from emend.evals.trace.case_trace import rows, trace
-from emend.evals.trace.filters import Wanted
+from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.judged_steps import judged_steps
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import elken_run, judge_model, recoe_run
@@ -108,7 +108,7 @@ def test_the_trace_shows_judgements_as_text_markdown_and_json(runs, tmp_path):
 
 def test_steps_of_judges_can_be_looked_for(runs, tmp_path):
     folder = scored(runs, "recoe", tmp_path)
-    found = trace(folder, "1", wanted=Wanted(node="split"))
+    found = trace(folder, "1", steps=StepFilter(node="split"))
     assert found.probes and all(not probe.shown for probe in found.probes)
     assert {one.judgement.kind for probe in found.probes for one in probe.judged} == {"recall"}
 

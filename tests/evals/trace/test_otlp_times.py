@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.events import event_of, told_steps
-from emend.evals.trace.otlp_spans import Unit, spans_of, spans_of_failure
+from emend.evals.log.events import event_of, steps_from_events
+from emend.evals.trace.otlp_spans import UnitTrace, spans_of, spans_of_failure
 from emend.memory.probe import Step
 
 BEGAN = 1_700_000_000.0
@@ -16,12 +16,12 @@ RECORDS = [Record.model_validate(BASE | dict(probe=name, prompt="?", gold=("x",)
 def steps(*ats: float) -> list[dict[str, Any]]:
     """Steps of one second each."""
     made = [Step(node=f"n{n}", update={}, ms=1000.0, at=at, place=n) for n, at in enumerate(ats, 1)]
-    return list(told_steps(event_of(step) for step in made))
+    return list(steps_from_events(event_of(step) for step in made))
 
 
 def times(told: dict[str, Sequence[dict[str, Any]]], began: float = BEGAN) -> dict[str, tuple[float, float]]:
     """Beginning and end of each span, from when the run began, by the last part of its key."""
-    spans = spans_of(Unit("run", 1, RECORDS, told, {}, began=began))
+    spans = spans_of(UnitTrace("run", 1, RECORDS, told, {}, run_start=began))
     return {span.key[-1]: (span.start - BEGAN, span.end - BEGAN) for span in spans}
 
 
