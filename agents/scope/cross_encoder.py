@@ -143,26 +143,32 @@ def train_cross_encoder(
     for _ in range(training.epochs):
         drawn = list(_pairs(examples, near, training, rng))
         pairs += [drawn[int(index)] for index in rng.permutation(len(drawn))]
-    steps = math.ceil(len(pairs) / training.batch)
-    warm = max(1, int(training.warm_up * steps))
-
-    def rate(step: int) -> float:
-        return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
 
     def loss(part: Sequence[tuple[int, int]]) -> Tensor:
         logits = scope.logits([examples[row].question for row, _ in part], [texts[index] for _, index in part])
         labels = torch.tensor([float(examples[row].about == index) for row, index in part])
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-    optimizer = torch.optim.AdamW(scope.model.parameters(), lr=training.lr, weight_decay=1e-5)
-    scope.model.train()
-    optimise(map(loss, _batched(pairs, training.batch)), steps, optimizer, rate, scope.model, on_step)
-    scope.model.eval()
+    _fit(scope.model, map(loss, _batched(pairs, training.batch)), len(pairs), training, on_step)
     out.mkdir(parents=True, exist_ok=True)
     scope.model.save_pretrained(out)
     scope.tokenizer.save_pretrained(out)
     write_settings(out, {"form": "cross-encoder", "threshold": 0.5, "base": base.name})
     return CrossEncoderScope(out)
+
+
+def _fit(model: Any, losses: Iterator[Tensor], pairs: int, training: CrossTraining, on_step: OnStep) -> None:
+    """Train with AdamW under linear warm-up and decay."""
+    steps = math.ceil(pairs / training.batch)
+    warm = max(1, int(training.warm_up * steps))
+
+    def rate(step: int) -> float:
+        return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training.lr, weight_decay=1e-5)
+    model.train()
+    optimise(losses, steps, optimizer, rate, model, on_step)
+    model.eval()
 
 
 def _pairs(

@@ -29,7 +29,7 @@ from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.focus import focused
 
 
-class Pair(NamedTuple):
+class QuestionPair(NamedTuple):
     """A question, and the index of its edit among the texts."""
 
     question: str
@@ -60,7 +60,7 @@ def train_encoder(
     base: SentenceEmbedding,
     out: Path,
     texts: Sequence[str],
-    pairs: Sequence[Pair],
+    pairs: Sequence[QuestionPair],
     training: EncoderTraining,
     on_step: OnStep = ignore_step,
 ) -> None:
@@ -101,7 +101,9 @@ def train_encoder(
 class _Course:
     """The encoder with an adapter, and its training data."""
 
-    def __init__(self, model: Any, texts: Sequence[str], pairs: Sequence[Pair], training: EncoderTraining) -> None:
+    def __init__(
+        self, model: Any, texts: Sequence[str], pairs: Sequence[QuestionPair], training: EncoderTraining
+    ) -> None:
         self.model, self.texts, self.training = model, texts, training
         self.questions = [focused(pair.question) for pair in pairs]
         self.about = torch.tensor([pair.about for pair in pairs])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from emend.agents.scope.encoder_training import EncoderTraining, Pair, train_encoder
+from emend.agents.scope.encoder_training import EncoderTraining, QuestionPair, train_encoder
 from emend.evals.components.config import EncoderConfig
 from emend.evals.components.train_scope import OnStep, ScopeQuestions, questions_of
 from emend.evals.metrics.estimate import estimate
@@ -48,7 +48,7 @@ def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda 
         raise BadSettings(f"embedding '{config.embedding}' cannot be trained: name minilm or a folder.")
     questions = splits["train"]
     pairs = [
-        Pair(question, place)
+        QuestionPair(question, place)
         for question, place in zip(questions.questions, questions.about, strict=True)
         if place is not None
     ]

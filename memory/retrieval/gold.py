@@ -5,7 +5,7 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Hit
 
 
-class Gold:
+class GoldRetriever:
     """The entries of a probe's relevant edits, in the order of the corpus; none for a probe out of scope.
 
     It needs the probe, not only a query, and cannot be part of a chain.

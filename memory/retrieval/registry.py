@@ -40,7 +40,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "No hits if the first is below a threshold: default>threshold(least=16).",
         ),
         "gold": (
-            "emend.memory.retrieval.gold:Gold",
+            "emend.memory.retrieval.gold:GoldRetriever",
             "The probe's relevant edits: an upper bound.",
         ),
         "none": (

@@ -8,7 +8,7 @@ from emend.memory.store.rows import MemoryRow, rows_of
 from emend.memory.store.superseding import Superseding, superseded
 
 
-class Changes(NamedTuple):
+class StoreChanges(NamedTuple):
     """Rows to write with their vectors, rows whose order or current flag changes, and ids of rows to delete."""
 
     upsert: list[MemoryRow]
@@ -26,7 +26,7 @@ class FactLookup(Protocol):
 
 def plan_changes(
     edits: Sequence[Edit], before: Mapping[str, MemoryRow], lookup: FactLookup, rule: Superseding, clock: int
-) -> Changes:
+) -> StoreChanges:
     """The changes that put `edits` in place of the rows `before`.
 
     Args:
@@ -53,11 +53,11 @@ def plan_changes(
             upsert.append(row)
         elif row != stored[row.entry.id]:
             update.append(row)
-    return Changes(upsert, update, sorted(before.keys() - planned.keys()))
+    return StoreChanges(upsert, update, sorted(before.keys() - planned.keys()))
 
 
 def find_conflicts(
-    changes: Changes, before: Iterable[MemoryRow], lookup: FactLookup, rule: Superseding
+    changes: StoreChanges, before: Iterable[MemoryRow], lookup: FactLookup, rule: Superseding
 ) -> list[MemoryRow]:
     """Rows whose current flag is wrong after the changes, because another process wrote about the same facts.
 

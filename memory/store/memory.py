@@ -13,7 +13,7 @@ from emend.memory.embeddings.embed import Embedding, Vectors
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.retrieval.base import Corpus, Entry, Hit
 from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
-from emend.memory.store.changes import Changes, find_conflicts, plan_changes
+from emend.memory.store.changes import StoreChanges, find_conflicts, plan_changes
 from emend.memory.store.collection import PAGE, MemoryCollection
 from emend.memory.store.history import FactHistory, MemoryStats, history_of, stats_of
 from emend.memory.store.rows import MemoryRow, collection_of
@@ -219,7 +219,7 @@ class _IndexedCorpus:
         return sorted(hits, key=lambda hit: (-hit.score, hit.entry.id))[:k]
 
 
-def _to_delete(changes: Changes, rows: Sequence[MemoryRow], name: str) -> list[str]:
+def _to_delete(changes: StoreChanges, rows: Sequence[MemoryRow], name: str) -> list[str]:
     """Ids to delete from a collection: deleted rows, and rows that are now stored in the other one."""
     homes = {row.entry.id: collection_of(row.entry) for row in (*rows, *changes.upsert)}
     ids = (row.entry.id for row in rows if collection_of(row.entry) == name)

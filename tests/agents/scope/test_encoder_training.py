@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
 pytest.importorskip("peft", reason="pip install 'emend[lora]'")
 
-from emend.agents.scope.encoder_training import EncoderTraining, Pair, train_encoder
+from emend.agents.scope.encoder_training import EncoderTraining, QuestionPair, train_encoder
 from emend.memory.embeddings.embed import SentenceEmbedding, load_embedding
 from emend.memory.embeddings.lora_adapter import SETTINGS, WEIGHTS
 from emend.memory.errors import BadData
@@ -15,7 +15,7 @@ from tests.memory.tiny import tiny_bert
 
 TEXTS = [f"the {word} is in {word}" for word in ("river", "capital", "city", "query", "passage", "zoo", "pub", "inn")]
 PAIRS = [
-    Pair(f"{head} {word}", place)
+    QuestionPair(f"{head} {word}", place)
     for place, word in enumerate("ants bees cats dogs elks fish goat hens".split())
     for head in ("a", "of")
 ]

@@ -12,7 +12,7 @@ from emend.memory.retrieval.conformance import TEXTS, entries
 from emend.memory.retrieval.default import LEXICAL, NAMES, STEMS, Default
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
-from emend.memory.retrieval.gold import Gold
+from emend.memory.retrieval.gold import GoldRetriever
 
 CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
 
@@ -62,13 +62,13 @@ def test_settings_in_the_chain_reach_the_strategy():
 
 
 def test_gold_finds_the_edits_of_the_probe_and_must_see_it():
-    gold = Gold(CORPUS)
+    gold = GoldRetriever(CORPUS)
     probe = Probe(kind="efficacy", prompt="anything", gold=("x",), edit_ids=("edit-3", "edit-1"))
     assert [hit.entry.edit_id for hit in search_probe(gold, probe, 5)] == ["edit-1", "edit-3"]
     assert len(search_probe(gold, probe, 1)) == 1 and search_probe(gold, probe, 0) == []
     assert search_probe(gold, probe.model_copy(update={"edit_ids": ()}), 5) == []
     with pytest.raises(BadSettings, match="not in a chain"):
         gold.search("anything", 1)
-    assert Gold(ExactCorpus.of([], LexicalEmbedding())).search("anything", 1) == []
+    assert GoldRetriever(ExactCorpus.of([], LexicalEmbedding())).search("anything", 1) == []
     asked = search_probe(BM25(CORPUS), probe.model_copy(update={"query": TEXTS[4]}), 1)
     assert asked[0].entry.text == TEXTS[4]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from emend.memory.store.changes import Changes, find_conflicts
+from emend.memory.store.changes import StoreChanges, find_conflicts
 from emend.memory.store.rows import MemoryRow, rows_of
 from emend.memory.store.superseding import Claim, fact_id, in_order, parse_time, superseded
 from tests.memory.facts import fact
@@ -29,10 +29,10 @@ def test_two_writers_at_once_leave_one_value_current():
     def stored(facts):
         return [row for fact in facts for row in about.get(fact, [])]
 
-    (late,) = find_conflicts(Changes([rows[1]], [], []), [], stored, "arrival")
+    (late,) = find_conflicts(StoreChanges([rows[1]], [], []), [], stored, "arrival")
     assert late == rows[0]._replace(current=False)
     about = {fact: [late, rows[1]] for fact in rows[0].facts}
-    assert find_conflicts(Changes([rows[1]], [], []), [], stored, "arrival") == []
+    assert find_conflicts(StoreChanges([rows[1]], [], []), [], stored, "arrival") == []
 
 
 def test_other_names_are_other_facts():
@@ -80,5 +80,5 @@ def test_two_who_withdraw_at_once_leave_the_value_before_current():
     def stored(facts):
         return [rows[0]] if set(facts) & set(rows[0].facts) else []
 
-    (late,) = find_conflicts(Changes([], [], [rows[1].entry.id]), [rows[1]], stored, "arrival")
+    (late,) = find_conflicts(StoreChanges([], [], [rows[1].entry.id]), [rows[1]], stored, "arrival")
     assert late == rows[0]._replace(current=True)

@@ -1,6 +1,6 @@
 """The evaluation card of the embedded model: its measured abilities, each figure with n and a 95% interval.
 
-`python -m emend.evals.tiny_card` measures the shipped model, `--model DIR` another folder; `--write` stores the card
+`python -m tests.benchmarks.tiny_card` measures the shipped model, `--model DIR` another one; `--write` stores the card
 there.
 """
 
@@ -13,9 +13,9 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import model_folder, seal
 from emend.agents.tiny.world import World
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.evals.tiny_card.chains import chain_items, run_chains
-from emend.evals.tiny_card.edits import measure_rank_one
-from emend.evals.tiny_card.questions import Item, Questions
+from tests.benchmarks.tiny_card.chains import chain_items, run_chains
+from tests.benchmarks.tiny_card.edits import measure_rank_one
+from tests.benchmarks.tiny_card.questions import Item, Questions
 
 CARD_FILE = "card.json"
 
