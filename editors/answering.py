@@ -10,9 +10,9 @@ from emend.agents.roles.answer import read_answer
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
+from emend.graphs.execution import Graph, keep_steps, run_graph
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext
-from emend.graphs.running import Graph, keep_steps, run_graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe, Reading, Step, Usage
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing graphs must not import langgraph
+    from emend.graphs.execution import Graph
     from emend.graphs.judges.graph import Judge
-    from emend.graphs.running import Graph
 
 GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
     kind="graph",
@@ -35,20 +35,20 @@ JUDGES: "Registry[Judge]" = Registry(
     group="emend.judges",
     builtin={
         "tendency": (
-            "emend.graphs.judges.tendency:JUDGE",
+            "emend.graphs.judges.builtin:TENDENCY",
             "ELKEN: marks for a free answer about what an event makes likely.",
         ),
         "agreement": (
-            "emend.graphs.judges.agreement:JUDGE",
+            "emend.graphs.judges.builtin:AGREEMENT",
             "ELKEN: how far answers before and after an edit agree, 1 to 5.",
         ),
         "recall": ("emend.graphs.judges.recall:JUDGE", "ReCoE: which edited facts a chain of thought recalls."),
-        "coherence": ("emend.graphs.judges.coherence:JUDGE", "ReCoE: whether the thoughts support the answer."),
+        "coherence": ("emend.graphs.judges.builtin:COHERENCE", "ReCoE: whether the thoughts support the answer."),
         "equivalence": (
-            "emend.graphs.judges.equivalence:JUDGE",
+            "emend.graphs.judges.builtin:EQUIVALENCE",
             "Whether a free-form answer is the gold answer or an alias.",
         ),
-        "supports": ("emend.graphs.judges.supports:JUDGE", "AKEW: whether a paragraph conveys a sentence."),
+        "supports": ("emend.graphs.judges.builtin:SUPPORTS", "AKEW: whether a paragraph conveys a sentence."),
     },
 )
 """Each is a `Judge`, a graph and its role; packages may bring some."""

@@ -1,1 +1,1 @@
-"""The judging roles: what a judge is asked, how what it judges is fenced off, and how its verdict is read."""
+"""The roles of judges: their prompts, the fence around the texts they judge, and the parsing of their verdicts."""

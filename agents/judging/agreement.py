@@ -1,17 +1,17 @@
-"""How far do the answers before and after an edit agree? ELKEN's judge of locality."""
+"""ELKEN's judge of locality: agreement of the answers before and after an edit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from emend.agents.judging.base import MARKS, Asked, Found, Item, Mark, Role, Verdict
+from emend.agents.judging.base import MARKS, Item, JudgeInput, Mark, Role, Verdict, VerdictSchema
 
 FULL = 5
 NO_BEFORE = "what the unedited model said is not there"
 
 
-class Consistency(Verdict):
+class Consistency(VerdictSchema):
     """How far two answers agree."""
 
     reason: str = Field(description="the tendency that either answer claims, and whether they are the same")
@@ -38,18 +38,18 @@ class Agreement(Role):
     swaps = ("one", "other")
     stated = {"consistency": MARKS}
 
-    def pick(self, asked: Asked) -> Item | str | None:
-        """Free answers out of scope, beside the unedited model's."""
-        if "judged" not in asked.outputs or not asked.local or asked.answer is None:
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """Pick free answers out of scope, with the unedited model's."""
+        if "judged" not in record.outputs or not record.local or record.answer is None:
             return None
-        if asked.before is None:
+        if record.before is None:
             return NO_BEFORE
-        return Item.of(self.name, question=asked.question, one=asked.answer, other=asked.before)
+        return Item.of(self.name, question=record.question, one=record.answer, other=record.before)
 
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """`consistency`."""
-        return [Found(values={"consistency": float(reply.consistency)}, reason=reply.reason)]
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
+        """Return `consistency`."""
+        return [Verdict(values={"consistency": float(reply.consistency)}, reason=reply.reason)]
 
     def derive(self, values: Mapping[str, float]) -> dict[str, float]:
-        """`judged` is 1.0 for full marks, as the paper counts; in both orders where both were asked."""
+        """Add `judged`: 1.0 for full marks, as in the paper; in both orders where both were asked."""
         return {**values, "judged": float(values["consistency"] == FULL)}

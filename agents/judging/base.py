@@ -1,4 +1,4 @@
-"""What all judges have in common: what they are shown of a record, the item that they judge, and what they find."""
+"""The base of all judges: the input they see of a record, the item they judge, and their verdict."""
 
 import re
 from abc import ABC, abstractmethod
@@ -14,26 +14,32 @@ from emend.memory.edit import FrozenModel, content_id
 Scale = Literal["yes or no", "1 to 5", "share"]
 
 
-def _folded(value: Any) -> Any:
+def folded(value: Any) -> Any:
+    """A text in lower case without white space around it; any other value unchanged."""
     return value.strip().casefold() if isinstance(value, str) else value
 
 
 Mark = Annotated[int, Field(strict=True, ge=1, le=5)]
-"""Not "5", not 5.0 and not true, which would read as 1."""
-YesNo = Annotated[Literal["yes", "no"], BeforeValidator(_folded)]
+"""A whole number; "5", 5.0 and true (which would parse as 1) are refused."""
+YesNo = Annotated[Literal["yes", "no"], BeforeValidator(folded)]
 
 
-class Verdict(BaseModel):
-    """Base of the replies: a field that nobody asked for may be a second verdict, and is refused."""
+class VerdictSchema(BaseModel):
+    """Base of the schemas of replies. Unknown fields are refused: one may be a second verdict."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Asked(FrozenModel):
-    """What a judge may see of a record: what was asked, what was said, and under which edits.
+def described(text: str) -> ConfigDict:
+    """The configuration of a schema that the judge sees with this description in place of its docstring."""
+    return ConfigDict(json_schema_extra={"description": text})
 
-    `outputs` are the names of the record's scores, with those that are missing; `before` is what the unedited model
-    said to the same probe; `local` means out of the edit's scope.
+
+class JudgeInput(FrozenModel):
+    """The part of a record that a judge may see: the question, the answer, and the edits.
+
+    `outputs` are the names of the record's scores, with those that are missing; `before` is the unedited model's answer
+    to the same probe; `local` means out of the edit's scope.
     """
 
     kind: str
@@ -44,14 +50,14 @@ class Asked(FrozenModel):
     reply: str | None = None
     before: str | None = None
     edits: tuple[str, ...] = ()
-    """Their texts."""
+    """Texts of the edits."""
     forms: tuple[str, ...] = ()
-    """Their forms."""
+    """Forms of the edits, see `Edit.form`."""
     outputs: frozenset[str] = frozenset()
 
 
 class Item(FrozenModel):
-    """What one judgement is about: texts by name; the id is derived from the content."""
+    """The subject of one judgement: texts by name; the id is derived from the content."""
 
     kind: str
     """Name of the judge."""
@@ -59,26 +65,26 @@ class Item(FrozenModel):
 
     @classmethod
     def of(cls, kind: str, **parts: str | tuple[str, ...]) -> Self:
-        """An item of these texts."""
-        return cls(kind=kind, parts={name: (told,) if isinstance(told, str) else told for name, told in parts.items()})
+        """Make an item of these texts."""
+        return cls(kind=kind, parts={name: (text,) if isinstance(text, str) else text for name, text in parts.items()})
 
     @property
     def id(self) -> str:
-        """The same for the same texts, whatever record they come from."""
+        """A hash of the texts, so that records with the same texts share an item."""
         return content_id("item", self.kind, self.parts)
 
-    def one(self, name: str) -> str:
-        """The text of a part that has one."""
+    def text_of(self, name: str) -> str:
+        """The only text of a part."""
         return self.parts[name][0]
 
     @property
     def texts(self) -> list[str]:
-        """All of its texts."""
+        """The texts of all parts."""
         return [text for texts in self.parts.values() for text in texts]
 
 
-class Found(FrozenModel):
-    """What a judge says of one item: numbers by output with its reason, or the problem that there are none."""
+class Verdict(FrozenModel):
+    """A judge's numbers for one item, by output, with the reason; or the problem that there are none."""
 
     values: dict[str, float] = {}
     reason: str = ""
@@ -90,52 +96,52 @@ class Role(ABC):
 
     name: ClassVar[str]
     task: ClassVar[str]
-    """What is asked, before the fenced texts."""
+    """The instruction before the fenced texts."""
     schema: ClassVar[type[BaseModel]]
     output: ClassVar[str]
-    """The one number that people's labels are compared with."""
+    """The number that human labels are compared with."""
     outputs: ClassVar[tuple[str, ...]]
-    """All numbers of a verdict."""
+    """The names of all numbers of a verdict."""
     scale: ClassVar[Scale]
     voted: ClassVar[tuple[str, ...]] = ()
-    """Numbers that are yes or no, decided by majority where several judge."""
+    """Numbers that are yes or no, decided by majority where there are several judges."""
     missing: ClassVar[str] = "the judge gave no such number"
-    """Why a verdict that could be read may lack a number."""
+    """The reason why a readable verdict may lack a number."""
     swaps: ClassVar[tuple[str, str] | None] = None
-    """Two parts that can change places; then both orders are asked."""
+    """Two parts that can change places; both orders are then asked."""
     batch: ClassVar[int] = 1
-    """So many items at most are judged in one call."""
+    """Maximum number of items judged in one call."""
     stated: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Words of the verdict by field of the schema."""
+    """By field of the schema, the words that a verdict may consist of."""
 
     @abstractmethod
-    def pick(self, asked: Asked) -> Item | str | None:
-        """The item of a record; why it has none though the judge is meant for it; None when it is not."""
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """The item of a record; the reason why it has none; None if the judge is not meant for such records."""
 
     @abstractmethod
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """What an instance of the schema says of each item."""
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
+        """The verdict on each item, from an instance of the schema."""
 
-    def read_words(self, reply: str, items: Sequence[Item]) -> list[Found]:
-        """The same from a reply in plain words.
+    def read_words(self, reply: str, items: Sequence[Item]) -> list[Verdict]:
+        """The verdict on each item, from a reply in plain words.
 
         Raises:
-            ModelReplyError: it has no verdict, or none that is surely the judge's.
+            ModelReplyError: it has no verdict, or none that is certainly the judge's own.
         """
         (field,) = self.stated
         words = "|".join(map(re.escape, self.stated[field]))
         pattern = re.compile(rf"<?\s*(?:{field}\s*[:=]\s*)({words})\s*>?\.?", re.IGNORECASE)
         hit = last_line(reply, pattern, items[0].texts)
-        told: Any = int(hit[1]) if hit[1].isdigit() else hit[1]
+        value: Any = int(hit[1]) if hit[1].isdigit() else hit[1]
         reason = reply.strip().rpartition("\n")[0].strip()
-        return self.read(self.schema.model_validate({"reason": reason, field: told}), items)
+        return self.read(self.schema.model_validate({"reason": reason, field: value}), items)
 
     def prompt(self, items: Sequence[Item], swapped: bool = False) -> str:
-        """The exact text that a judge is asked.
+        """The exact prompt.
 
         Args:
             items: one, or as many as the role's `batch`.
-            swapped: the parts of `swaps` have changed places.
+            swapped: whether the parts of `swaps` change places.
         """
         if len(items) == 1:
             return f"{self.task}\n\n{fenced(self.shown(items[0], swapped))}"
@@ -145,27 +151,27 @@ class Role(ABC):
         return f"{self.task}\n\n{self.several(len(items))}\n\n{fenced(parts)}"
 
     def shown(self, item: Item, swapped: bool) -> dict[str, tuple[str, ...]]:
-        """The parts as the judge sees them."""
+        """The parts in the order in which the judge sees them."""
         if not swapped or self.swaps is None:
             return item.parts
-        one, other = self.swaps
-        return item.parts | {one: item.parts[other], other: item.parts[one]}
+        first, second = self.swaps
+        return item.parts | {first: item.parts[second], second: item.parts[first]}
 
     def schema_of(self, count: int) -> type[BaseModel]:
-        """The form of the reply about so many items."""
+        """The schema of a reply about this number of items."""
         return self.schema
 
     def several(self, count: int) -> str:
-        """What is said besides when items are judged together."""
+        """The instruction that is added when several items are judged together."""
         raise NotImplementedError(f"{self.name} judges one item at a time")
 
     def derive(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The numbers with those that follow from them, once both orders have been taken together."""
+        """Add the numbers that follow from these, after both orders have been averaged."""
         return dict(values)
 
     @property
     def prompt_id(self) -> str:
-        """Eight hex digits that change when what is asked does."""
+        """Eight hex digits that change with the prompt."""
         return content_id(self.task, self.schema.model_json_schema(), self.batch)[:8]
 
 
@@ -173,6 +179,20 @@ YES_NO = ("yes", "no")
 MARKS = ("1", "2", "3", "4", "5")
 
 
-def binary(output: str, verdict: str, reason: str) -> Found:
-    """Yes is 1.0, no is 0.0."""
-    return Found(values={output: float(verdict == "yes")}, reason=reason)
+def binary(output: str, verdict: str, reason: str) -> Verdict:
+    """The verdict of a yes (1.0) or no (0.0)."""
+    return Verdict(values={output: float(verdict == "yes")}, reason=reason)
+
+
+class YesNoRole(Role):
+    """A judge whose only number is yes or no, the field `verdict` of its schema."""
+
+    scale = "yes or no"
+    stated = {"verdict": YES_NO}
+
+    def __init_subclass__(cls) -> None:
+        cls.outputs = cls.voted = (cls.output,)
+
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
+        """Return the verdict as the role's only number."""
+        return [binary(self.output, reply.verdict, reply.reason)]

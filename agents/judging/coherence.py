@@ -1,32 +1,33 @@
-"""Do the thoughts support the answer? ReCoE's coherent generation."""
+"""ReCoE's judge of coherent generation: whether the thoughts support the answer."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
+from emend.agents.judging.base import Item, JudgeInput, VerdictSchema, YesNo, YesNoRole, described
 from emend.agents.roles.answer import thoughts_and_answer
 
 NO_THOUGHTS = "the reply has no thoughts before the answer"
 NO_ANSWER = "the thoughts come to no answer"
 
 
-def thoughts_of(asked: Asked) -> str | None:
-    """What stands before the last `Answer:` of a chain of thought; None where none was asked for."""
-    if asked.reply is None or not {"pre_edit", "correct_flip"} & asked.outputs:
+def thoughts_of(record: JudgeInput) -> str | None:
+    """The text before the last `Answer:` of a chain of thought; None where none was asked for."""
+    if record.reply is None or not {"pre_edit", "correct_flip"} & record.outputs:
         return None
-    return thoughts_and_answer(asked.reply)[0]
+    return thoughts_and_answer(record.reply)[0]
 
 
-class Supported(Verdict):
-    """Whether the answer follows."""
+class Supported(VerdictSchema):
+    """The verdict on an answer that may follow from thoughts."""
+
+    model_config = described("Whether the answer follows.")
 
     reason: str = Field(description="one or two sentences: what the thoughts imply")
     verdict: YesNo = Field(description="yes if the thoughts support the answer, else no")
 
 
-class Coherence(Role):
+class Coherence(YesNoRole):
     """Coherence of a chain of thought with its answer ("Propagation and Pitfalls", 2024, section 5.3, Table 5)."""
 
     name: ClassVar[str] = "coherence"
@@ -39,22 +40,14 @@ class Coherence(Role):
     )
     schema = Supported
     output: ClassVar[str] = "supported"
-    outputs: ClassVar[tuple[str, ...]] = ("supported",)
-    scale = "yes or no"
-    voted = ("supported",)
-    stated = {"verdict": YES_NO}
 
-    def pick(self, asked: Asked) -> Item | str | None:
-        """Chains of thought."""
-        thoughts = thoughts_of(asked)
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """Pick chains of thought."""
+        thoughts = thoughts_of(record)
         if thoughts is None:
             return None
         if not thoughts:
             return NO_THOUGHTS
-        if asked.answer is None or not asked.answer.strip():
+        if record.answer is None or not record.answer.strip():
             return NO_ANSWER
-        return Item.of(self.name, question=asked.question, thoughts=thoughts, answer=asked.answer)
-
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """`supported`."""
-        return [binary("supported", reply.verdict, reply.reason)]
+        return Item.of(self.name, question=record.question, thoughts=thoughts, answer=record.answer)

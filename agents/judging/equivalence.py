@@ -1,24 +1,25 @@
-"""Is a free-form answer the gold answer or an alias of it? It stands beside exact match and never in its place."""
+"""The judge of equivalence: whether a free-form answer is the gold answer or an alias; reported beside exact match."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
+from emend.agents.judging.base import Item, JudgeInput, VerdictSchema, YesNo, YesNoRole, described
 
 MATCHED = frozenset({"em", "strict", "right", "correct_flip"})
 """Scores that compare an answer with gold by its letters."""
 
 
-class Same(Verdict):
-    """Whether both answers are the same."""
+class Same(VerdictSchema):
+    """The verdict on two answers."""
+
+    model_config = described("Whether both answers are the same.")
 
     reason: str = Field(description="what either answer names")
     verdict: YesNo = Field(description="yes if both are the same answer to the question, else no")
 
 
-class Equivalence(Role):
+class Equivalence(YesNoRole):
     """Equality of meaning of two answers, each of which may be a sentence or have several names; asked both ways."""
 
     name: ClassVar[str] = "equivalence"
@@ -32,18 +33,10 @@ class Equivalence(Role):
     )
     schema = Same
     output: ClassVar[str] = "equivalent"
-    outputs: ClassVar[tuple[str, ...]] = ("equivalent",)
-    scale = "yes or no"
-    voted = ("equivalent",)
     swaps = ("one", "other")
-    stated = {"verdict": YES_NO}
 
-    def pick(self, asked: Asked) -> Item | str | None:
-        """Answers in words that were matched with gold."""
-        if asked.local or not MATCHED & asked.outputs or asked.answer is None or not asked.gold:
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """Pick answers in words that were matched with gold."""
+        if record.local or not MATCHED & record.outputs or record.answer is None or not record.gold:
             return None
-        return Item.of(self.name, question=asked.question, one=asked.answer, other="\n".join(asked.gold))
-
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """`equivalent`."""
-        return [binary("equivalent", reply.verdict, reply.reason)]
+        return Item.of(self.name, question=record.question, one=record.answer, other="\n".join(record.gold))

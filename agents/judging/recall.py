@@ -1,4 +1,4 @@
-"""Which of the edited facts does a chain of thought recall? ReCoE's fact recall."""
+"""ReCoE's fact recall: the edited facts that a chain of thought recalls."""
 
 import re
 from collections import Counter
@@ -7,29 +7,29 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emend.agents.judging.base import Asked, Found, Item, Role, Verdict
+from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, VerdictSchema, folded
 from emend.agents.judging.coherence import NO_THOUGHTS, thoughts_of
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
 from emend.memory.edit import content_id
 
 MOST = 40
-"""Atomic facts of one chain at most; a model that goes round in circles would make hundreds."""
+"""Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds."""
 LABELS = ("consistent", "inconsistent", "unrelated")
 NO_EDITS = "the case has no edits to compare with"
 Label = Annotated[
     Literal["consistent", "inconsistent", "unrelated"],
-    BeforeValidator(lambda told: told.strip().casefold() if isinstance(told, str) else told),
+    BeforeValidator(folded),
 ]
 
 
-class Atoms(Verdict):
+class Atoms(VerdictSchema):
     """The atomic facts of a text."""
 
     facts: list[str] = Field(description="one short sentence per statement; empty if there is none")
 
 
-class Labelled(Verdict):
+class Labelled(VerdictSchema):
     """One fact against the reference."""
 
     number: int = Field(strict=True, ge=1)
@@ -37,7 +37,7 @@ class Labelled(Verdict):
     label: Label
 
 
-class Labels(Verdict):
+class Labels(VerdictSchema):
     """All facts against the reference."""
 
     facts: list[Labelled]
@@ -70,39 +70,38 @@ class Recall(Role):
     missing = "no fact of the chain is related to the edits"
     stated = {"label": LABELS}
 
-    def pick(self, asked: Asked) -> Item | str | None:
-        """Chains of thought, against the texts of the edits."""
-        thoughts = thoughts_of(asked)
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """Pick chains of thought, with the texts of the edits as the reference."""
+        thoughts = thoughts_of(record)
         if thoughts is None:
             return None
-        if not thoughts or not asked.edits:
+        if not thoughts or not record.edits:
             return NO_EDITS if thoughts else NO_THOUGHTS
-        return Item.of(self.name, thoughts=thoughts, reference=tuple(dict.fromkeys(asked.edits)))
+        return Item.of(self.name, thoughts=thoughts, reference=tuple(dict.fromkeys(record.edits)))
 
     def split_prompt(self, item: Item) -> str:
-        """What is asked first."""
+        """The first question: split the thoughts into facts."""
         return f"{self.split}\n\n{fenced({'text': item.parts['thoughts']})}"
 
     def label_prompt(self, item: Item, facts: Sequence[str]) -> str:
-        """What is asked then."""
+        """The second question: label the facts."""
         numbered = [f"{number}. {fact}" for number, fact in enumerate(facts, 1)]
         parts = {"reference": ("\n".join(item.parts["reference"]),), "facts": ("\n".join(numbered),)}
         return f"{self.task}\n\n{fenced(parts)}"
 
     def read_atoms(self, reply: Atoms) -> list[str] | str:
-        """The facts, each once; or what is wrong with them."""
+        """The facts without repeats; or what is wrong with them."""
         facts = list(dict.fromkeys(" ".join(fact.split()) for fact in reply.facts if fact.strip()))
         return facts if len(facts) <= MOST else f"{len(facts)} atomic facts, at most {MOST} are taken."
 
-    def read_labels(self, reply: Labels, facts: Sequence[str]) -> Found:
-        """The shares; a fact without label, or with two, leaves the chain without a number."""
-        counts = Counter(told.number for told in reply.facts)
-        wanted = range(1, len(facts) + 1)
-        wrong = [number for number in wanted if counts[number] != 1] or sorted(set(counts) - set(wanted))
-        if wrong:
-            told = counts[wrong[0]]
-            return Found(problem=f"of {len(facts)} facts, number {wrong[0]} is labelled {told} times.")
-        labels = Counter(told.label for told in reply.facts)
+    def read_labels(self, reply: Labels, facts: Sequence[str]) -> Verdict:
+        """The shares of labels; a fact without a label, or with two, leaves the chain without a number."""
+        counts = Counter(fact.number for fact in reply.facts)
+        numbers = range(1, len(facts) + 1)
+        if wrong := [number for number in numbers if counts[number] != 1] or sorted(set(counts) - set(numbers)):
+            times = counts[wrong[0]]
+            return Verdict(problem=f"of {len(facts)} facts, number {wrong[0]} is labelled {times} times.")
+        labels = Counter(fact.label for fact in reply.facts)
         related = labels["consistent"] + labels["inconsistent"]
         values = {
             "recall_consistent": labels["consistent"] / len(facts),
@@ -111,44 +110,41 @@ class Recall(Role):
         }
         if related:
             values["recall_of_related"] = labels["consistent"] / related
-        return Found(values=values, reason=" ".join(f"{told.number}: {told.reason}" for told in reply.facts))
+        return Verdict(values=values, reason=" ".join(f"{fact.number}: {fact.reason}" for fact in reply.facts))
 
     @property
     def prompt_id(self) -> str:
-        """Eight hex digits that change when what is asked does."""
+        """Eight hex digits that change with the prompts."""
         schemas = [schema.model_json_schema() for schema in (Atoms, Labels)]
         return content_id(self.split, self.task, schemas, MOST)[:8]
 
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """The facts are known to the graph only, which reads with `read_labels`."""
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
+        """Not supported: only the graph knows the facts, and reads labels with `read_labels`."""
         raise NotImplementedError("recall is read with the facts that it labels: read_labels")
 
-    def words_to_atoms(self, reply: str, item: Item) -> Atoms:
-        """A numbered or dashed list as facts.
+    def words_to_atoms(self, reply: str) -> Atoms:
+        """The facts in a numbered or dashed list.
 
         Raises:
-            ModelReplyError: the last line is none of a list.
+            ModelReplyError: the last line is no item of a list.
         """
         line = re.compile(r"(?:\d+[.)]|[-*•])\s+(\S.*)")
-        found = [hit[1] for told in own_words(reply).splitlines() if (hit := line.fullmatch(told.strip()))]
-        if not found:
+        facts = [hit[1] for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))]
+        if not facts:
             last_line(reply, line, ())
-        return Atoms(facts=found)
+        return Atoms(facts=facts)
 
     def words_to_labels(self, reply: str, item: Item) -> Labels:
-        """Lines such as `2: unrelated`, or the tags `<2>..<unrelated>..</2>` of the paper.
+        """The labels in lines such as `2: unrelated`, or in the paper's tags `<2>..<unrelated>..</2>`.
 
         Raises:
-            ModelReplyError: there is neither, or not at the end.
+            ModelReplyError: there are none, or not at the end.
         """
         line = re.compile(rf"<?(\d+)[.):>]\s*<?({'|'.join(LABELS)})>?\s*(?:</\1>)?\.?", re.IGNORECASE)
-        texts = {" ".join(told.split()).casefold() for text in item.texts for told in text.splitlines()}
-        hits = [hit for told in own_words(reply).splitlines() if (hit := line.fullmatch(told.strip()))]
-        own = [hit for hit in hits if " ".join(hit[0].split()).casefold() not in texts]
-        if not own:
+        texts = {" ".join(row.split()).casefold() for text in item.texts for row in text.splitlines()}
+        hits = [hit for row in own_words(reply).splitlines() if (hit := line.fullmatch(row.strip()))]
+        unquoted = [hit for hit in hits if " ".join(hit[0].split()).casefold() not in texts]
+        if not unquoted:
             last_line(reply, re.compile(rf"({'|'.join(LABELS)})"), item.texts)
-        return Labels(facts=[Labelled(number=int(hit[1]), reason="", label=_label(hit[2])) for hit in own])
-
-
-def _label(told: str) -> Any:
-    return told.casefold()
+        facts = [{"number": int(hit[1]), "reason": "", "label": hit[2]} for hit in unquoted]
+        return Labels.model_validate({"facts": facts})

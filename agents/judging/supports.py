@@ -1,23 +1,24 @@
-"""Does a paragraph convey a sentence? AKEW's verification of its unstructured facts."""
+"""AKEW's verification of unstructured facts: whether a paragraph conveys a sentence."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from emend.agents.judging.base import YES_NO, Asked, Found, Item, Role, Verdict, YesNo, binary
+from emend.agents.judging.base import Item, JudgeInput, VerdictSchema, YesNo, YesNoRole, described
 
 FORMS = ("document", "event")
 
 
-class Conveys(Verdict):
-    """Whether the paragraph says so."""
+class Conveys(VerdictSchema):
+    """The verdict on a paragraph."""
+
+    model_config = described("Whether the paragraph says so.")
 
     reason: str = Field(description="the words of the paragraph that decide, or what is missing")
     verdict: YesNo = Field(description="yes if the paragraph conveys the sentence, else no")
 
 
-class Supports(Role):
+class Supports(YesNoRole):
     """Verification that a text states the fact that is to be learnt from it (AKEW, appendix E)."""
 
     name: ClassVar[str] = "supports"
@@ -30,18 +31,10 @@ class Supports(Role):
     )
     schema = Conveys
     output: ClassVar[str] = "conveyed"
-    outputs: ClassVar[tuple[str, ...]] = ("conveyed",)
-    scale = "yes or no"
-    voted = ("conveyed",)
-    stated = {"verdict": YES_NO}
 
-    def pick(self, asked: Asked) -> Item | str | None:
-        """What is asked about an edit itself, where the editor was given a text in place of the fact."""
-        if asked.local or "efficacy" not in asked.kind or not asked.edits or not set(asked.forms) <= set(FORMS):
+    def pick(self, record: JudgeInput) -> Item | str | None:
+        """Pick probes of an edit itself where the editor was given a text in place of the fact."""
+        if record.local or "efficacy" not in record.kind or not record.edits or not set(record.forms) <= set(FORMS):
             return None
-        paragraph = "\n".join(dict.fromkeys(asked.edits))  # a case's texts, which may tell of one another's facts
-        return Item.of(self.name, paragraph=paragraph, sentence=f"{asked.question} {asked.gold[0]}")
-
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
-        """`conveyed`."""
-        return [binary("conveyed", reply.verdict, reply.reason)]
+        paragraph = "\n".join(dict.fromkeys(record.edits))  # all texts of the case: each may state facts of the others
+        return Item.of(self.name, paragraph=paragraph, sentence=f"{record.question} {record.gold[0]}")

@@ -7,7 +7,7 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
-    from emend.graphs.running import Graph
+    from emend.graphs.execution import Graph
     from emend.memory.registry import Registry
 
 START, END = "__start__", "__end__"
@@ -78,8 +78,8 @@ def find_graph(name: str) -> "Graph":
 
 def _graph_of(part: Any) -> "Graph | None":
     """The graph that a part is, has, makes, or names."""
+    from emend.graphs.execution import graph_in
     from emend.graphs.registry import GRAPHS
-    from emend.graphs.running import graph_in
 
     app, named = graph_in(part), getattr(part, "graph", None)
     if app is None and named not in GRAPHS.names() and callable(part):

@@ -14,7 +14,7 @@ from emend.editors.registry import EDITORS
 from emend.evals.log.config import CallLimits, RunConfig
 from emend.evals.runner.ask_probe import ask_recorded
 from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
-from emend.graphs.running import keep_steps, listening, steps_of
+from emend.graphs.execution import keep_steps, listening, steps_of
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style

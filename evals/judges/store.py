@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from emend.agents.judging.base import Asked, Item
+from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
 from emend.evals.log.events import event_of
@@ -276,8 +276,8 @@ def add_verdict(record: Record, verdict: CombinedVerdict) -> Record:
     return record.model_copy(update={"values": values | verdict.values, "unscored": unscored | verdict.unscored})
 
 
-def _asked(record: Record, edits: Sequence[Mapping[str, Any]], before: str | None) -> Asked:
-    return Asked(
+def _asked(record: Record, edits: Sequence[Mapping[str, Any]], before: str | None) -> JudgeInput:
+    return JudgeInput(
         kind=record.kind,
         question=question_of(record.prompt),
         local=record.kind.endswith(LOCAL),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from emend.agents.calls import record_calls
 from emend.editors.base import Answerer, Finding, Scorable
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 

@@ -15,7 +15,7 @@ from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, Scores
 from emend.evals.runner.ask_probe import ask_recorded, needs_baseline, usage_until
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.units import EditorPass, Unit
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys

@@ -9,7 +9,7 @@ from emend.agents.providers.policy import repetition
 from emend.editors.base import Editor
 from emend.evals.log.records import RunLog
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline, usage_until
-from emend.graphs.running import keep_steps
+from emend.graphs.execution import keep_steps
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe, Step, Usage

@@ -14,10 +14,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from emend.graphs.execution import run_graph
 from emend.graphs.extraction import canonical
 from emend.graphs.extraction.base import Extractor
 from emend.graphs.extraction.load import load_extractor
-from emend.graphs.running import run_graph
 from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
 from emend.memory.errors import BadSettings, ModelReplyError, ReplyCutOff, ReplyRefused

@@ -1,8 +1,8 @@
-"""How every judge works: ask for a verdict in a schema, ask again if it cannot be read, then say that there is none."""
+"""The graph of every judge: ask for a verdict in a schema, ask again if it cannot be read, then settle."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -13,36 +13,35 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
-from emend.agents.judging.base import Found, Item, Role
+from emend.agents.judging.base import Item, Role, Verdict
 from emend.agents.judging.fence import neutralise
 from emend.agents.judging.replies import check_own
 from emend.agents.structured import ask_structured
-from emend.graphs.running import Graph, run_graph
-from emend.memory.edit import FrozenModel
+from emend.graphs.execution import Graph, run_graph
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Step, Usage
 
 RECURSION_LIMIT = 40
-"""Two stages, each of at most ten tries."""
+"""Two questions, each of at most ten tries."""
 MOST_TRIES = 10
 AGAIN = "That reply is no verdict that can be used: {problem} Reply once more, with nothing but what was asked for."
 
 
 class JudgeState(TypedDict, total=False):
-    """JSON values: `items` and whether their parts are `swapped` go in; `found`, one per item, comes out.
+    """JSON values: `items` and whether their parts are `swapped` go in; `verdicts`, one per item, come out.
 
-    `problem` says why the last reply was no use, and is empty where it was; `tries` counts those of the stage; `over`
-    where asking again is no use. `facts` are the atoms of a chain of thought.
+    `problem` says why the last reply was unusable, and is empty if it was usable; `tries` counts the replies to the
+    current question; `final` means that asking again would not help. `facts` are the atoms of a chain of thought.
     """
 
     items: list[dict[str, Any]]
     swapped: bool
     tries: int
     problem: str
-    over: bool
+    final: bool
     reply: str
     facts: list[str]
-    found: list[dict[str, Any]]
+    verdicts: list[dict[str, Any]]
     usage: dict[str, int]
 
 
@@ -55,39 +54,39 @@ class JudgeContext:
 
 
 Node = Callable[[JudgeState, Runtime[JudgeContext]], JudgeState]
+JudgeGraph = CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeState]
 
 
-class Stage(NamedTuple):
-    """One question to the judge: its text, its schema, what is made of the value, and how plain words are read."""
+class Question(NamedTuple):
+    """One question to the judge: its prompt, its schema, and how replies are read.
+
+    `read` makes the update from an instance of the schema; a `problem` in the update has the judge asked again.
+    `read_words` makes it from a reply without JSON, and raises ModelReplyError where there is no verdict.
+    """
 
     prompt: Callable[[JudgeState], str]
     schema: type[BaseModel]
     read: Callable[[Any, JudgeState], JudgeState]
-    """The update; a `problem` in it has the judge asked again."""
-    words: Callable[[str, JudgeState], JudgeState]
-    """The same from a reply without JSON; raises ModelReplyError."""
+    read_words: Callable[[str, JudgeState], JudgeState]
     role: Role
 
 
-class Said(NamedTuple):
-    """What came of one call: a value or a problem, the reply, the cost, and whether asking again is no use."""
+class JudgeReply(NamedTuple):
+    """The outcome of one call: a value or a problem, the reply, its cost, and whether asking again would not help."""
 
     value: Any
     problem: str
-    reply: str
+    text: str
     usage: Usage
-    over: bool = False
+    final: bool = False
 
 
-class Judged(FrozenModel):
-    """A judge's finding on one item: numbers with the reason, or the problem; the reply is kept either way.
+class ItemVerdict(Verdict):
+    """A verdict on one item, with the reply as it came.
 
-    The cost of a call that judged several items stands at the first of them, and so do the graph's steps.
+    The cost of a call that judged several items is on the first of them, and so are the graph's steps.
     """
 
-    values: dict[str, float] = {}
-    reason: str = ""
-    problem: str = ""
     reply: str = ""
     usage: Usage = Usage()
     steps: tuple[Step, ...] = ()
@@ -98,15 +97,16 @@ class Judge:
 
     Args:
         role: what is asked and how it is read.
-        build: makes the graph.
+        build: makes the graph; by default one question about all items.
     """
 
-    def __init__(self, role: Role, build: Callable[[], Graph]) -> None:
-        self.role, self.build = role, build
+    def __init__(self, role: Role, build: Callable[[], Graph] | None = None) -> None:
+        self.role = role
+        self.build: Callable[[], Graph] = build or partial(one_question, role)
 
     @property
     def name(self) -> str:
-        """The role's."""
+        """The name of the role."""
         return self.role.name
 
     @cached_property
@@ -116,11 +116,11 @@ class Judge:
 
     def judge(
         self, items: Sequence[Item], model: BaseChatModel, *, swapped: bool = False, retries: int = 1
-    ) -> list[Judged]:
-        """What the model says of each item; at most the role's `batch` of them go into one call.
+    ) -> list[ItemVerdict]:
+        """The model's verdict on each item; at most the role's `batch` of them go into one call.
 
         Raises:
-            ModelError: the model could not be asked; a reply that is no use is a `problem` instead.
+            ModelError: the model could not be asked; an unusable reply is a `problem` instead.
             BadSettings: too many retries.
         """
         if not 0 <= retries < MOST_TRIES:
@@ -129,122 +129,119 @@ class Judge:
             raise ValueError(f"{len(items)} items: judge '{self.name}' takes 1 to {self.role.batch} at a time.")
         state = {"items": [item.model_dump() for item in items], "swapped": swapped}
         final, steps = run_graph(self.graph, state, JudgeContext(model, retries))
-        found = [Found.model_validate(told) for told in final["found"]]
-        first: dict[str, Any] = {"usage": Usage.model_validate(final["usage"]), "steps": steps}
+        first: dict[str, Any] = {"usage": final["usage"], "steps": steps}
         return [
-            Judged(**told.model_dump(), reply=final["reply"], **({} if place else first))
-            for place, told in enumerate(found)
+            ItemVerdict.model_validate({**verdict, "reply": final["reply"], **({} if place else first)})
+            for place, verdict in enumerate(final["verdicts"])
         ]
 
 
 def items_of(state: JudgeState) -> list[Item]:
     """The items, as the role takes them."""
-    return [Item.model_validate(told) for told in state["items"]]
+    return [Item.model_validate(item) for item in state["items"]]
 
 
-def asking(stage: Stage) -> Node:
-    """The node that asks once."""
+def ask_once(question: Question) -> Node:
+    """A node that asks the question once."""
 
     def ask(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-        said = _call(runtime.context.model, _messages(stage.prompt(state), state), stage.schema)
-        update, problem = _read(stage, said, state)
-        told: JudgeState = {
+        reply = _call(runtime.context.model, _messages(question.prompt(state), state), question.schema)
+        update, problem = _read(question, reply, state)
+        return {
             "tries": state.get("tries", 0) + 1,
             "problem": problem,
-            "over": said.over,
-            "reply": said.reply,
-            "usage": Usage.model_validate(state.get("usage", {})).plus(said.usage).model_dump(),
+            "final": reply.final,
+            "reply": reply.text,
+            "usage": Usage.model_validate(state.get("usage", {})).plus(reply.usage).model_dump(),
+            **update,
         }
-        return {**told, **update}
 
     return ask
 
 
-def routing(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeContext]], str]:
-    """Back to the node while there is a problem and a try is left, else onward."""
+def retry_or(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeContext]], str]:
+    """A router: back to the node while there is a problem and a try is left, else onward."""
 
     def route(state: JudgeState, runtime: Runtime[JudgeContext]) -> str:
         left = state["tries"] <= runtime.context.retries
-        return node if state["problem"] and left and not state["over"] else onward
+        return node if state["problem"] and left and not state["final"] else onward
 
     return route
 
 
 def settle(state: JudgeState) -> JudgeState:
-    """What no try could find has the last problem."""
-    missing = Found(problem=state["problem"] or "the judge found nothing").model_dump()
-    return {"found": state.get("found") or [missing] * len(state["items"])}
+    """Give items that no try could judge the last problem."""
+    missing = Verdict(problem=state["problem"] or "the judge found nothing").model_dump()
+    return {"verdicts": state.get("verdicts") or [missing] * len(state["items"])}
 
 
-def one_question(role: Role) -> CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeState]:
-    """Ask, again if need be, and settle."""
+def one_question(role: Role) -> JudgeGraph:
+    """Ask, again if necessary, and settle."""
 
     def prompt(state: JudgeState) -> str:
         return role.prompt(items_of(state), state.get("swapped", False))
 
-    def keep(found: list[Found], state: JudgeState) -> JudgeState:
-        before = [Found.model_validate(told) for told in state.get("found", [])] or found
-        best = [old if new.problem and not old.problem else new for new, old in zip(found, before, strict=True)]
-        problem = next((one.problem for one in best if one.problem), "")
-        return {"found": [one.model_dump() for one in best], "problem": problem}
+    def keep(verdicts: list[Verdict], state: JudgeState) -> JudgeState:
+        before = [Verdict.model_validate(verdict) for verdict in state.get("verdicts", [])] or verdicts
+        best = [old if new.problem and not old.problem else new for new, old in zip(verdicts, before, strict=True)]
+        problem = next((verdict.problem for verdict in best if verdict.problem), "")
+        return {"verdicts": [verdict.model_dump() for verdict in best], "problem": problem}
 
     def ask(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-        """One question to the judge about all items; what cannot be read is asked again, saying what was wrong."""
-        stage = Stage(
+        """Ask about all items at once; an unreadable reply is asked for again, with what was wrong with it."""
+        question = Question(
             prompt=prompt,
             schema=role.schema_of(len(state["items"])),
             read=lambda value, now: keep(role.read(value, items_of(now)), now),
-            words=lambda reply, now: keep(role.read_words(reply, items_of(now)), now),
+            read_words=lambda reply, now: keep(role.read_words(reply, items_of(now)), now),
             role=role,
         )
-        return asking(stage)(state, runtime)
+        return ask_once(question)(state, runtime)
 
     graph = StateGraph(JudgeState, context_schema=JudgeContext)
     graph.add_node("ask", ask)
     graph.add_node("settle", settle)
     graph.add_edge(START, "ask")
-    graph.add_conditional_edges("ask", routing("ask", "settle"), ["ask", "settle"])
+    graph.add_conditional_edges("ask", retry_or("ask", "settle"), ["ask", "settle"])
     graph.add_edge("settle", END)
     return graph.compile(name=role.name).with_config(recursion_limit=RECURSION_LIMIT)
 
 
 def _messages(prompt: str, state: JudgeState) -> list[BaseMessage]:
-    """The prompt; after a reply that was no use also that reply, and what was wrong with it."""
-    asked: list[BaseMessage] = [HumanMessage(prompt)]
+    """The prompt; after an unusable reply also that reply, and what was wrong with it."""
+    messages: list[BaseMessage] = [HumanMessage(prompt)]
     if state.get("tries") and state.get("problem"):
-        asked += [
+        messages += [
             AIMessage(state["reply"].strip() or "(no reply)"),
             HumanMessage(AGAIN.format(problem=state["problem"])),
         ]
-    return asked
+    return messages
 
 
-def _call(model: BaseChatModel, messages: list[BaseMessage], schema: type[BaseModel]) -> Said:
+def _call(model: BaseChatModel, messages: list[BaseMessage], schema: type[BaseModel]) -> JudgeReply:
     try:
-        told = ask_structured(model, messages, schema, retries=0)
-    except (ReplyRefused, ReplyCutOff) as error:
-        return Said(None, str(error), error.reply, error.usage, over=True)
+        structured = ask_structured(model, messages, schema, retries=0)
     except ModelReplyError as error:
-        return Said(None, str(error), error.reply, error.usage)
+        return JudgeReply(None, str(error), error.reply, error.usage, isinstance(error, (ReplyRefused, ReplyCutOff)))
     except ContextOverflow as error:
-        return Said(None, str(error), "", Usage(), over=True)
-    return Said(told.value, "", told.reply, told.usage)
+        return JudgeReply(None, str(error), "", Usage(), final=True)
+    return JudgeReply(structured.value, "", structured.reply, structured.usage)
 
 
-def _read(stage: Stage, said: Said, state: JudgeState) -> tuple[JudgeState, str]:
+def _read(question: Question, reply: JudgeReply, state: JudgeState) -> tuple[JudgeState, str]:
     """The update, and what is wrong with the reply; where it holds no JSON at all, plain words are read."""
     given = [text for item in items_of(state) for text in item.texts]
     texts = [*given, *map(neutralise, given)]
     try:
-        if said.value is not None:
-            check_own(said.reply, texts, stage.role.stated)
-            update = stage.read(said.value, state)
-        elif said.over or "{" in said.reply or not said.reply.strip():
-            return {}, said.problem
+        if reply.value is not None:
+            check_own(reply.text, texts, question.role.stated)
+            update = question.read(reply.value, state)
+        elif reply.final or "{" in reply.text or not reply.text.strip():
+            return {}, reply.problem
         else:
-            update = stage.words(said.reply, state)
+            update = question.read_words(reply.text, state)
     except ValidationError as error:
-        return {}, f"{said.problem} {error.errors()[0]['msg']}".strip()
+        return {}, f"{reply.problem} {error.errors()[0]['msg']}".strip()
     except ModelReplyError as error:
         return {}, str(error)
     return update, update.get("problem", "")

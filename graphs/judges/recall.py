@@ -1,20 +1,20 @@
-"""Which edited facts does a chain of thought recall? ReCoE's judge: split into atomic facts, then label each."""
+"""ReCoE's judge of fact recall: split a chain of thought into atomic facts, then label each against the edits."""
 
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.judging.base import Found, Item
+from emend.agents.judging.base import Item, Verdict
 from emend.agents.judging.recall import Atoms, Labels, Recall
 from emend.graphs.judges.graph import (
     RECURSION_LIMIT,
     Judge,
     JudgeContext,
+    JudgeGraph,
     JudgeState,
-    Stage,
-    asking,
+    Question,
+    ask_once,
     items_of,
-    routing,
+    retry_or,
     settle,
 )
 
@@ -23,63 +23,63 @@ NO_FACT = "the thoughts state no fact"
 
 
 def item_of(state: JudgeState) -> Item:
-    """The one item."""
+    """The only item."""
     return items_of(state)[0]
 
 
 def keep_atoms(reply: Atoms, state: JudgeState) -> JudgeState:
-    """The facts; a chain without any has no recall, and is not asked about further."""
+    """Keep the facts; a chain without any has no recall, and nothing more is asked about it."""
     facts = ROLE.read_atoms(reply)
     if isinstance(facts, str):
         return {"problem": facts}
     if not facts:
-        return {"facts": [], "found": [Found(problem=NO_FACT).model_dump()]}
+        return {"facts": [], "verdicts": [Verdict(problem=NO_FACT).model_dump()]}
     return {"facts": facts}
 
 
 def keep_labels(reply: Labels, state: JudgeState) -> JudgeState:
-    """The shares, or what is wrong with the labels."""
-    found = ROLE.read_labels(reply, state["facts"])
-    return {"problem": found.problem} if found.problem else {"found": [found.model_dump()]}
+    """Keep the shares, or the problem with the labels."""
+    verdict = ROLE.read_labels(reply, state["facts"])
+    return {"problem": verdict.problem} if verdict.problem else {"verdicts": [verdict.model_dump()]}
 
 
-SPLIT = Stage(
+SPLIT = Question(
     prompt=lambda state: ROLE.split_prompt(item_of(state)),
     schema=Atoms,
     read=keep_atoms,
-    words=lambda reply, state: keep_atoms(ROLE.words_to_atoms(reply, item_of(state)), state),
+    read_words=lambda reply, state: keep_atoms(ROLE.words_to_atoms(reply), state),
     role=ROLE,
 )
-LABEL = Stage(
+LABEL = Question(
     prompt=lambda state: ROLE.label_prompt(item_of(state), state["facts"]),
     schema=Labels,
     read=keep_labels,
-    words=lambda reply, state: keep_labels(ROLE.words_to_labels(reply, item_of(state)), state),
+    read_words=lambda reply, state: keep_labels(ROLE.words_to_labels(reply, item_of(state)), state),
     role=ROLE,
 )
 
 
 def split(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-    """The atomic facts of the thoughts."""
-    return asking(SPLIT)(state, runtime)
+    """Ask for the atomic facts of the thoughts."""
+    return ask_once(SPLIT)(state, runtime)
 
 
 def label(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-    """How each fact stands to the edits."""
-    return asking(LABEL)(state, runtime)
+    """Ask how each fact relates to the edits."""
+    return ask_once(LABEL)(state, runtime)
 
 
 def after_split(state: JudgeState) -> str:
-    """What has facts is labelled."""
+    """Label the facts, if there are any."""
     return "label" if state.get("facts") else "settle"
 
 
 def begin_label(state: JudgeState) -> JudgeState:
-    """The next question has tries of its own."""
+    """Start counting tries anew for the next question."""
     return {"tries": 0, "problem": "" if state.get("facts") else state["problem"]}
 
 
-def build() -> CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeState]:
+def build() -> JudgeGraph:
     """Split -> (again) -> turn -> label -> (again) -> settle; a chain without facts goes from turn to settle."""
     graph = StateGraph(JudgeState, context_schema=JudgeContext)
     graph.add_node("split", split)
@@ -87,9 +87,9 @@ def build() -> CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeSta
     graph.add_node("label", label)
     graph.add_node("settle", settle)
     graph.add_edge(START, "split")
-    graph.add_conditional_edges("split", routing("split", "turn"), ["split", "turn"])
+    graph.add_conditional_edges("split", retry_or("split", "turn"), ["split", "turn"])
     graph.add_conditional_edges("turn", after_split, ["label", "settle"])
-    graph.add_conditional_edges("label", routing("label", "settle"), ["label", "settle"])
+    graph.add_conditional_edges("label", retry_or("label", "settle"), ["label", "settle"])
     graph.add_edge("settle", END)
     return graph.compile(name="recall").with_config(recursion_limit=RECURSION_LIMIT)
 

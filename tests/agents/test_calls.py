@@ -10,8 +10,8 @@ from langgraph.graph import END, START, StateGraph
 from emend.agents.calls import drop_state_texts, record_calls, score_targets
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import Backoff, CallPolicy
+from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.rag import RagContext, RagState, build
-from emend.graphs.running import run_graph, steps_of
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import KeyRefused, RateLimited
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe, Usage

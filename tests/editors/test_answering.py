@@ -10,7 +10,7 @@ from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.registry import RETRIEVERS

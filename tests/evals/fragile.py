@@ -17,7 +17,7 @@ from emend.editors.memory_based.mello import Mello
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
-from emend.graphs.running import listening
+from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe, Step
 from tests.evals.toys import BENCHMARK

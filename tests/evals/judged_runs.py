@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emend.agents.judging.base import Asked, Found, Item, Role, binary
+from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, binary
 from emend.agents.judging.supports import Conveys
 from emend.evals.aggregate.rows import report
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import ScoreSummary, score_run
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
-from emend.graphs.judges.graph import Judge, one_question
+from emend.graphs.judges.graph import Judge
 from tests.fakes import ScriptedChatModel
 from tests.paths import DATA
 
@@ -32,14 +32,14 @@ class Terse(Role):
     scale = "yes or no"
     voted = ("short",)
 
-    def pick(self, asked: Asked) -> Item | str | None:
+    def pick(self, asked: JudgeInput) -> Item | str | None:
         return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
 
-    def read(self, reply: Any, items: Sequence[Item]) -> list[Found]:
+    def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
         return [binary("short", reply.verdict, reply.reason)]
 
 
-TERSE = Judge(Terse(), lambda: one_question(Terse()))
+TERSE = Judge(Terse())
 
 
 def speak(prompt: str) -> str:

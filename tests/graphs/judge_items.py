@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from emend.agents.judging.base import Item
-from emend.graphs.judges.graph import Judge, Judged
+from emend.graphs.judges.graph import ItemVerdict, Judge
 from emend.graphs.registry import JUDGES
 from tests.fakes import ScriptedChatModel
 
@@ -37,7 +37,7 @@ REPLIES: dict[str, tuple[Any, ...]] = {
 """By judge, what it says to its questions in their order."""
 
 
-def said(kind: str, *replies: Any, item: Item | None = None, retries: int = 0) -> tuple[Judged, ScriptedChatModel]:
+def said(kind: str, *replies: Any, item: Item | None = None, retries: int = 0) -> tuple[ItemVerdict, ScriptedChatModel]:
     """What the judge of that kind makes of these replies, the last of which comes again and again."""
     texts = [reply if isinstance(reply, str) else json.dumps(reply) for reply in replies]
     left = iter(texts)

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from emend.graphs.agent import AgentContext
-from emend.graphs.running import run_graph, steps_of
+from emend.graphs.execution import run_graph, steps_of
 from emend.memory.errors import ModelReplyError
 from tests.graphs.test_agent import APP, NEW, PROBE, run, toolbox
 from tests.provider.models import asked_model

@@ -8,7 +8,7 @@ import pytest
 from emend.agents.roles.relevance import Judged, ModelEvaluator
 from emend.graphs.crag import CragContext, act, build
 from emend.graphs.crag_strips import MODES, TOP, decompose, recompose
-from emend.graphs.running import run_graph, steps_of
+from emend.graphs.execution import run_graph, steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit

@@ -9,10 +9,10 @@ import pytest
 from langgraph.errors import GraphRecursionError
 
 from emend.graphs import ike, rag
+from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RECURSION_LIMIT, RagContext
 from emend.graphs.registry import GRAPHS, JUDGES
-from emend.graphs.running import run_graph, steps_of
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, read_round, read_verdict, walked
+from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
-from emend.graphs.running import run_graph, steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Hit

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emend.graphs.running import run_graph
+from emend.graphs.execution import run_graph
 from emend.graphs.serac import ScopeRetriever, SeracContext, build
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe

@@ -137,7 +137,7 @@ def _answer(session: "Session", continued: bool, trace: bool, as_json: bool, tex
 
 def json_line(question: str, result: "Answer | EmendError", steps: bool) -> str:
     """A question and its answer's fields, or the error, as one line of JSON."""
-    from emend.graphs.running import steps_of
+    from emend.graphs.execution import steps_of
 
     fields: dict[str, Any]
     if isinstance(result, EmendError):

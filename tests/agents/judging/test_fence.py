@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emend.agents.judging.agreement import Agreement
 from emend.agents.judging.base import Item
 from emend.agents.judging.fence import EMPTY, LONGEST, fenced, neutralise, shorten
+from emend.agents.judging.tendency import Tendency
 from emend.agents.providers.policy import repetition
-from emend.graphs.judges.agreement import ROLE as AGREEMENT
-from emend.graphs.judges.tendency import ROLE as TENDENCY
 
 MARK = re.compile(r"^</?([\w -]+) ([0-9a-f]{12})>$", re.M)
 
@@ -93,12 +93,12 @@ def test_empty_and_very_long_texts_are_shown_as_what_they_are():
 
 def test_items_of_a_batch_are_fenced_one_by_one():
     items = [Item.of("tendency", event="e", question="q", answer=f"a{n}</answer-1>", label="l") for n in range(3)]
-    marks = [name for name, _ in MARK.findall(TENDENCY.prompt(items))]
+    marks = [name for name, _ in MARK.findall(Tendency().prompt(items))]
     assert marks[4:6] == ["answer-1", "answer-1"] and marks.count("answer-3") == 2 and len(marks) == 24
 
 
 def test_swapping_changes_the_places_of_the_two_texts_alone():
     item = Item.of("agreement", question="q", one="NOW", other="BEFORE")
-    plain, turned = (re.sub("[0-9a-f]{12}", "", AGREEMENT.prompt([item], swapped)) for swapped in (False, True))
+    plain, turned = (re.sub("[0-9a-f]{12}", "", Agreement().prompt([item], swapped)) for swapped in (False, True))
     assert plain.index("NOW") < plain.index("BEFORE")
     assert turned == plain.replace("NOW", "\0").replace("BEFORE", "NOW").replace("\0", "BEFORE")

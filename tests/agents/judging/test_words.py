@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.agents.judging.base import Asked, Item
+from emend.agents.judging.base import Item, JudgeInput
 from emend.agents.judging.coherence import thoughts_of
 from emend.agents.judging.recall import Recall
 from emend.agents.judging.tendency import Tendency
@@ -17,7 +17,7 @@ def item(kind: str) -> Item:
 
 def test_facts_are_read_behind_the_thoughts():
     reply = "<think>\n1. The text names Paris\n2. Or France?\n</think>\n1. Paris is in Italy."
-    assert Recall().words_to_atoms(reply, item("recall")).facts == ["Paris is in Italy."]
+    assert Recall().words_to_atoms(reply).facts == ["Paris is in Italy."]
 
 
 def test_labels_in_thoughts_are_none():
@@ -41,5 +41,5 @@ def test_marks_in_thoughts_are_none():
     ["Die Straße in Meißen, Gießen und İzmir.\nAnswer: 4", "Die Straße in Meißen, Gießen und İzmir.\nAnswer : 4"],
 )
 def test_thoughts_end_where_the_answer_begins(reply):
-    asked = Asked(kind="counting", question="q", reply=reply, answer="4", outputs=frozenset({"pre_edit"}))
+    asked = JudgeInput(kind="counting", question="q", reply=reply, answer="4", outputs=frozenset({"pre_edit"}))
     assert thoughts_of(asked) == "Die Straße in Meißen, Gießen und İzmir."

@@ -8,7 +8,7 @@ from emend.editors.base import Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, StepwiseModel, ToolModel
 from emend.editors.memory_based.chain_of_thought import Everything
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError

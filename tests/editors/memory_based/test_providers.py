@@ -10,7 +10,7 @@ from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, change_about, next_steps
 from emend.editors.registry import EDITORS
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.retrieval.registry import RETRIEVERS
 from tests.provider.models import PROTOCOLS, asked_model

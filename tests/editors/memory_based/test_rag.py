@@ -7,7 +7,7 @@ from emend.editors.base import Materials, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.registry import EDITORS
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.registry import RETRIEVERS
 from tests.fakes import ScriptedChatModel

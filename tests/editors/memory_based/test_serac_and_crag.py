@@ -20,7 +20,7 @@ from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.crag import load_search
 from emend.editors.memory_based.scope import ENOUGH
 from emend.evals.runner.evaluate import FATAL
-from emend.graphs.running import steps_of
+from emend.graphs.execution import steps_of
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError
 from emend.memory.probe import Probe

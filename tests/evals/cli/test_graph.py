@@ -13,7 +13,7 @@ from emend.agents.judging.base import Item
 from emend.editors.base import Answerer, Materials
 from emend.editors.registry import EDITORS
 from emend.evals.cli.main import app
-from emend.graphs.judges.graph import Judge, one_question
+from emend.graphs.judges.graph import Judge
 from emend.graphs.rag import RagState
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
@@ -44,7 +44,7 @@ class Terser(Terse):
         return "Is it shorter?"
 
 
-JUDGE = Judge(Terser(), lambda: one_question(Terser()))
+JUDGE = Judge(Terser())
 
 
 def build() -> Any:

@@ -15,9 +15,9 @@ from langgraph.runtime import Runtime
 from emend.agents.llm import load_model
 from emend.editors.base import Answerer, Materials
 from emend.evals.components.session import reading_of
+from emend.graphs.execution import run_graph
 from emend.graphs.rag import RagState
 from emend.graphs.respond import RespondContext
-from emend.graphs.running import run_graph
 from emend.memory.edit import Edit
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit

@@ -16,7 +16,7 @@ from emend.evals.cli.main import app
 from emend.evals.judges.calibration import stored_calibration
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.graphs.judges.graph import Judge, one_question
+from emend.graphs.judges.graph import Judge
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import Terse, elken_run
 from tests.fakes import ScriptedChatModel
@@ -29,10 +29,10 @@ class Lettered(Terse):
     """Is the answer short? Its prompt says how many letters it has."""
 
     def prompt(self, items: Sequence[Item], swapped: bool = False) -> str:
-        return f"{super().prompt(items, swapped)}\nYour answer has {len(items[0].one('answer'))} letters."
+        return f"{super().prompt(items, swapped)}\nYour answer has {len(items[0].text_of('answer'))} letters."
 
 
-TERSE = Judge(Lettered(), lambda: one_question(Lettered()))
+TERSE = Judge(Lettered())
 
 
 def load_reader(name: str, **settings: Any) -> ScriptedChatModel:

@@ -110,7 +110,7 @@ def test_what_is_done_is_left_out_of_its_five():
     panel = Panel(judges=("a",))
     first = next(make_calls(panel, TENDENCY, items(7), set()))
     left = list(make_calls(panel, TENDENCY, items(7), set(first.keys()[:2])))
-    assert [[item.one("answer") for item in call.items] for call in left] == [["a2", "a3", "a4"], ["a5", "a6"]]
+    assert [[item.parts["answer"][0] for item in call.items] for call in left] == [["a2", "a3", "a4"], ["a5", "a6"]]
 
 
 def test_judges_repeats_and_orders_multiply():

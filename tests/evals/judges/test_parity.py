@@ -52,7 +52,7 @@ def records(cases) -> list[Record]:
         "mode": "all",
     }
     return [
-        Record(case=item.one("event"), probe=str(n), prompt="", gold=("x",), **told._asdict(), **same)
+        Record(case=item.parts["event"][0], probe=str(n), prompt="", gold=("x",), **told._asdict(), **same)
         for n, (item, told) in enumerate(found)
     ]
 

@@ -17,7 +17,7 @@ from emend.evals.runner.ask_probe import needs_baseline, usage_until
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
-from emend.graphs.running import keep_steps
+from emend.graphs.execution import keep_steps
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from tests.evals.toys import ToyBenchmark

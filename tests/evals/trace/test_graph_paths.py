@@ -8,8 +8,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
+from emend.graphs.execution import run_graph
 from emend.graphs.registry import GRAPHS
-from emend.graphs.running import run_graph
 
 
 class Seen(TypedDict, total=False):

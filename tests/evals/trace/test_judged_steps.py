@@ -62,7 +62,7 @@ def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(runs, tmp_pa
         assert calls and all(call["messages"][0]["content"] and call["input_tokens"] for call in calls)
         assert calls[-1]["reply"]["content"] == one.judgement.reply
         assert all(step["ms"] > 0 for step in one.steps)
-        assert one.judgement.values and one.steps[-1]["update"]["found"][0]["values"] == one.judgement.values
+        assert one.judgement.values and one.steps[-1]["update"]["verdicts"][0]["values"] == one.judgement.values
 
 
 def test_one_call_for_several_items_is_kept_once_and_found_from_each(runs, tmp_path):

@@ -8,6 +8,7 @@ from langgraph.errors import GraphRecursionError
 
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
+from emend.graphs.execution import run_graph
 from emend.graphs.extraction.base import Found
 from emend.graphs.extraction.graph import (
     RECURSION_LIMIT,
@@ -19,7 +20,6 @@ from emend.graphs.extraction.graph import (
 from emend.graphs.extraction.llm import LlmExtractor
 from emend.graphs.extraction.load import load_extractor
 from emend.graphs.extraction.rules import RulesExtractor
-from emend.graphs.running import run_graph
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingExtra

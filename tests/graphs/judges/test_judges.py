@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from emend.agents.judging.base import Item
-from emend.graphs.judges.graph import AGAIN, Judged
+from emend.graphs.judges.graph import AGAIN, ItemVerdict
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.fakes import ScriptedChatModel
@@ -125,7 +125,7 @@ def test_so_many_retries_are_refused():
 # --- batches
 
 
-def batch(*replies: Any, retries: int = 0, count: int = 3) -> tuple[list[Judged], ScriptedChatModel]:
+def batch(*replies: Any, retries: int = 0, count: int = 3) -> tuple[list[ItemVerdict], ScriptedChatModel]:
     left = iter([reply if isinstance(reply, str) else json.dumps(reply) for reply in replies])
     model = ScriptedChatModel(reply=lambda prompt: next(left))
     items = [Item.of("tendency", event="e", question="q", answer=f"a{n}", label="l") for n in range(count)]

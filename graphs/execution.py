@@ -44,8 +44,8 @@ def run_graph(app: Graph, state: dict[str, Any], context: object) -> tuple[dict[
     A node's exception is raised unchanged, with the steps up to it attached; read them with `steps_of`.
     """
     final: dict[str, Any] = dict(state)
-    with record_calls() as journal:
-        log = _StepLog(app, journal)
+    with record_calls() as recorder:
+        log = _StepLog(app, recorder)
         try:
             events: Iterator[Any] = app.stream(state, context=context, stream_mode=["tasks", "values"])
             for mode, event in events:
@@ -78,9 +78,9 @@ class _StepLog:
     until all nodes of the superstep have ended, and are numbered then.
     """
 
-    def __init__(self, app: Graph, journal: CallRecorder) -> None:
+    def __init__(self, app: Graph, recorder: CallRecorder) -> None:
         self.steps: list[Step] = []
-        self._journal = journal
+        self._recorder = recorder
         self._tasks: dict[str, _Task] = {}
         self._ended: dict[str, Step] = {}
         self._previous: tuple[int, ...] = ()
@@ -98,7 +98,7 @@ class _StepLog:
         error = event["error"]  # an exception, or its text, by langgraph's streaming version
         message = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
         update = event["result"] or {}
-        calls = self._journal.take(event["id"], task.state if isinstance(task.state, dict) else None, update)
+        calls = self._recorder.take(event["id"], task.state if isinstance(task.state, dict) else None, update)
         self._ended[event["id"]] = Step(
             node=event["name"], update=update, ms=ms, error=message, at=task.at, calls=calls, after=self._after(task)
         )
