@@ -1,4 +1,4 @@
-"""What is kept of a run's records while they stream by: the scored numbers, and what they cost."""
+"""Columns of scores and costs, collected while a run's records stream by."""
 
 from array import array
 from collections import Counter
@@ -10,11 +10,11 @@ from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, 
 from emend.memory.edit import FrozenModel, content_id
 
 REASONS = 200
-"""So many different reasons are told apart; the rest count as one."""
+"""Number of distinct reasons that are counted; the rest count as one."""
 
 
-class Row(FrozenModel):
-    """One metric of one editor: its mean in the metric's own units, with a 95 % interval."""
+class MetricRow(FrozenModel):
+    """A metric of an editor: its mean in the metric's own unit, with a 95 % interval."""
 
     editor: str
     setting: str
@@ -26,7 +26,7 @@ class Row(FrozenModel):
     low: float | None
     high: float | None
     judge: str = ""
-    """Who judged, and how far that agrees with people; empty for what no judge has said."""
+    """Judge and its measured agreement with people; empty for metrics without a judge."""
 
 
 class Column:
@@ -54,27 +54,27 @@ class Column:
 DIGITS = 14
 """Hexadecimal ones of a case's number: two of a million cases are alike once in a hundred thousand such runs."""
 Columns = dict[tuple[str, str], Column]
-"""By output and kind."""
+"""Columns by output and kind of probe."""
 SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
 RETRIES = "cost: retries"
 """Columns beside those of the scorers."""
 
 
-class Place(NamedTuple):
-    """What one table row is about."""
+class ResultGroup(NamedTuple):
+    """Key of a table row."""
 
     setting: str
     mode: str
     editor: str
 
 
-class Gathered:
-    """What is kept of the records while they stream by."""
+class RecordTable:
+    """Scores and costs of a run by result group."""
 
     def __init__(self) -> None:
-        self.places: dict[Place, Columns] = {}
-        self.again: dict[tuple[Place, int], Columns] = {}
-        """What was asked again, by the number of edits at the checkpoint."""
+        self.places: dict[ResultGroup, Columns] = {}
+        self.again: dict[tuple[ResultGroup, int], Columns] = {}
+        """Columns of re-evaluations, by the number of edits at the checkpoint."""
         self.spent: Counter[str] = Counter()
         """Tokens and calls, without those of kept answers."""
         self.cases: dict[str, int] = {}
@@ -85,7 +85,7 @@ class Gathered:
 
     def add(self, record: Record) -> None:
         """Take one record in."""
-        place = Place(record.setting, record.mode, record.editor)
+        place = ResultGroup(record.setting, record.mode, record.editor)
         first = self.places.setdefault(place, {})
         columns = self.again.setdefault((place, record.checkpoint), {}) if record.checkpoint else first
         case, attempt = self._numbers(record)
@@ -128,9 +128,9 @@ def _number(*key: str | int) -> int:
     return int(content_id(*key)[:DIGITS], 16)
 
 
-def gather(records: Iterable[Record]) -> Gathered:
+def gather(records: Iterable[Record]) -> RecordTable:
     """Stream through the records."""
-    gathered = Gathered()
+    gathered = RecordTable()
     for record in records:
         gathered.add(record)
     return gathered
@@ -140,11 +140,11 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
     """The metric over its kinds; all kinds where it names none."""
     if metric.per == "kind":
         alone = [metric.model_copy(update={"kinds": (kind,), "per": "record", "scale": 1.0}) for kind in metric.kinds]
-        return macro([estimate_of(columns, one) for one in alone]).scaled(metric.scale)
+        return macro([estimate_of(columns, alone_metric) for alone_metric in alone]).scaled(metric.scale)
     if metric.per == "harmonic":
-        found = [columns.get((metric.value, kind), Column()) for kind in metric.kinds]
-        missing = sum(len(column.missing) for column in found)
-        whole = harmonic([(column.values, column.cases) for column in found]).scaled(metric.scale)
+        per_kind = [columns.get((metric.value, kind), Column()) for kind in metric.kinds]
+        missing = sum(len(column.missing) for column in per_kind)
+        whole = harmonic([(column.values, column.cases) for column in per_kind]).scaled(metric.scale)
         return whole.model_copy(update={"unscored": missing})
     chosen = [
         column
@@ -165,25 +165,25 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
 
 def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
     """The mean of each attempt's best or worst; those that what is missing could still turn are unscored."""
-    told: list[tuple[int, float | None]] = [
+    outcomes: list[tuple[int, float | None]] = [
         pair for column in chosen for pair in zip(column.attempts, column.values, strict=True)
     ]
-    told += [(attempt, None) for column in chosen for attempt in column.missing_attempts]
+    outcomes += [(attempt, None) for column in chosen for attempt in column.missing_attempts]
     case_of = {attempt: case for column in chosen for attempt, case in zip(column.attempts, column.cases, strict=True)}
     case_of |= {at: case for column in chosen for at, case in zip(column.missing_attempts, column.missing, strict=True)}
-    every = decided(told, per)
+    every = decided(outcomes, per)
     return estimate(list(every.values()), [case_of[attempt] for attempt in every])
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:
-    """What the columns have of these cases."""
-    kept: Columns = {}
+    """Columns restricted to these cases."""
+    selection: Columns = {}
     for name, column in columns.items():
-        chosen = kept.setdefault(name, Column())
+        chosen = selection.setdefault(name, Column())
         for value, case, attempt in zip(column.values, column.cases, column.attempts, strict=True):
             if case in cases:
                 chosen.put(value, case, attempt)
         for case, attempt in zip(column.missing, column.missing_attempts, strict=True):
             if case in cases:
                 chosen.miss(case, attempt)
-    return kept
+    return selection

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.log.records import read_records
 from emend.evals.metrics.consistency import References, consistency
 from emend.memory.errors import BadData
@@ -11,29 +11,29 @@ CASES = 100.0
 """RS is printed in percent, as the paper does."""
 
 
-def consistency_rows(run: Path, references: Path) -> list[Row]:
+def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
     """RS by editor, over all settings and modes of the run, in percent.
 
     Raises:
         MissingData: a file of the references is absent.
         BadData: the run has no generated texts, or a file is not what it should be.
     """
-    found = consistency(read_records(run), References.read(references))
-    if not found:
+    estimates = consistency(read_records(run), References.read(references))
+    if not estimates:
         raise BadData(
             f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."
         )
     return [
-        Row(
+        MetricRow(
             editor=editor,
             setting="all",
             mode="all",
             metric="RS",
-            mean=None if told.mean is None else CASES * told.mean,
-            n=told.n,
-            unscored=told.unscored,
-            low=None if told.low is None else CASES * told.low,
-            high=None if told.high is None else CASES * told.high,
+            mean=None if value.mean is None else CASES * value.mean,
+            n=value.n,
+            unscored=value.unscored,
+            low=None if value.low is None else CASES * value.low,
+            high=None if value.high is None else CASES * value.high,
         )
-        for editor, told in found.items()
+        for editor, value in estimates.items()
     ]

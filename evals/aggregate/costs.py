@@ -1,4 +1,4 @@
-"""What a run cost: per probe and per edit under each editor, and in all."""
+"""Cost of a run: per probe and per edit under each editor, and in total."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +10,9 @@ from emend.evals.aggregate.columns import (
     TOKENS_OUT,
     Column,
     Columns,
-    Gathered,
-    Place,
-    Row,
+    MetricRow,
+    RecordTable,
+    ResultGroup,
     estimate_of,
 )
 from emend.evals.case import Metric
@@ -36,8 +36,8 @@ PER_EDIT = (
 ALL_COSTS = (*PER_PROBE, *PER_EDIT)
 
 
-class ProviderUsage(FrozenModel):
-    """All tokens and calls of a run, those of the unedited model before any edit among them; time and memory.
+class RunCost(FrozenModel):
+    """Total tokens and calls of a run, with those of the unedited model before any edit; time and memory.
 
     Time is of the processes that came to their own end; a killed one leaves none.
     """
@@ -55,67 +55,71 @@ class ProviderUsage(FrozenModel):
     """Calls whose tokens nobody told."""
 
 
-def costs_of(gathered: Gathered, folder: Path, editors: Sequence[str]) -> list[Row]:
-    """One row per place and cost that is known, as the metrics of `ALL_COSTS`; editors in the order of the run.
+def costs_of(gathered: RecordTable, folder: Path, editors: Sequence[str]) -> list[MetricRow]:
+    """Row per result group and known cost, as the metrics of `ALL_COSTS`; editors in the order of the run.
 
     Retries have rows only where there were some.
     """
     order = {name: number for number, name in enumerate(editors)}
     edits = _edits(folder)
     places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
-    found = [
+    estimates = [
         (place, metric, _estimate(columns.get(place, {}), metric))
         for place in places
         for metrics, columns in ((PER_PROBE, gathered.places), (PER_EDIT, edits))
         for metric in metrics
     ]
-    smooth = not any(value.mean for _, metric, value in found if metric.value == RETRIES)
+    smooth = not any(value.mean for _, metric, value in estimates if metric.value == RETRIES)
     return [
-        Row(editor=place.editor, setting=place.setting, mode=place.mode, metric=metric.name, **value.model_dump())
-        for place, metric, value in found
+        MetricRow(editor=place.editor, setting=place.setting, mode=place.mode, metric=metric.name, **value.model_dump())
+        for place, metric, value in estimates
         if value.n and not (smooth and metric.value == RETRIES)
     ]
 
 
 def _estimate(columns: Columns, metric: Metric) -> Estimate:
-    """As for scores, but a cost that is always the same is no proportion: its interval is that one number."""
+    """Estimate of a cost. A constant cost is no proportion, so its interval is that number."""
     value = estimate_of(columns, metric)
-    seen = {number for (name, _), column in columns.items() if name == metric.value for number in column.values}
-    return value.model_copy(update={"low": value.mean, "high": value.mean}) if len(seen) == 1 and value.n > 1 else value
+    distinct = {number for (name, _), column in columns.items() if name == metric.value for number in column.values}
+    return (
+        value.model_copy(update={"low": value.mean, "high": value.mean})
+        if len(distinct) == 1 and value.n > 1
+        else value
+    )
 
 
-def _edits(folder: Path) -> dict[Place, Columns]:
-    """What each time of editing cost, per edit; the times are the cases."""
-    columns: dict[Place, Columns] = {}
+def _edits(folder: Path) -> dict[ResultGroup, Columns]:
+    """Cost of each application of edits, per edit; the applications are the cases."""
+    columns: dict[ResultGroup, Columns] = {}
     for number, line in enumerate(read_lines(folder, COSTS)):
         if line.get("act") != "edit" or not line["edits"]:
             continue
-        place = Place(line["setting"], line["mode"], line["editor"])
+        place = ResultGroup(line["setting"], line["mode"], line["editor"])
         for metric in PER_EDIT:
-            told = line[metric.value]
-            if told is not None:
+            totals = line[metric.value]
+            if totals is not None:
                 memory = metric.value == "peak_bytes"  # of all edits at once: it is not shared out among them
-                value = told / MIB if memory else told / line["edits"]
+                value = totals / MIB if memory else totals / line["edits"]
                 columns.setdefault(place, {}).setdefault((metric.value, ""), Column()).put(value, number)
     return columns
 
 
-def spent_of(gathered: Gathered, folder: Path) -> ProviderUsage:
-    """What the whole run took, as its files tell."""
+def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
+    """Total cost of a run, from its files."""
     from emend.evals.runner.baseline import BaselineAnswer  # imports the graphs' libraries
 
-    told = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls", "untold")}
+    totals = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls", "untold")}
     tokens = calls = 0
     for line in read_lines(folder, BASELINE):
         usage = BaselineAnswer.model_validate(line).usage
-        told["input_tokens"] += usage.input_tokens
-        told["output_tokens"] += usage.output_tokens
-        told["calls"] += usage.calls
-        told["untold"] += usage.untold
+        totals["input_tokens"] += usage.input_tokens
+        totals["output_tokens"] += usage.output_tokens
+        totals["calls"] += usage.calls
+        totals["untold"] += usage.untold
         tokens, calls = tokens + usage.input_tokens + usage.output_tokens, calls + usage.calls
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
-    return ProviderUsage(
-        **told,
+    return RunCost(
+        **totals,
         baseline_tokens=tokens,
         baseline_calls=calls,
         processes=len(runs),

@@ -1,24 +1,24 @@
-"""What a sequence of edits forgets: each metric at the checkpoints, beside the first asking of the same cases."""
+"""Forgetting under sequential editing: metrics at the checkpoints beside the first evaluation of the same cases."""
 
 from collections.abc import Iterator, Sequence
 
-from emend.evals.aggregate.columns import Columns, Gathered, Place, Row, estimate_of, only
+from emend.evals.aggregate.columns import Columns, MetricRow, RecordTable, ResultGroup, estimate_of, only
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 
 
-class ForgettingRow(Row):
-    """One metric of one editor when `standing` edits stood; `first` is how the same cases scored at their own edits."""
+class ForgettingRow(MetricRow):
+    """A metric of an editor after `standing` edits; `first` is the same cases' score after their own edits."""
 
     standing: int
     first: Estimate
 
 
-def forgetting_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str]) -> list[ForgettingRow]:
-    """One row per place, metric and checkpoint that has something to show; editors in the order of the run."""
+def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[ForgettingRow]:
+    """Row per result group, metric and checkpoint with results; editors in the order of the run."""
     order = {name: number for number, name in enumerate(editors)}
 
-    def rank(key: tuple[Place, int]) -> tuple[str, str, int, int]:
+    def rank(key: tuple[ResultGroup, int]) -> tuple[str, str, int, int]:
         place, standing = key
         return place.setting, place.mode, order.get(place.editor, len(order)), standing
 
@@ -30,11 +30,11 @@ def forgetting_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequen
     ]
 
 
-def _rows(place: Place, standing: int, metric: Metric, now: Columns, first: Columns) -> Iterator[ForgettingRow]:
+def _rows(place: ResultGroup, standing: int, metric: Metric, now: Columns, first: Columns) -> Iterator[ForgettingRow]:
     value = estimate_of(now, metric)
     if not value.n and not value.unscored:
         return
-    asked = {case for column in now.values() for case in (*column.cases, *column.missing)}
+    cases = {case for column in now.values() for case in (*column.cases, *column.missing)}
     yield ForgettingRow(
         editor=place.editor,
         setting=place.setting,
@@ -42,5 +42,5 @@ def _rows(place: Place, standing: int, metric: Metric, now: Columns, first: Colu
         metric=metric.name,
         **value.model_dump(),
         standing=standing,
-        first=estimate_of(only(first, asked), metric),
+        first=estimate_of(only(first, cases), metric),
     )

@@ -1,10 +1,10 @@
-"""What judges add to a report: columns under the judges' names, and whether anybody has measured them."""
+"""Judges' columns of a report, with the judges' measured agreement with people."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from emend.agents.judging.tendency import SCALES
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.benchmarks.elken.rows import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
 from emend.evals.judges.store import Scoring, judged_records, list_scorings
@@ -19,7 +19,7 @@ FACTS = (*KNOWN, *UNKNOWNS)
 CODED = "what cannot be read has no full mark, and the last event's verdict is lost"
 NOT_CALIBRATED = "not calibrated"
 AGREEMENTS = (("kappa", "value"), ("spearman", "value"), ("raw", "mean"))
-"""Of a calibration, the measures that may be shown, and where their number stands."""
+"""Agreement measures of a calibration that may be shown, and the field of their value."""
 
 # name, output, per, scale, summary
 COLUMNS: dict[str, tuple[tuple[str, str, str, float, str], ...]] = {
@@ -47,7 +47,7 @@ def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence
         metrics: of the run.
     """
     waiting = {OPEN: "tendency", OPEN_LOCAL: "agreement"}
-    own = [
+    plain = [
         metric
         for metric in metrics
         if metric.value != "judged" or not {waiting.get(kind, "") for kind in metric.kinds} & set(scoring.kinds)
@@ -57,47 +57,47 @@ def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence
         for kind in scoring.kinds
         for metric in judged_columns(kind, there)
     ]
-    return [*own, *_apart(judged, {metric.name for metric in own})]
+    return [*plain, *_apart(judged, {metric.name for metric in plain})]
 
 
 def calibration_of(scoring: Scoring, kind: str) -> str:
-    """How far the judges agree with people, in words: the first of `AGREEMENTS` that is there, with its interval."""
-    told = scoring.calibrated(kind)
-    if told is None:
+    """Agreement of the judges with people in words: the first available of `AGREEMENTS`, with its interval."""
+    text = scoring.calibrated(kind)
+    if text is None:
         return NOT_CALIBRATED
     for name, field in AGREEMENTS:
-        found = told.get(name) or {}
-        value, low, high = (found.get(key) for key in (field, "low", "high"))
+        coefficient = text.get(name) or {}
+        value, low, high = (coefficient.get(key) for key in (field, "low", "high"))
         if value is not None:
             spread = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-            return f"calibrated: {name} {value:.2f}{spread}, n={told.get('n')}"
-    return f"calibrated on {told.get('n')} labels, which give no coefficient"
+            return f"calibrated: {name} {value:.2f}{spread}, n={text.get('n')}"
+    return f"calibrated on {text.get('n')} labels, which give no coefficient"
 
 
 def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
-    """What must be known beside the judged columns."""
+    """Notes on the judged columns."""
     panel = scoring.panel
     how = [f"{panel.repeats} repeats" if panel.repeats > 1 else "asked once"]
     how += [f"combined by {panel.combine}"] if len(panel.judges) * panel.repeats > 1 else []
     how += ["both orders where a judge has them" if panel.both_orders else "one order"]
-    told = [f"judged by {scoring.judge} ({', '.join(how)}), scoring {scoring.id}"]
-    told += [
+    text = [f"judged by {scoring.judge} ({', '.join(how)}), scoring {scoring.id}"]
+    text += [
         f"judge {kind}: nobody has measured its agreement with people (emend judge calibrate)"
         for kind in scoring.kinds
         if scoring.calibrated(kind) is None
     ]
     if scoring.forced:
-        told.append("a judge is the model under test itself: its numbers are no independent judgement")
+        text.append("a judge is the model under test itself: its numbers are no independent judgement")
     if "tendency" in scoring.kinds:
-        told += as_coded(judged_records(folder, scoring))
-    others = [one.id for one in list_scorings(folder) if one.id != scoring.id]
+        text += as_coded(judged_records(folder, scoring))
+    others = [item.id for item in list_scorings(folder) if item.id != scoring.id]
     if others:
-        told.append(f"other scorings of this run: {', '.join(others)}; show one with --scoring ID")
-    return told
+        text.append(f"other scorings of this run: {', '.join(others)}; show one with --scoring ID")
+    return text
 
 
-def that_apply(choices: Sequence[str], rows: Sequence[Row], metrics: Sequence[Metric]) -> list[str]:
-    """How the benchmark is scored, without what is said of a column that is not there, or that judges have made good.
+def that_apply(choices: Sequence[str], rows: Sequence[MetricRow], metrics: Sequence[Metric]) -> list[str]:
+    """Notes on the benchmark's scoring, without those on absent columns or on gaps that judges have filled.
 
     Args:
         choices: as the run's manifest has them.
@@ -106,8 +106,8 @@ def that_apply(choices: Sequence[str], rows: Sequence[Row], metrics: Sequence[Me
     """
     stand_in = {metric.name for metric in metrics if metric.value == "overall" and OPEN not in metric.kinds}
     free = {metric.name for metric in metrics if metric.value == "judged" and OPEN in metric.kinds}
-    told = any(row.metric in stand_in for row in rows) and not any(row.metric in free and row.n for row in rows)
-    return [choice for choice in choices if told or choice != M_FOR_G]
+    text = any(row.metric in stand_in for row in rows) and not any(row.metric in free and row.n for row in rows)
+    return [choice for choice in choices if text or choice != M_FOR_G]
 
 
 def as_coded(records: Iterable[Record]) -> list[str]:
@@ -115,22 +115,22 @@ def as_coded(records: Iterable[Record]) -> list[str]:
     marks: dict[str, tuple[list[Marks | None], list[str]]] = {}
     for record in records:
         if record.kind == OPEN and not record.checkpoint:
-            found, events = marks.setdefault(record.editor, ([], []))
-            found.append(_marks(record))
+            coefficient, events = marks.setdefault(record.editor, ([], []))
+            coefficient.append(_marks(record))
             events.append(record.case)
     counted = "; ".join(
-        f"{editor} G Q {_percent(full_mark_rate(found, 'overall'))}, "
-        f"G E {_percent(judged_edit_level(found, events, original=True))}"
-        for editor, (found, events) in marks.items()
+        f"{editor} G Q {_percent(full_mark_rate(coefficient, 'overall'))}, "
+        f"G E {_percent(judged_edit_level(coefficient, events, original=True))}"
+        for editor, (coefficient, events) in marks.items()
     )
     return [f"Tendency-G as the released code counts ({CODED}): {counted}"] if marks else []
 
 
 def _marks(record: Record) -> Marks | None:
-    given = [record.values.get(f"{scale}_mark") for scale in SCALES]
-    if None in given:
+    values = [record.values.get(f"{scale}_mark") for scale in SCALES]
+    if None in values:
         return None
-    return {scale: round(mark) for scale, mark in zip(CODE_SCALES, given, strict=True) if mark is not None}
+    return {scale: round(mark) for scale, mark in zip(CODE_SCALES, values, strict=True) if mark is not None}
 
 
 def _percent(share: float | None) -> str:
@@ -147,12 +147,12 @@ def judged_columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
     if kind == "tendency":
         yield from _tendency(there)
     elif kind == "agreement":
-        told = "free answers out of scope that the judge finds the same as before"
-        yield _metric("G Loc", "judged", (OPEN_LOCAL,), summary=told)
+        text = "free answers out of scope that the judge finds the same as before"
+        yield _metric("G Loc", "judged", (OPEN_LOCAL,), summary=text)
         yield _metric("agreement", "consistency", (OPEN_LOCAL,), scale=1.0, summary="mean mark, 1 to 5")
     else:
         for name, output, per, scale, summary in COLUMNS.get(kind) or _plain(kind):
-            kinds = tuple(sorted(probes for told, probes in there if told == output))
+            kinds = tuple(sorted(probes for text, probes in there if text == output))
             if kinds:
                 yield _metric(name, output, kinds, per, scale, summary)
             if kinds and kind == "coherence":
@@ -160,7 +160,7 @@ def judged_columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
 
 
 def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metric]:
-    """One per scheme, then the mean over them, as in ReCoE's Table 5."""
+    """Metric per scheme, then the mean over them, as in ReCoE's Table 5."""
     for kind in kinds:
         yield _metric(f"{name} {kind}", output, (kind,)).model_copy(update={"group": BY_SCHEME})
     if len(kinds) > 1:
@@ -180,15 +180,15 @@ def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:
     yield _metric("G E", "judged", (OPEN,), "all", summary="events all of whose free answers have full marks overall")
     facts = tuple(kind for kind in FACTS if ("overall", kind) in there)
     if facts:
-        told = "events with free answers, all of them with full marks, and all facts right"
-        yield _metric("E", "overall", (*facts, OPEN), "all", summary=told)
-    told = "replies that broke the rule 'correctness at most 3, overall at most 3'; overall was set to 3"
-    yield _metric("rule broken", "rule_broken", (OPEN,), summary=told)
+        text = "events with free answers, all of them with full marks, and all facts right"
+        yield _metric("E", "overall", (*facts, OPEN), "all", summary=text)
+    text = "replies that broke the rule 'correctness at most 3, overall at most 3'; overall was set to 3"
+    yield _metric("rule broken", "rule_broken", (OPEN,), summary=text)
     for scale in SCALES:
         mean = _metric(scale, f"{scale}_mark", (OPEN,), scale=1.0, summary=f"mean mark for {scale}, 1 to 5")
         full = _metric(f"{scale} 5", f"{scale}_full", (OPEN,), summary=f"answers with full marks for {scale}")
         yield from (
-            one.model_copy(update={"group": MARKS}) for one in ((mean,) if scale == "overall" else (mean, full))
+            item.model_copy(update={"group": MARKS}) for item in ((mean,) if scale == "overall" else (mean, full))
         )
 
 
@@ -214,9 +214,9 @@ def _metric(
     )
 
 
-def _apart(metrics: Sequence[Metric], taken: set[str]) -> list[Metric]:
+def _apart(metrics: Sequence[Metric], names_used: set[str]) -> list[Metric]:
     """Names that tell the columns apart, for rows are found by them."""
-    used, out = set(taken), []
+    used, out = set(names_used), []
     for metric in metrics:
         name = metric.name
         while name in used:

@@ -1,4 +1,4 @@
-"""What edits of weights did besides: the perplexity of held-out texts before and under them."""
+"""Side effects of weight edits: perplexity of held-out texts before and after."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from emend.evals.aggregate.columns import Place, Row
+from emend.evals.aggregate.columns import MetricRow, ResultGroup
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
 from emend.evals.metrics.estimate import Estimate, estimate
@@ -14,7 +14,7 @@ from emend.evals.metrics.estimate import Estimate, estimate
 Lines = list[dict[str, Any]]
 
 
-class PerplexityRow(Row):
+class PerplexityRow(MetricRow):
     """The perplexity under one editor's edits; `before` is the unedited model's, and `reason` why some have none.
 
     `standing` is how many edits stood in a sequence, and 0 in other modes, whose rows are over all sets of edits.
@@ -22,41 +22,48 @@ class PerplexityRow(Row):
 
     standing: int = 0
     over: Literal["edits", "texts"] = "texts"
-    """What n counts and the interval is over: sets of edits, or texts under one set; `before` is always over texts."""
+    """Unit of n and of the interval: sets of edits, or texts under one set; `before` is always over texts."""
     before: Estimate
     reason: str = ""
 
 
 def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoints) -> list[PerplexityRow]:
-    """One row per editor, setting and mode; in a sequence one at each checkpoint and at its end."""
+    """Row per editor, setting and mode; in a sequence, at each checkpoint and at its end."""
     order = {name: number for number, name in enumerate(editors)}
     before = _over_texts([line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE][:1])
-    found = {
-        (Place(line["setting"], line["mode"], line["editor"]), line["standing"], line["repeat"], line["edits"]): line
+    measured = {
+        (
+            ResultGroup(line["setting"], line["mode"], line["editor"]),
+            line["standing"],
+            line["repeat"],
+            line["edits"],
+        ): line
         for line in read_lines(folder, COSTS)
         if line.get("act") == PERPLEXITY
     }
-    rows: dict[tuple[Place, int], Lines] = {}
-    for (place, standing, *_), line in found.items():
+    rows: dict[tuple[ResultGroup, int], Lines] = {}
+    for (place, standing, *_), line in measured.items():
         rows.setdefault((place, standing if place.mode == "sequential" else 0), []).append(line)
-    shown = _at_checkpoints(list(rows), checkpoints)
+    chosen = _at_checkpoints(list(rows), checkpoints)
     return [
         _row(place, standing, rows[place, standing], before)
         for place, standing in sorted(
-            shown, key=lambda key: (key[0].setting, key[0].mode, order.get(key[0].editor, len(order)), key[1])
+            chosen, key=lambda key: (key[0].setting, key[0].mode, order.get(key[0].editor, len(order)), key[1])
         )
     ]
 
 
-def _at_checkpoints(keys: Sequence[tuple[Place, int]], checkpoints: Checkpoints) -> Iterator[tuple[Place, int]]:
-    for place, found in groupby(sorted(keys), key=lambda key: key[0]):
-        standings = [standing for _, standing in found]
+def _at_checkpoints(
+    keys: Sequence[tuple[ResultGroup, int]], checkpoints: Checkpoints
+) -> Iterator[tuple[ResultGroup, int]]:
+    for place, measured in groupby(sorted(keys), key=lambda key: key[0]):
+        standings = [standing for _, standing in measured]
         for before, now in zip([0, *standings], standings, strict=False):
             if now == standings[-1] or checkpoints.passed(before, now):
                 yield place, now
 
 
-def _row(place: Place, standing: int, lines: Lines, before: Estimate) -> PerplexityRow:
+def _row(place: ResultGroup, standing: int, lines: Lines, before: Estimate) -> PerplexityRow:
     scored = [line for line in lines if not line["unscored"]]
     several = len(scored) > 1 and not standing
     value = _over_edits(scored) if several else _over_texts(scored)
@@ -90,8 +97,8 @@ def _over_texts(lines: Lines) -> Estimate:
 
 def _exponential(nats: Estimate) -> Estimate:
     """Perplexity of nats per token; one too large for a number is left out."""
-    told = {
+    bounds = {
         name: None if value is None or value > 700 else math.exp(value)
         for name, value in (("mean", nats.mean), ("low", nats.low), ("high", nats.high))
     }
-    return nats.model_copy(update=told)
+    return nats.model_copy(update=bounds)

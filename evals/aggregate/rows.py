@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from emend.evals.aggregate.columns import Gathered, estimate_of
-from emend.evals.aggregate.columns import Row as Row
+from emend.evals.aggregate.columns import MetricRow as MetricRow
+from emend.evals.aggregate.columns import RecordTable, estimate_of
 from emend.evals.aggregate.columns import gather as gather
-from emend.evals.aggregate.costs import ProviderUsage, costs_of, spent_of
+from emend.evals.aggregate.costs import RunCost, costs_of, spent_of
 from emend.evals.aggregate.forgetting import ForgettingRow, forgetting_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.case import Metric
@@ -21,7 +21,7 @@ class Report(FrozenModel):
 
     benchmark: str
     model: str
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
     metrics: tuple[Metric, ...]
     records: int
     cases: int
@@ -34,23 +34,23 @@ class Report(FrozenModel):
     reasons: dict[str, int]
     """Why something is unscored, and in how many records."""
     choices: tuple[str, ...] = ()
-    """How the benchmark was scored where its paper and code differ or leave it open."""
+    """Scoring choices where the benchmark's paper and code differ or leave it open."""
     forgetting: tuple[ForgettingRow, ...] = ()
-    """Each metric at the checkpoints of a sequence."""
-    costs: tuple[Row, ...] = ()
-    """What a probe and an edit cost under each editor; the metrics are `costs.COSTS`."""
+    """Metrics at the checkpoints of a sequence."""
+    costs: tuple[MetricRow, ...] = ()
+    """Cost of a probe and of an edit under each editor; the metrics are `costs.ALL_COSTS`."""
     perplexity: tuple[PerplexityRow, ...] = ()
-    """Of held-out texts, under edits of weights."""
-    spent: ProviderUsage | None = None
+    """Perplexity of held-out texts under weight edits."""
+    spent: RunCost | None = None
 
 
-def rows_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str]) -> list[Row]:
+def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
     """One row per place and metric that has something to show; editors in the order of the run."""
     order = {name: place for place, name in enumerate(editors)}
     places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
-    found = [(place, metric, estimate_of(gathered.places[place], metric)) for place in places for metric in metrics]
+    estimates = [(place, metric, estimate_of(gathered.places[place], metric)) for place in places for metric in metrics]
     return [
-        Row(
+        MetricRow(
             editor=place.editor,
             setting=place.setting,
             mode=place.mode,
@@ -61,7 +61,7 @@ def rows_of(gathered: Gathered, metrics: Sequence[Metric], editors: Sequence[str
             low=value.low,
             high=value.high,
         )
-        for place, metric, value in found
+        for place, metric, value in estimates
         if value.n or value.unscored
     ]
 

@@ -1,1 +1,1 @@
-"""What the papers analyse beyond their tables: each analysis is a function over the records of runs."""
+"""Analyses of the papers beyond their tables: each is a function over the records of runs."""

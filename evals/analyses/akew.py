@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from emend.evals.analyses.base import (
     Analysis,
-    Asked,
+    AnalysisKind,
+    AnalysisRequest,
+    AnalysisRow,
     Bins,
     Inventory,
-    Kind,
     Lacking,
-    Picture,
-    Row,
+    PlotStyle,
     Run,
     ordered,
     panel_name,
@@ -33,7 +33,7 @@ PUBLISHED = "AKEW's Table 4 (MEMIT, 100 failures of CounterFact, sorted by peopl
 
 
 class Asking(NamedTuple):
-    """What the same question has in common under every setting."""
+    """Key of a question that is the same under every setting."""
 
     case: object
     kind: str
@@ -42,19 +42,19 @@ class Asking(NamedTuple):
     repeat: int
 
 
-def drop(runs: Sequence[Run], asked: Asked) -> Analysis:
+def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Accuracy under `unstruct` and `extract` against `struct`, per editor and data set, paired question by question.
 
     The drop is relative, in percent of the accuracy under `struct`, as in the paper's Tables 2 and 3.
     """
-    found: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
+    accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
     for run in runs:
         for record in run.records():
             for task, (kinds, _) in TASKS.items():
                 if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
                     key = (_dataset(run), task, record.setting, _series(run, record.editor, runs))
-                    found.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
-    rows = ordered(_drops(found), ("unstruct", "extract"))
+                    accuracies.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
+    rows = ordered(_drops(accuracies), ("unstruct", "extract"))
     if not rows:
         raise Lacking(_needs_settings({setting for run in runs for setting in run.settings}))
     return Analysis(
@@ -62,7 +62,7 @@ def drop(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Accuracy lost against the setting 'struct'",
         unit="drop, % of struct",
         rows=rows,
-        picture=Picture(x="what the editor is given", y="drop against struct, %"),
+        picture=PlotStyle(x="what the editor is given", y="drop against struct, %"),
         notes=(
             "percent of the accuracy under struct that is lost; 100: nothing is left, below 0: a gain",
             "unscored where nothing was right under struct, of which nothing can be lost",
@@ -71,9 +71,9 @@ def drop(runs: Sequence[Run], asked: Asked) -> Analysis:
     )
 
 
-def _drops(found: dict[tuple[str, str, str, str], dict[Asking, float | None]]) -> Iterable[Row]:
-    for (data, task, setting, series), answers in found.items():
-        base = found.get((data, task, BASE, series))
+def _drops(accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]]) -> Iterable[AnalysisRow]:
+    for (data, task, setting, series), answers in accuracies.items():
+        base = accuracies.get((data, task, BASE, series))
         if setting == BASE or base is None:
             continue
         both = [asking for asking in base if asking in answers]
@@ -89,7 +89,7 @@ def _dataset(run: Run) -> str:
 
 def _series(run: Run, editor: str, runs: Sequence[Run]) -> str:
     """The editor, with the model where the runs have several."""
-    return f"{editor}, {run.model_name}" if len({one.model_name for one in runs}) > 1 else editor
+    return f"{editor}, {run.model_name}" if len({item.model_name for item in runs}) > 1 else editor
 
 
 def _asking(run: Run, record: Record) -> Asking:
@@ -110,7 +110,7 @@ def _needs_settings(settings: Iterable[str]) -> str:
     )
 
 
-def errors(runs: Sequence[Run], asked: Asked) -> Analysis:
+def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Why edits failed: the share of each error type among failed edits, per setting and editor.
 
     Where triplets were given (`extract`), a failure is the triplets' if none names subject and new object: ambiguous
@@ -133,7 +133,7 @@ def errors(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Failed edits by type of error",
         unit="% of failed edits",
         rows=ordered(rows, ERRORS),
-        picture=Picture(x="type of error", y="failed edits, %", limits=(0, 105)),
+        picture=PlotStyle(x="type of error", y="failed edits, %", limits=(0, 105)),
         notes=("sorted by rule, where the paper had people; n counts failed edits", PUBLISHED),
     )
 
@@ -155,20 +155,20 @@ def error_of(record: Record, edits: Sequence[dict[str, Any]]) -> str:
 
 
 def _names_both(record: Record, edits: Sequence[dict[str, Any]]) -> bool:
-    """Whether a triplet names the prompt's subject and the new object, in any case of letters."""
-    asked, gold = record.prompt.lower(), record.gold[0].lower()
-    told = [(str(edit.get("subject", "")).lower(), str(edit["text"]).lower()) for edit in edits]
-    return any(subject and subject in asked and gold in text for subject, text in told)
+    """Return True if a triplet names the prompt's subject and the new object, ignoring case."""
+    request, gold = record.prompt.lower(), record.gold[0].lower()
+    triplets = [(str(edit.get("subject", "")).lower(), str(edit["text"]).lower()) for edit in edits]
+    return any(subject and subject in request and gold in text for subject, text in triplets)
 
 
 def _states_relation(edit: dict[str, Any], prompt: str) -> bool:
-    """Whether a triplet is about the subject that the prompt names, and says of it what the prompt asks."""
-    subject, said = str(edit.get("subject", "")), str(edit["text"])
+    """Return True if a triplet has the prompt's subject and its relation."""
+    subject, fact = str(edit.get("subject", "")), str(edit["text"])
     if not subject or fold(subject) not in fold(prompt):
         return False
-    asked = set(stems(_without(prompt, subject)))
-    relation = _without(_without(said, subject), str(edit.get("target_new", "")))
-    return bool(asked & set(stems(relation)))
+    request = set(stems(_without(prompt, subject)))
+    relation = _without(_without(fact, subject), str(edit.get("target_new", "")))
+    return bool(request & set(stems(relation)))
 
 
 def _without(text: str, part: str) -> str:
@@ -176,13 +176,13 @@ def _without(text: str, part: str) -> str:
     return text if at < 0 else f"{text[:at]} {text[at + len(part) :]}"
 
 
-def _drop_lacks(seen: Inventory) -> str:
-    return _needs_settings(seen.run.settings)
+def _drop_lacks(inventory: Inventory) -> str:
+    return _needs_settings(inventory.run.settings)
 
 
-def _errors_lacks(seen: Inventory) -> str:
-    return "" if seen.has(["em"], EDITED) else "no edit was asked for text: use a model or an editor that answers."
+def _errors_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has(["em"], EDITED) else "no edit was asked for text: use a model or an editor that answers."
 
 
-DROP = Kind(("akew",), _drop_lacks, drop)
-ERROR_TYPES = Kind(("akew",), _errors_lacks, errors)
+DROP = AnalysisKind(("akew",), _drop_lacks, drop)
+ERROR_TYPES = AnalysisKind(("akew",), _errors_lacks, errors)

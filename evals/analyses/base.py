@@ -1,4 +1,4 @@
-"""What every analysis shares: the runs that it reads, the numbers that it gathers, and what it returns."""
+"""Shared types of the analyses: the runs that they read, the values that they collect, and their results."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Lacking(BadSettings):
 
 @dataclass(frozen=True)
 class CaseInfo:
-    """What a run keeps of a case beside its records: its number in its setting, its tags, its edits."""
+    """A case as a run stores it beside its records: its number in its setting, its tags, its edits."""
 
     number: int
     tags: Tags = field(default_factory=dict)
@@ -27,7 +27,7 @@ class CaseInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """One run as analyses see it.
+    """A run as analyses see it.
 
     `records` may be called again and streams anew; records that were asked again at a checkpoint are left out. `model`
     is the fingerprint of the manifest, `cases` is by setting and id.
@@ -49,12 +49,12 @@ class Run:
     """The scoring whose judgements the records carry; empty without one."""
 
     def case(self, record: Record) -> CaseInfo:
-        """What is kept of a record's case."""
+        """Stored data of a record's case."""
         return self.cases.get((record.setting, record.case), CaseInfo(0))
 
 
-class Row(FrozenModel):
-    """One number of an analysis, with n, unscored and the 95 % interval.
+class AnalysisRow(FrozenModel):
+    """A number of an analysis, with n, unscored and the 95 % interval.
 
     `panel` is the table and the plot's field that it stands in, `label` its place on the axis, `series` the editor.
     """
@@ -71,7 +71,7 @@ class Row(FrozenModel):
     """The place on a numeric axis."""
 
 
-class Line(FrozenModel):
+class ReferenceLine(FrozenModel):
     """A level that is drawn in for comparison, such as what a constant answer scores."""
 
     panel: str
@@ -80,7 +80,7 @@ class Line(FrozenModel):
 
 
 class Dot(FrozenModel):
-    """One record in a scatter plot; `marked` records stand out."""
+    """A record in a scatter plot; `marked` records are highlighted."""
 
     panel: str
     x: float
@@ -88,8 +88,8 @@ class Dot(FrozenModel):
     marked: bool
 
 
-class Picture(FrozenModel):
-    """How rows are drawn: `bars`, `curve` (over `Row.x`), `scatter` of the dots, or `plane` (one row against another).
+class PlotStyle(FrozenModel):
+    """Form of the plot: `bars`, `curve` (over `AnalysisRow.x`), `scatter` of the dots, or `plane` (row against row).
 
     `limits` of the value axis; None leaves it to the numbers. In a plane the two axes are the panels named.
     """
@@ -111,18 +111,18 @@ class Analysis(FrozenModel):
     kind: str
     title: str
     unit: str
-    rows: tuple[Row, ...]
-    picture: Picture
-    lines: tuple[Line, ...] = ()
+    rows: tuple[AnalysisRow, ...]
+    picture: PlotStyle
+    lines: tuple[ReferenceLine, ...] = ()
     dots: tuple[Dot, ...] = ()
     notes: tuple[str, ...] = ()
     series: str = "editor"
-    """What a row's series is."""
+    """Meaning of a row's series."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a user may add to an analysis: files of extracted triplets, and a metric."""
+class AnalysisRequest:
+    """Options of an analysis: files of extracted triplets, and a metric."""
 
     triples: tuple[str, ...] = ()
     metric: str = ""
@@ -130,28 +130,28 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One analysis: the benchmarks that it is for (all when empty), what it needs, and the function.
+class AnalysisKind:
+    """An analysis: the benchmarks that it applies to (all when empty), its requirements, and its function.
 
     `lacks` says of an inventory why it cannot be made, with the remedy; "" when it can.
     """
 
     benchmarks: tuple[str, ...]
     lacks: "Callable[[Inventory], str]"
-    compute: Callable[[Sequence[Run], Asked], Analysis]
+    compute: Callable[[Sequence[Run], AnalysisRequest], Analysis]
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """What there is in a run: settings, and (kind, output) pairs that have a number in at least one record."""
+    """Contents of a run: settings, and (kind, output) pairs that have a number in at least one record."""
 
     run: Run
     outputs: frozenset[tuple[str, str]]
 
     def has(self, outputs: Iterable[str], kinds: Iterable[str] = ()) -> bool:
-        """Whether one of the outputs is there for one of the kinds, or for any kind."""
-        wanted, among = set(outputs), set(kinds)
-        return any(output in wanted and (not among or kind in among) for kind, output in self.outputs)
+        """Return True if one of the outputs has values for one of the kinds, or for any kind."""
+        sought, among = set(outputs), set(kinds)
+        return any(output in sought and (not among or kind in among) for kind, output in self.outputs)
 
 
 def inventory(run: Run) -> Inventory:
@@ -181,8 +181,8 @@ class Bins:
         if output in record.values or output in record.unscored:
             self.add(panel, label, series, record.values.get(output), record.case if case is None else case)
 
-    def rows(self, scale: float = 100.0) -> list[Row]:
-        """One row each, panel by panel."""
+    def rows(self, scale: float = 100.0) -> list[AnalysisRow]:
+        """Rows with estimates, panel by panel."""
         return list(
             ordered(
                 row_of(key, estimate(values, cases).scaled(scale), self._x.get(key))
@@ -191,20 +191,24 @@ class Bins:
         )
 
 
-def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> Row:
+def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> AnalysisRow:
     """A row of an estimate."""
     panel, label, series = key
-    return Row(panel=panel, label=label, series=series, x=x, **value.model_dump())
+    return AnalysisRow(panel=panel, label=label, series=series, x=x, **value.model_dump())
 
 
-def ordered(rows: Iterable[Row], labels: Sequence[str] = (), series: Sequence[str] = ()) -> tuple[Row, ...]:
+def ordered(
+    rows: Iterable[AnalysisRow], labels: Sequence[str] = (), series: Sequence[str] = ()
+) -> tuple[AnalysisRow, ...]:
     """Rows by panel as they came, then by the order of the labels and the series given; others keep their place."""
-    found = list(rows)
-    panels = list(dict.fromkeys(row.panel for row in found))
-    every = [*labels, *(row.label for row in found)]
-    names = [*series, *(row.series for row in found)]
-    places = [{name: at for at, name in enumerate(dict.fromkeys(told))} for told in (panels, every, names)]
-    return tuple(sorted(found, key=lambda row: (places[0][row.panel], places[1][row.label], places[2][row.series])))
+    ordered_rows = list(rows)
+    panels = list(dict.fromkeys(row.panel for row in ordered_rows))
+    every = [*labels, *(row.label for row in ordered_rows)]
+    names = [*series, *(row.series for row in ordered_rows)]
+    places = [{name: at for at, name in enumerate(dict.fromkeys(keys))} for keys in (panels, every, names)]
+    return tuple(
+        sorted(ordered_rows, key=lambda row: (places[0][row.panel], places[1][row.label], places[2][row.series]))
+    )
 
 
 def panel_name(run: Run, runs: Sequence[Run], text: str = "") -> str:

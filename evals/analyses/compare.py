@@ -17,8 +17,8 @@ BY_KIND = ("record", "case", "any", "all")
 """Ways of making up a mean that can also be taken over one of the metric's kinds."""
 
 
-class Row(FrozenModel):
-    """One metric of two editors under one setting; `kind` is empty over all its kinds. Shares are not scaled.
+class ComparisonRow(FrozenModel):
+    """A metric of two editors under a setting; `kind` is empty over all its kinds. Shares are not scaled.
 
     `judge` says who judged, and how far that agrees with people; it is empty for what no judge has said.
     """
@@ -33,7 +33,7 @@ class Row(FrozenModel):
 
 
 class Coverage(FrozenModel):
-    """How many probes of one editor of each run were paired under a setting, and how many one side alone has."""
+    """Number of probes of two editors paired under a setting, and of those that only one side has."""
 
     editor_a: str
     editor_b: str
@@ -52,21 +52,21 @@ class Comparison(FrozenModel):
     run_b: str
     metrics: tuple[Metric, ...]
     coverage: tuple[Coverage, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     notes: tuple[str, ...]
-    """What differs between the runs beside the editor, and what must be known to read the numbers."""
+    """Differences between the runs beside the editor, and notes that explain the numbers."""
 
 
 class Key(NamedTuple):
-    """What makes two records answers to the same probe."""
+    """Key that two records of the same probe share."""
 
     case: str
     probe: str
     repeat: int
 
 
-class Seen(NamedTuple):
-    """What is kept of a record."""
+class ProbeOutcome(NamedTuple):
+    """The outcome of a record: kind, question, values and unscored outputs."""
 
     kind: str
     prompt: int
@@ -75,8 +75,8 @@ class Seen(NamedTuple):
     unscored: frozenset[str]
 
 
-Sides = dict[tuple[str, str], dict[Key, Seen]]
-"""By setting and editor."""
+Sides = dict[tuple[str, str], dict[Key, ProbeOutcome]]
+"""Probe outcomes by setting and editor."""
 
 
 def compare(
@@ -107,7 +107,7 @@ def compare(
     _refuse_other_data(a, b)
     chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
     judged = same_scoring(folder_a, folder_b or folder_a, scoring)
-    sides_a = _sides(records_of(folder_a, judged.a), {one for one, _ in chosen}, checkpoint)
+    sides_a = _sides(records_of(folder_a, judged.a), {name_a for name_a, _ in chosen}, checkpoint)
     sides_b = _sides(records_of(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
     theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
@@ -115,7 +115,7 @@ def compare(
     by = {metric.name: metric.group for metric in metrics if metric not in a.metrics}
     settings = [name for name in a.cases if name in b.cases]
     coverage, rows = _all_pairs(sides_a, sides_b, chosen, settings, metrics)
-    if not any(told.paired for told in coverage):
+    if not any(pair.paired for pair in coverage):
         raise BadSettings(_nothing(folder_a, folder_b, coverage, checkpoint))
     return Comparison(
         benchmark=a.config.benchmark,
@@ -134,25 +134,26 @@ def _all_pairs(
     chosen: Sequence[tuple[str, str]],
     settings: Sequence[str],
     metrics: Sequence[Metric],
-) -> tuple[list[Coverage], list[Row]]:
-    """Every two editors under every setting."""
+) -> tuple[list[Coverage], list[ComparisonRow]]:
+    """Coverage and rows of each pair of editors under each setting."""
     coverage, rows = [], []
-    for one, other in chosen:
+    for name_a, other in chosen:
         for setting in settings:
-            left, right = sides_a.get((setting, one), {}), sides_b.get((setting, other), {})
-            coverage.append(_coverage(setting, one, other, left, right))
+            left, right = sides_a.get((setting, name_a), {}), sides_b.get((setting, other), {})
+            coverage.append(_coverage(setting, name_a, other, left, right))
             rows += [
-                Row(editor_a=one, editor_b=other, setting=setting, metric=metric.name, kind=kind, paired=paired)
+                ComparisonRow(
+                    editor_a=name_a, editor_b=other, setting=setting, metric=metric.name, kind=kind, paired=paired
+                )
                 for metric, kind, paired in _compared(left, right, metrics)
             ]
     return coverage, rows
 
 
 def _refuse_other_data(a: Manifest, b: Manifest) -> None:
-    one, other = a.config, b.config
-    if one.benchmark != other.benchmark:
+    if a.config.benchmark != b.config.benchmark:
         raise BadSettings(
-            f"the runs are of '{one.benchmark}' and '{other.benchmark}': only runs of one benchmark ask the same."
+            f"the runs are of '{a.config.benchmark}' and '{b.config.benchmark}': compare runs of one benchmark."
         )
     if not set(a.cases) & set(b.cases):
         raise BadSettings(
@@ -164,7 +165,7 @@ def _refuse_other_data(a: Manifest, b: Manifest) -> None:
 def _editors(
     a: Manifest, b: Manifest, alone: bool, editor_a: str | None, editor_b: str | None
 ) -> list[tuple[str, str]]:
-    """Which editor is compared with which."""
+    """Pairs of editors to compare."""
     first, second = a.config.editors, b.config.editors
     for name, known in ((editor_a, first), (editor_b, second)):
         if name is not None and name not in known:
@@ -180,19 +181,19 @@ def _editors(
             f"the runs have no editor in common ({', '.join(first)} and {', '.join(second)}): "
             "name one of each with --editor-a and --editor-b."
         )
-    one, other = editor_a or editor_b or "", editor_b or editor_a or ""
-    for name, known, option in ((one, first, "--editor-a"), (other, second, "--editor-b")):
+    name_a, other = editor_a or editor_b or "", editor_b or editor_a or ""
+    for name, known, option in ((name_a, first, "--editor-a"), (other, second, "--editor-b")):
         if name not in known:
             raise BadSettings(f"one of the runs has no editor '{name}': name one of {', '.join(known)} with {option}.")
-    return [(one, other)]
+    return [(name_a, other)]
 
 
 def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) -> tuple[str, str]:
-    told = [name for name in (editor_a, editor_b) if name is not None]
-    left = [name for name in editors if name not in told]
-    if len(set(told)) == 2:
-        return told[0], told[1]
-    if len(told) + len(left) == 2 and len(set(told)) == len(told):
+    chosen = [name for name in (editor_a, editor_b) if name is not None]
+    left = [name for name in editors if name not in chosen]
+    if len(set(chosen)) == 2:
+        return chosen[0], chosen[1]
+    if len(chosen) + len(left) == 2 and len(set(chosen)) == len(chosen):
         other = left.pop()
         return (editor_a or (left.pop() if left else other), editor_b or other)
     raise BadSettings(
@@ -206,24 +207,26 @@ def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sid
     for record in records:
         if record.editor in editors and record.checkpoint == checkpoint:
             side = sides.setdefault((record.setting, record.editor), {})
-            side[Key(record.case, record.probe, record.repeat)] = Seen(
+            side[Key(record.case, record.probe, record.repeat)] = ProbeOutcome(
                 record.kind, hash(record.prompt), record.gold, record.values, frozenset(record.unscored)
             )
     return sides
 
 
 def _plain(metric: Metric) -> Metric:
-    """Without its group, in which a judge's calibration stands."""
+    """The metric without its group, which names a judge's calibration."""
     return metric.model_copy(update={"group": ""})
 
 
 def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
     for side in sides.values():
-        for seen in side.values():
-            yield from ((name, seen.kind) for name in (*seen.values, *seen.unscored))
+        for answer in side.values():
+            yield from ((name, answer.kind) for name in (*answer.values, *answer.unscored))
 
 
-def _coverage(setting: str, one: str, other: str, left: dict[Key, Seen], right: dict[Key, Seen]) -> Coverage:
+def _coverage(
+    setting: str, name_a: str, other: str, left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome]
+) -> Coverage:
     """Raises BadSettings where the same ids stand for other questions, as they may with a plug-in's own ids."""
     both = [key for key in left if key in right]
     for key in both:
@@ -233,7 +236,7 @@ def _coverage(setting: str, one: str, other: str, left: dict[Key, Seen], right: 
                 "on the same data. Run both on one version of it."
             )
     return Coverage(
-        editor_a=one,
+        editor_a=name_a,
         editor_b=other,
         setting=setting,
         paired=len(both),
@@ -244,37 +247,35 @@ def _coverage(setting: str, one: str, other: str, left: dict[Key, Seen], right: 
 
 
 def _compared(
-    left: dict[Key, Seen], right: dict[Key, Seen], metrics: Sequence[Metric]
+    left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome], metrics: Sequence[Metric]
 ) -> Iterator[tuple[Metric, str, Paired]]:
-    """Each metric over its kinds, and over each kind alone where it has several."""
+    """Metrics over all their kinds, and over each kind alone if there are several."""
     for metric in metrics:
         pairs = list(_pairs(left, right, metric))
         if not pairs:
             continue
-        told = partial(compare_pairs, per=metric.per, share=metric.share)
-        yield metric, "", told(pairs)
+        measure = partial(compare_pairs, per=metric.per, share=metric.share)
+        yield metric, "", measure(pairs)
         kinds = sorted({pair.kind for pair in pairs}, key=metric.kinds.index if metric.kinds else str)
         for kind in kinds if len(kinds) > 1 and metric.per in BY_KIND else ():
-            yield metric, kind, told([pair for pair in pairs if pair.kind == kind])
+            yield metric, kind, measure([pair for pair in pairs if pair.kind == kind])
 
 
-def _pairs(left: dict[Key, Seen], right: dict[Key, Seen], metric: Metric) -> Iterator[Pair]:
+def _pairs(left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome], metric: Metric) -> Iterator[Pair]:
     """Probes that both sides were to be scored on; a side without a number is unscored."""
-    for key, one in left.items():
+    for key, mine in left.items():
         other = right.get(key)
-        if other is None or (metric.kinds and one.kind not in metric.kinds):
+        if other is None or (metric.kinds and mine.kind not in metric.kinds):
             continue
-        a, b = one.values.get(metric.value), other.values.get(metric.value)
-        known = (a is not None or metric.value in one.unscored) and (b is not None or metric.value in other.unscored)
-        if known:
-            yield Pair(key.case, one.kind, a, b, key.repeat)
+        if all(metric.value in side.values or metric.value in side.unscored for side in (mine, other)):
+            yield Pair(key.case, mine.kind, mine.values.get(metric.value), other.values.get(metric.value), key.repeat)
 
 
 def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage], checkpoint: int) -> str:
-    if checkpoint and not any(told.only_a + told.only_b for told in coverage):
+    if checkpoint and not any(pair.only_a + pair.only_b for pair in coverage):
         return f"nothing was asked again at checkpoint {checkpoint}: emend report names the checkpoints that there are."
     where = f" at checkpoint {checkpoint}" if checkpoint else ""
-    counts = " and ".join(str(sum(getattr(told, side) for told in coverage)) for side in ("only_a", "only_b"))
+    counts = " and ".join(str(sum(getattr(pair, side) for pair in coverage)) for side in ("only_a", "only_b"))
     other = folder_b or folder_a
     return (
         f"not one probe of '{folder_a}' is in '{other}' too{where} ({counts} probes): the runs are not on the same "
@@ -282,17 +283,17 @@ def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage]
     )
 
 
-def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequence[Row]) -> Iterator[str]:
-    """What differs beside the editor, and how the numbers are to be read."""
+def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    """Differences beside the editor, and notes that explain the numbers."""
     yield "second less first, paired by probe; 95 % intervals by bootstrap over cases"
     tests = " or ".join(sorted({row.paired.test for row in rows if row.paired.test}))
     if tests:
         yield f"p: {tests} test by case; of {len(rows)} rows about {0.05 * len(rows):.1f} fall below 0.05 by chance"
-    for one in coverage:
-        if one.only_a or one.only_b:
+    for pair in coverage:
+        if pair.only_a or pair.only_b:
             yield (
-                f"{one.setting}, {one.editor_a} and {one.editor_b}: {one.paired} probes of {one.cases} cases are "
-                f"paired; {one.only_a} are in the first alone, {one.only_b} in the second alone"
+                f"{pair.setting}, {pair.editor_a} and {pair.editor_b}: {pair.paired} probes of {pair.cases} cases are "
+                f"paired; {pair.only_a} are in the first alone, {pair.only_b} in the second alone"
             )
     for name in (
         "model",

@@ -1,4 +1,4 @@
-"""Which judgements two runs are compared by: those of the same judges, asked in the same way."""
+"""Selection of the judgements that two runs share: those of the same judges with the same settings."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ Outputs = set[tuple[str, str]]
 """Names of numbers, with the kind of probe that has them."""
 
 
-class Judged(NamedTuple):
+class SharedScoring(NamedTuple):
     """The scoring of each run, which have one id or are both None, and what must be said of it."""
 
     a: Scoring | None
@@ -23,7 +23,7 @@ class Judged(NamedTuple):
     note: str = ""
 
 
-def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Judged:
+def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> SharedScoring:
     """The newest scoring that both runs have; an id says who judged and how, so like ids mean like judging.
 
     Args:
@@ -36,28 +36,28 @@ def same_scoring(folder_a: Path, folder_b: Path, name: str | None = None) -> Jud
         BadData: a scoring cannot be read.
     """
     if name == NO_SCORING:
-        return Judged(None, None)
-    theirs = {one.id: one for one in list_scorings(folder_b)}
+        return SharedScoring(None, None)
+    theirs = {ours_scoring.id: ours_scoring for ours_scoring in list_scorings(folder_b)}
     if name is not None:
-        one = find_scoring(folder_a, name)
-        if one is None or one.id not in theirs:
-            who, which = (one.judge, one.id) if one else ("NAME", name)
+        ours_scoring = find_scoring(folder_a, name)
+        if ours_scoring is None or ours_scoring.id not in theirs:
+            who, which = (ours_scoring.judge, ours_scoring.id) if ours_scoring else ("NAME", name)
             raise BadSettings(
                 f"'{folder_b}' has no scoring '{which}', and only like judging of both is compared. Judge it as "
                 f"'{folder_a}' was: emend judge run {folder_b} --judge {who}"
             )
-        return Judged(one, theirs[one.id])
+        return SharedScoring(ours_scoring, theirs[ours_scoring.id])
     ours = list_scorings(folder_a)
-    for one in reversed(ours):
-        if one.id in theirs:
-            return Judged(one, theirs[one.id])
-    return Judged(None, None, _left_out(ours, list(theirs.values())))
+    for ours_scoring in reversed(ours):
+        if ours_scoring.id in theirs:
+            return SharedScoring(ours_scoring, theirs[ours_scoring.id])
+    return SharedScoring(None, None, _left_out(ours, list(theirs.values())))
 
 
 def _left_out(ours: list[Scoring], theirs: list[Scoring]) -> str:
     if not ours and not theirs:
         return ""
-    who = [told[-1].judge if told else "nobody" for told in (ours, theirs)]
+    who = [notes[-1].judge if notes else "nobody" for notes in (ours, theirs)]
     return (
         f"judged numbers are left out: the first run was judged by {who[0]}, the second by {who[1]}, not by the same "
         "judges in the same way; emend judge run makes it so"

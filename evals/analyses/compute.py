@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from emend.evals.analyses.base import Analysis, Asked, Run, inventory
+from emend.evals.analyses.base import Analysis, AnalysisRequest, Run, inventory
 from emend.evals.analyses.registry import ANALYSES
 from emend.memory.errors import BadSettings
 
 
-def analyse_runs(name: str, runs: Sequence[Run], asked: Asked | None = None) -> Analysis:
+def analyse_runs(name: str, runs: Sequence[Run], request: AnalysisRequest | None = None) -> Analysis:
     """The analysis of one run, or of several beside each other.
 
     Raises:
@@ -25,16 +25,16 @@ def analyse_runs(name: str, runs: Sequence[Run], asked: Asked | None = None) -> 
             )
     if len({run.name for run in runs}) < len(runs):
         raise BadSettings("two of the runs have the same folder name, so their rows could not be told apart.")
-    return kind.compute(runs, asked or Asked())
+    return kind.compute(runs, request or AnalysisRequest())
 
 
 def possible(run: Run) -> list[tuple[str, str, str]]:
     """Name, summary, and what the run lacks ("" if nothing) of each analysis that is meant for its benchmark."""
-    seen = inventory(run)
+    contents = inventory(run)
     rows = [(row["name"], row["summary"]) for row in ANALYSES.rows()]
     kinds = [(name, summary, ANALYSES.load(name)) for name, summary in rows]
     return [
-        (name, summary, kind.lacks(seen))
+        (name, summary, kind.lacks(contents))
         for name, summary, kind in kinds
         if not kind.benchmarks or run.benchmark in kind.benchmarks
     ]

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from emend.evals.analyses.base import (
     Analysis,
-    Asked,
+    AnalysisKind,
+    AnalysisRequest,
     Bins,
     Inventory,
-    Kind,
     Lacking,
-    Line,
-    Picture,
+    PlotStyle,
+    ReferenceLine,
     Run,
     ordered,
     panel_name,
@@ -25,10 +25,10 @@ SUCCESS = ("success", "generated")
 MOST = 5
 """Documents that state their fact so often or more are taken together."""
 ENDS = 200
-"""How many documents DocTER takes from either end."""
+"""Number of documents that DocTER takes from either end."""
 FRONT, BACK = "Front", "Back"
 ALWAYS = {"always True (DocTER 56.09)": 56.09, "always False (DocTER 43.91)": 43.91}
-"""What constant answers score on the whole file: 327 and 256 of 583 questions."""
+"""Scores of constant answers on the whole file: 327 and 256 of 583 questions."""
 DIRECTIONS = {"doc_en_zh": "en->zh", "doc_zh_en": "zh->en", "cross_en_zh": "en->zh", "cross_zh_en": "zh->en"}
 NO_DOCUMENTS = "the edits are no documents: run with --setting doc and --benchmark-option blocks=edit_success."
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -39,7 +39,7 @@ _NAME = re.compile(
 )
 
 
-def frequency(runs: Sequence[Run], asked: Asked) -> Analysis:
+def frequency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Edit success by the number of sentences of the document that name subject and new object (Figure 6)."""
     bins = Bins()
     for run in runs:
@@ -55,14 +55,14 @@ def frequency(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Edit success by how often the document states the fact",
         unit="edit success, %",
         rows=ordered(rows, [*map(str, range(MOST)), f"{MOST}+"]),
-        picture=Picture(
+        picture=PlotStyle(
             form="curve", x="sentences that name subject and new object", y="edit success, %", limits=(0, 105)
         ),
         notes=("the subject is taken to be the longest name in the question",),
     )
 
 
-def position(runs: Sequence[Run], asked: Asked) -> Analysis:
+def position(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Edit success where the new object is named early or late: Front200 against Back200 (section 6.5.4).
 
     Documents are sorted by the character at which the object is first named, as a whole word. Fewer than 400 documents
@@ -71,34 +71,35 @@ def position(runs: Sequence[Run], asked: Asked) -> Analysis:
     bins = Bins()
     sizes: set[int] = set()
     for run in runs:
-        found = [(record, first_named(text, record.gold[0])) for record, text in _documents(run)]
-        for setting in dict.fromkeys(record.setting for record, _ in found):
-            places = {r.case: at for r, at in found if r.setting == setting and at is not None}
+        matches = [(record, first_named(text, record.gold[0])) for record, text in _documents(run)]
+        for setting in dict.fromkeys(record.setting for record, _ in matches):
+            places = {r.case: at for r, at in matches if r.setting == setting and at is not None}
             order = sorted(places, key=lambda case: (places[case], case))
             size = min(ENDS, len(order) // 2)
             sizes.add(size)
             ends = {case: FRONT for case in order[:size]} | {case: BACK for case in order[len(order) - size :]}
-            for record, _ in found:
+            for record, _ in matches:
                 if record.setting == setting and (end := ends.get(record.case)) is not None:
                     panel = panel_name(run, runs, setting)
                     bins.add(panel, end, record.editor, _success(record), record.case)
     rows = bins.rows()
     if not rows:
         raise Lacking(NO_DOCUMENTS)
-    told = " and ".join(str(size) for size in sorted(sizes))
+    answers = " and ".join(str(size) for size in sorted(sizes))
     return Analysis(
         kind="position",
         title="Edit success by where the document first names the new object",
         unit="edit success, %",
         rows=ordered(rows, (FRONT, BACK)),
-        picture=Picture(x=f"earliest and latest {told} documents", y="edit success, %", limits=(0, 105)),
+        picture=PlotStyle(x=f"earliest and latest {answers} documents", y="edit success, %", limits=(0, 105)),
         notes=(
-            f"{told} documents from either end (DocTER: {ENDS}); by the first character of the object as a whole word",
+            f"{answers} documents from either end (DocTER: {ENDS}), "
+            "by the first character of the object as a whole word",
         ),
     )
 
 
-def crosslingual(runs: Sequence[Run], asked: Asked) -> Analysis:
+def crosslingual(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Edit success in the other language, by direction (Table 4): CES, and CEM where there are probabilities."""
     bins = Bins()
     for run in runs:
@@ -118,12 +119,12 @@ def crosslingual(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Transfer to the other language, by direction",
         unit="%",
         rows=tuple(rows),
-        picture=Picture(x="documents -> questions", y="%"),
+        picture=PlotStyle(x="documents -> questions", y="%"),
         notes=("CES: the new object more probable than the old; CEM: by how much; hit@1: the right document found",),
     )
 
 
-def reasoning(runs: Sequence[Run], asked: Asked) -> Analysis:
+def reasoning(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Accuracy of the yes/no questions by label, with what constant answers score drawn in (Tables 2 to 4)."""
     bins = Bins()
     labels: dict[str, dict[tuple[str, str], bool]] = {}
@@ -140,14 +141,14 @@ def reasoning(runs: Sequence[Run], asked: Asked) -> Analysis:
         raise Lacking(
             "no reasoning question was asked: run with --benchmark-option blocks=edit_success,locality,reasoning."
         )
-    shares = {panel: 100 * sum(told.values()) / len(told) for panel, told in labels.items()}
+    shares = {panel: 100 * sum(answers.values()) / len(answers) for panel, answers in labels.items()}
     return Analysis(
         kind="reasoning",
         title="Reasoning by label",
         unit="accuracy, %",
         rows=ordered(rows, ("all", "True", "False")),
-        picture=Picture(x="questions whose label is", y="accuracy, %", limits=(0, 105)),
-        lines=tuple(Line(panel=p, label=name, value=at) for p in labels for name, at in ALWAYS.items()),
+        picture=PlotStyle(x="questions whose label is", y="accuracy, %", limits=(0, 105)),
+        lines=tuple(ReferenceLine(panel=p, label=name, value=at) for p in labels for name, at in ALWAYS.items()),
         notes=tuple(
             f"{panel}: of these {len(labels[panel])} questions a constant answer gets {share:.2f} (True) or "
             f"{100 - share:.2f} (False); of DocTER's 583 it gets 56.09 or 43.91"
@@ -169,37 +170,37 @@ def _success(record: Record) -> float | None:
 
 
 def mentions(document: str, question: str, target: str) -> int:
-    """So many sentences of the document name both the question's subject and the target, in any case of letters."""
+    """Number of sentences that name both the question's subject and the target, ignoring case."""
     subject = subject_of(question)
     if not subject:
         return 0
     named, answer = (whole(name, re.IGNORECASE) for name in (subject.removeprefix("The "), target))
-    return sum(bool(named.search(one) and answer.search(one)) for one in _SENTENCES.split(document))
+    return sum(bool(named.search(sentence) and answer.search(sentence)) for sentence in _SENTENCES.split(document))
 
 
 def subject_of(question: str) -> str:
-    """What the question is about: its longest name, possessive and closing full stop off; "" where it names nothing.
+    """Subject of the question: its longest name without possessive and full stop; "" if it has none.
 
     DocTER's files do not say which part of a question is the subject. A name runs from a capitalised word or number to
     another, over small words such as `of`; `The` opens one, other function words (`What`, `It`) do not.
     """
-    found = [hit.group() for hit in _NAME.finditer(question)]
-    return max((name for name in found if name != "The"), key=len, default="")
+    matches = [hit.group() for hit in _NAME.finditer(question)]
+    return max((name for name in matches if name != "The"), key=len, default="")
 
 
 def first_named(document: str, target: str) -> int | None:
     """The character at which the target is first named as a whole word; None where it is not."""
-    found = whole(target, re.IGNORECASE).search(document)
-    return found.start() if found else None
+    matches = whole(target, re.IGNORECASE).search(document)
+    return matches.start() if matches else None
 
 
-def _documents_lack(seen: Inventory) -> str:
-    documents = any(edit["form"] == "document" for case in seen.run.cases.values() for edit in case.edits)
-    return "" if documents and seen.has(SUCCESS, ["efficacy"]) else NO_DOCUMENTS
+def _documents_lack(inventory: Inventory) -> str:
+    documents = any(edit["form"] == "document" for case in inventory.run.cases.values() for edit in case.edits)
+    return "" if documents and inventory.has(SUCCESS, ["efficacy"]) else NO_DOCUMENTS
 
 
-def _cross_lacks(seen: Inventory) -> str:
-    return "" if seen.has(SUCCESS, ["cross_lingual"]) else _no_cross()
+def _cross_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has(SUCCESS, ["cross_lingual"]) else _no_cross()
 
 
 def _no_cross() -> str:
@@ -209,8 +210,8 @@ def _no_cross() -> str:
     )
 
 
-def _reasoning_lacks(seen: Inventory) -> str:
-    there = seen.has(["acc"], ["reasoning"])
+def _reasoning_lacks(inventory: Inventory) -> str:
+    there = inventory.has(["acc"], ["reasoning"])
     return (
         ""
         if there
@@ -218,7 +219,7 @@ def _reasoning_lacks(seen: Inventory) -> str:
     )
 
 
-FREQUENCY = Kind(("docter",), _documents_lack, frequency)
-POSITION = Kind(("docter",), _documents_lack, position)
-CROSSLINGUAL = Kind(("docter",), _cross_lacks, crosslingual)
-REASONING = Kind(("docter",), _reasoning_lacks, reasoning)
+FREQUENCY = AnalysisKind(("docter",), _documents_lack, frequency)
+POSITION = AnalysisKind(("docter",), _documents_lack, position)
+CROSSLINGUAL = AnalysisKind(("docter",), _cross_lacks, crosslingual)
+REASONING = AnalysisKind(("docter",), _reasoning_lacks, reasoning)

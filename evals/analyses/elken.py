@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from emend.evals.analyses.base import (
     Analysis,
-    Asked,
+    AnalysisKind,
+    AnalysisRequest,
+    AnalysisRow,
     Bins,
     Inventory,
-    Kind,
     Lacking,
-    Picture,
-    Row,
+    PlotStyle,
     Run,
     ordered,
     panel_name,
@@ -22,9 +22,9 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "known": {"known": KNOWN, "unknown": UNKNOWN},
     "background": {"not needed": ("fact_direct", "fact_unknown"), "needed": ("fact_background",)},
 }
-"""How the paper's Tables 3 and 4 divide the factual questions."""
+"""Groups of the factual questions in the paper's Tables 3 and 4."""
 RECALLED = "background_knowledge"
-"""Kind of the questions that ask for the background knowledge itself, without an event."""
+"""AnalysisKind of the questions that ask for the background knowledge itself, without an event."""
 OPEN = "tendency_open"
 SCALES = ("correctness", "coherence", "comprehensiveness", "overall")
 NO_FACTS = "no factual question was scored: run with --benchmark-option blocks=fact,tendency_m."
@@ -38,19 +38,19 @@ NO_RECALL = (
 )
 
 
-def known(runs: Sequence[Run], asked: Asked) -> Analysis:
+def known(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Factual reliability where the new answer is a name, and where it is `unknown` (Table 3)."""
     return Analysis(
         kind="known",
         title="Factual questions whose new answer is known, or unknown",
         unit="right, %",
         rows=_parted(runs, "known"),
-        picture=Picture(x="the answer after the event", y="right, %", limits=(0, 105)),
+        picture=PlotStyle(x="the answer after the event", y="right, %", limits=(0, 105)),
         notes=("by the code's rule: a known answer is to be equal to the name or an alias, unknown to be said",),
     )
 
 
-def background(runs: Sequence[Run], asked: Asked) -> Analysis:
+def background(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Factual reliability with and without need of background knowledge, and how much of it is recalled (Table 4)."""
     rows = _parted(runs, "background", {"recalled without event": (RECALLED,)})
     recalled = any(row.label == "recalled without event" for row in rows)
@@ -59,7 +59,7 @@ def background(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Factual questions by need of background knowledge, and its recall",
         unit="right, %",
         rows=rows,
-        picture=Picture(x="background knowledge", y="right, %", limits=(0, 105)),
+        picture=PlotStyle(x="background knowledge", y="right, %", limits=(0, 105)),
         notes=(
             "not needed: type 0, needed: type 1 with a name as its answer, as the released code divides them",
             *(() if recalled else (NO_RECALL,)),
@@ -67,9 +67,11 @@ def background(runs: Sequence[Run], asked: Asked) -> Analysis:
     )
 
 
-def _parted(runs: Sequence[Run], name: str, more: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+def _parted(
+    runs: Sequence[Run], name: str, further: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[AnalysisRow, ...]:
     """Rows of each part of the factual questions, and of further kinds, which need not be there."""
-    bins, parts = Bins(), {**PARTS[name], **(more or {})}
+    bins, parts = Bins(), {**PARTS[name], **(further or {})}
     for run in runs:
         for record in run.records():
             for label, kinds in parts.items():
@@ -82,7 +84,7 @@ def _parted(runs: Sequence[Run], name: str, more: Mapping[str, tuple[str, ...]] 
     return rows
 
 
-def by_event(runs: Sequence[Run], asked: Asked) -> Analysis:
+def by_event(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Reliability by type of event: factual questions, and tendencies as multiple choice."""
     bins = Bins()
     untyped = 0
@@ -102,12 +104,12 @@ def by_event(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Reliability by type of event",
         unit="right, %",
         rows=ordered(rows, sorted({row.label for row in rows}, key=str.casefold)),
-        picture=Picture(x="right, %", y="type of event", limits=(0, 105), form="across"),
+        picture=PlotStyle(x="right, %", y="type of event", limits=(0, 105), form="across"),
         notes=("types in small letters are from the factual part, those with a capital are topics of tendencies",),
     )
 
 
-def tendency(runs: Sequence[Run], asked: Asked) -> Analysis:
+def tendency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Full-mark rates of the free answers on each of the judge's scales (Tables 2, 5 and 15)."""
     bins = Bins()
     for run in runs:
@@ -123,7 +125,7 @@ def tendency(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Free answers with full marks, by scale",
         unit="5 of 5, %",
         rows=ordered(rows, SCALES),
-        picture=Picture(x="scale", y="answers with full marks, %", limits=(0, 105)),
+        picture=PlotStyle(x="scale", y="answers with full marks, %", limits=(0, 105)),
         notes=tuple(f"judgements: {run.judged}" for run in runs if run.judged),
     )
 
@@ -136,21 +138,21 @@ def _no_types() -> str:
     return "the run does not keep the types of its events: it was made by an older Emend; run it again."
 
 
-def _facts_lack(seen: Inventory) -> str:
-    return "" if seen.has(["right"], FACTS) else NO_FACTS
+def _facts_lack(inventory: Inventory) -> str:
+    return "" if inventory.has(["right"], FACTS) else NO_FACTS
 
 
-def _types_lack(seen: Inventory) -> str:
-    if not seen.has(["right", "option"]):
+def _types_lack(inventory: Inventory) -> str:
+    if not inventory.has(["right", "option"]):
         return NO_FACTS
-    return "" if any("event_type" in case.tags for case in seen.run.cases.values()) else _no_types()
+    return "" if any("event_type" in case.tags for case in inventory.run.cases.values()) else _no_types()
 
 
-def _tendency_lacks(seen: Inventory) -> str:
-    return "" if seen.has([f"{scale}_full" for scale in SCALES], [OPEN]) else NO_JUDGE
+def _tendency_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has([f"{scale}_full" for scale in SCALES], [OPEN]) else NO_JUDGE
 
 
-KNOWN_UNKNOWN = Kind(("elken",), _facts_lack, known)
-BACKGROUND = Kind(("elken",), _facts_lack, background)
-EVENT_TYPE = Kind(("elken",), _types_lack, by_event)
-TENDENCY = Kind(("elken",), _tendency_lacks, tendency)
+KNOWN_UNKNOWN = AnalysisKind(("elken",), _facts_lack, known)
+BACKGROUND = AnalysisKind(("elken",), _facts_lack, background)
+EVENT_TYPE = AnalysisKind(("elken",), _types_lack, by_event)
+TENDENCY = AnalysisKind(("elken",), _tendency_lacks, tendency)

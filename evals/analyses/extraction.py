@@ -4,7 +4,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from emend.evals.analyses.base import Analysis, Asked, Inventory, Kind, Lacking, Picture, Row, Run, ordered, row_of
+from emend.evals.analyses.base import (
+    Analysis,
+    AnalysisKind,
+    AnalysisRequest,
+    AnalysisRow,
+    Inventory,
+    Lacking,
+    PlotStyle,
+    Run,
+    ordered,
+    row_of,
+)
 from emend.evals.benchmarks.triples import Triples, text_setting
 from emend.evals.components.extraction import documents_of, score
 from emend.evals.log.config import RunConfig
@@ -17,7 +28,7 @@ FIGURES = ("recall", "precision", "f1")
 QUALITY, NUMBER, WRONG = "quality, %", "triplets per document", "of unmatched triplets, %"
 
 
-def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
+def triples(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Recall, precision, F1, number and error types of each file of triplets, beside each other.
 
     Raises:
@@ -25,10 +36,10 @@ def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
         MissingData: a file, or the benchmark's data, is absent.
         BadData: a file has triplets of none of the documents.
     """
-    files = asked.triples or tuple(dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options))
+    files = request.triples or tuple(dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options))
     if not files:
         raise Lacking(_no_file(runs[0]))
-    encoder = load_embedding(asked.embedding, cache_folder("vectors"))
+    encoder = load_embedding(request.embedding, cache_folder("vectors"))
     rows = [row for file in files for row in _rows(runs[0], Path(file), encoder)]
     return Analysis(
         kind="triples",
@@ -36,7 +47,7 @@ def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
         unit="",
         series="file",
         rows=ordered(sorted(rows, key=lambda row: (QUALITY, NUMBER, WRONG).index(row.panel))),
-        picture=Picture(alike=False),
+        picture=PlotStyle(alike=False),
         notes=(
             f"a triplet matches at a cosine of 0.8 or more to the gold fact; embedding {encoder.identity}",
             "AT ambiguous triplet, IS incorrect subject, IR incorrect relation, sorted by rule",
@@ -44,30 +55,32 @@ def triples(runs: Sequence[Run], asked: Asked) -> Analysis:
     )
 
 
-def _rows(run: Run, file: Path, encoder: Embedding) -> list[Row]:
-    found = Triples(file).documents
+def _rows(run: Run, file: Path, encoder: Embedding) -> list[AnalysisRow]:
+    extracted = Triples(file).documents
     options = {name: value for name, value in run.options.items() if name != "triples"}
     config = RunConfig(benchmark=run.benchmark, data=run.data, editors=("rag",), benchmark_options=options)
     source, _ = load_benchmark(config)
-    documents = [one for one in documents_of(source, text_setting(source, None)) if one.edit.id in found]
+    documents = [
+        document for document in documents_of(source, text_setting(source, None)) if document.edit.id in extracted
+    ]
     if not documents:
         raise Lacking(f"'{file}' has triplets of none of the documents of this run's data: give the right file.")
-    quality = score(documents, [found[one.edit.id] for one in documents], encoder)
+    quality = score(documents, [extracted[document.edit.id] for document in documents], encoder)
     name = file.stem
     rows = [row_of((QUALITY, figure, name), getattr(quality, figure).scaled(100)) for figure in FIGURES]
     rows.append(row_of((NUMBER, "per document", name), quality.per_document))
     return rows + [row_of((WRONG, error, name), quality.errors[error].scaled(100)) for error in ERRORS]
 
 
-def _lacks(seen: Inventory) -> str:
-    return "" if "triples" in seen.run.options else _no_file(seen.run)
+def _lacks(inventory: Inventory) -> str:
+    return "" if "triples" in inventory.run.options else _no_file(inventory.run)
 
 
 def _no_file(run: Run) -> str:
-    """What to do for files of the run's own documents, which only its benchmark, data and options give."""
-    told = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
-    told += [word for name, value in run.options.items() for word in ("--benchmark-option", f"{name}={value}")]
-    command = f"emend extract {shlex.join(told)}"
+    """Remedy for files of the run's own documents, with its benchmark, data and options."""
+    words = ["--benchmark", run.benchmark, *(["--data", run.data] if run.data else [])]
+    words += [word for name, value in run.options.items() for word in ("--benchmark-option", f"{name}={value}")]
+    command = f"emend extract {shlex.join(words)}"
     return (
         f"no file of extracted triplets is told: make one for each way of extracting, for example {command} --out "
         f"all.jsonl and {command} --no-deduplication --out plain.jsonl, and give them with --triples all.jsonl "
@@ -75,4 +88,4 @@ def _no_file(run: Run) -> str:
     )
 
 
-TRIPLES = Kind(("docter", "akew"), _lacks, triples)
+TRIPLES = AnalysisKind(("docter", "akew"), _lacks, triples)

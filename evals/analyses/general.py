@@ -4,8 +4,19 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from emend.evals.aggregate.columns import Columns, Gathered, estimate_of
-from emend.evals.analyses.base import Analysis, Asked, Bins, Inventory, Kind, Lacking, Picture, Row, Run, panel_name
+from emend.evals.aggregate.columns import Columns, RecordTable, estimate_of
+from emend.evals.analyses.base import (
+    Analysis,
+    AnalysisKind,
+    AnalysisRequest,
+    AnalysisRow,
+    Bins,
+    Inventory,
+    Lacking,
+    PlotStyle,
+    Run,
+    panel_name,
+)
 from emend.evals.case import Metric
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -21,8 +32,8 @@ NO_SEARCH = (
 )
 
 
-def retrieval(runs: Sequence[Run], asked: Asked) -> Analysis:
-    """How often the first entry found was of the right edit, per setting, kind of probe and editor (AKEW, Figure 4)."""
+def retrieval(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
+    """Share of probes whose first retrieved entry is the right edit, per setting, kind and editor (AKEW, Figure 4)."""
     bins = Bins()
     for run in runs:
         for record in run.records():
@@ -35,16 +46,16 @@ def retrieval(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Retrieval accuracy",
         unit="hit@1, %",
         rows=tuple(rows),
-        picture=Picture(x="setting", y="hit@1, %", limits=(0, 105)),
+        picture=PlotStyle(x="setting", y="hit@1, %", limits=(0, 105)),
         notes=("the first entry found is of an edit that bears on the probe; probes out of scope have none",),
     )
 
 
-def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
-    """One metric of several runs by their models, smallest first where the runs tell the sizes (ReCoE, Figure 6)."""
+def scaling(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
+    """A metric of several runs by model, smallest first if the sizes are known (ReCoE, Figure 6)."""
     if len(runs) < 2:
         raise Lacking(ONE_RUN)
-    metric = _metric(runs, asked.metric)
+    metric = _metric(runs, request.metric)
     rows = [row for run in runs for row in _by_model(run, metric)]
     if not any(row.n for row in rows):
         raise Lacking(f"no run has a number for '{metric.name}': name another with --metric.")
@@ -61,7 +72,7 @@ def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
         title=f"{metric.name} by model",
         unit="%" if metric.scale == 100 else metric.name,
         rows=tuple(rows),
-        picture=Picture(
+        picture=PlotStyle(
             form="curve" if known else "bars",
             x=f"model by parameters, {'millions' if small else 'billions'}" if known else "model",
             y=f"{metric.name}, %" if metric.scale == 100 else metric.name,
@@ -71,7 +82,7 @@ def scaling(runs: Sequence[Run], asked: Asked) -> Analysis:
     )
 
 
-def _short(rows: list[Row]) -> list[Row]:
+def _short(rows: list[AnalysisRow]) -> list[AnalysisRow]:
     """Models by the last part of their names, where that tells them apart."""
     names = {row.label: row.label.partition("@")[0].rstrip("/").rpartition("/")[2] for row in rows}
     if len(set(names.values())) < len(names):
@@ -79,13 +90,13 @@ def _short(rows: list[Row]) -> list[Row]:
     return [row.model_copy(update={"label": names[row.label]}) for row in rows]
 
 
-def _by_model(run: Run, metric: Metric) -> Iterator[Row]:
-    gathered = Gathered()
+def _by_model(run: Run, metric: Metric) -> Iterator[AnalysisRow]:
+    gathered = RecordTable()
     for record in run.records():
         gathered.add(record)
     for place, columns in gathered.places.items():
         value = estimate_of(_only(columns, metric.value), metric)
-        yield Row(
+        yield AnalysisRow(
             panel=place.setting,
             label=run.model_name,
             series=place.editor,
@@ -98,8 +109,8 @@ def size_of(model: str) -> float | None:
     """The parameters that a model's name tells, in billions: 13 of `tulu-13b`, 0.36 of `SmolLM2-360M`; else None."""
     if model == "tiny":
         return EMBEDDED
-    found = _SIZE.findall(model)
-    return float(found[-1][0]) / (1000 if found[-1][1] in "mM" else 1) if found else None
+    matches = _SIZE.findall(model)
+    return float(matches[-1][0]) / (1000 if matches[-1][1] in "mM" else 1) if matches else None
 
 
 def _only(columns: Columns, value: str) -> Columns:
@@ -113,19 +124,19 @@ def _metric(runs: Sequence[Run], name: str) -> Metric:
         raise BadSettings("the runs report no metric in common: give runs of one benchmark with the same options.")
     if not name:
         return common[0]
-    found = [metric for metric in common if metric.name == name]
-    if not found:
+    matches = [metric for metric in common if metric.name == name]
+    if not matches:
         raise BadSettings(f"no metric '{name}' in all of the runs: {nearest(name, [m.name for m in common])}")
-    return found[0]
+    return matches[0]
 
 
-def _retrieval_lacks(seen: Inventory) -> str:
-    return "" if seen.has([HIT]) else NO_SEARCH
+def _retrieval_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has([HIT]) else NO_SEARCH
 
 
-def _scaling_lacks(seen: Inventory) -> str:
+def _scaling_lacks(inventory: Inventory) -> str:
     return ONE_RUN
 
 
-RETRIEVAL = Kind((), _retrieval_lacks, retrieval)
-SCALING = Kind((), _scaling_lacks, scaling)
+RETRIEVAL = AnalysisKind((), _retrieval_lacks, retrieval)
+SCALING = AnalysisKind((), _scaling_lacks, scaling)

@@ -52,6 +52,6 @@ def open_run(folder: Path, scoring: str | None = None) -> Run:
 
 
 def _judged(scoring: Scoring) -> str:
-    """Who judged, and whether anybody has measured how far they agree with people."""
-    told = [f"{kind} {'calibrated' if scoring.calibrated(kind) else 'not calibrated'}" for kind in scoring.kinds]
-    return f"{scoring.judge} ({', '.join(told)})"
+    """Judges of a scoring, and whether they are calibrated."""
+    parts = [f"{kind} {'calibrated' if scoring.calibrated(kind) else 'not calibrated'}" for kind in scoring.kinds]
+    return f"{scoring.judge} ({', '.join(parts)})"

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from emend.evals.analyses.base import (
     Analysis,
-    Asked,
+    AnalysisKind,
+    AnalysisRequest,
     Bins,
     Dot,
     Inventory,
-    Kind,
     Lacking,
-    Picture,
+    PlotStyle,
     Run,
     ordered,
     panel_name,
@@ -21,7 +21,7 @@ from emend.evals.metrics.recoe import EFFECTIVE
 FACTS = "_facts"
 """Ends the kind of the probe that measures a record's facts."""
 DRAWN = 1500
-"""So many records of one panel are drawn, evenly over the run; the table has all."""
+"""Largest number of records drawn in a panel, evenly over the run; the table has all."""
 GAPS = {"before": ("ppl_counter_before", "ppl_fact_before"), "after": ("ppl_counter", "ppl_fact")}
 RECALLED, COHERENT = "recall_consistent", "supported"
 AXES = {"facts recalled": RECALLED, "coherent": COHERENT}
@@ -36,7 +36,7 @@ NO_JUDGE = (
 NO_FLIPS = "no question was scored: run ReCoE with a model that answers in words."
 
 
-def perplexity(runs: Sequence[Run], asked: Asked) -> Analysis:
+def perplexity(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """PPL(CF) - PPL(F) after the edit against before, each record a dot, and the effective share (Figure 4)."""
     shares, gaps = Bins(), Bins()
     dots: dict[str, list[Dot]] = {}
@@ -48,11 +48,11 @@ def perplexity(runs: Sequence[Run], asked: Asked) -> Analysis:
             shares.take(panel_name(run, runs, "effective edits, %"), scheme, record.editor, record, EFFECTIVE)
             if EFFECTIVE not in record.values:
                 continue
-            found = {when: record.values[counter] - record.values[fact] for when, (counter, fact) in GAPS.items()}
-            for when, gap in found.items():
+            by_time = {when: record.values[counter] - record.values[fact] for when, (counter, fact) in GAPS.items()}
+            for when, gap in by_time.items():
                 gaps.add(panel_name(run, runs, f"PPL(CF) - PPL(F) {when}"), scheme, record.editor, gap, record.case)
             panel = panel_name(run, runs, record.editor)
-            dot = Dot(panel=panel, x=found["before"], y=found["after"], marked=bool(record.values[EFFECTIVE]))
+            dot = Dot(panel=panel, x=by_time["before"], y=by_time["after"], marked=bool(record.values[EFFECTIVE]))
             dots.setdefault(panel, []).append(dot)
     if not dots:
         raise Lacking(NO_PERPLEXITY)
@@ -61,13 +61,13 @@ def perplexity(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Perplexity of counterfactuals less that of facts, before and after the edit",
         unit="",
         rows=(*shares.rows(), *gaps.rows(scale=1.0)),
-        picture=Picture(form="scatter", x="PPL(CF) - PPL(F) before", y="PPL(CF) - PPL(F) after"),
-        dots=tuple(dot for found in dots.values() for dot in found[:: -(-len(found) // DRAWN)]),
+        picture=PlotStyle(form="scatter", x="PPL(CF) - PPL(F) before", y="PPL(CF) - PPL(F) after"),
+        dots=tuple(dot for by_time in dots.values() for dot in by_time[:: -(-len(by_time) // DRAWN)]),
         notes=("an edit is effective where the difference falls below 0, and below what it was before",),
     )
 
 
-def recall_coherence(runs: Sequence[Run], asked: Asked) -> Analysis:
+def recall_coherence(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Share of recalled facts against share of coherent chains, by editor and scheme (Figure 5 and Table 5)."""
     bins = Bins()
     for run in runs:
@@ -83,7 +83,7 @@ def recall_coherence(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Fact recall and coherence of the chains of thought",
         unit="%",
         rows=tuple(rows),
-        picture=Picture(
+        picture=PlotStyle(
             form="plane",
             x="facts in the thoughts that follow from the edit, %",
             y="chains that support their answer, %",
@@ -97,7 +97,7 @@ def recall_coherence(runs: Sequence[Run], asked: Asked) -> Analysis:
     )
 
 
-def scheme(runs: Sequence[Run], asked: Asked) -> Analysis:
+def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """correct_flip by reasoning scheme, and what the unedited model knew (Tables 3 and 4)."""
     bins = Bins()
     for run in runs:
@@ -113,7 +113,7 @@ def scheme(runs: Sequence[Run], asked: Asked) -> Analysis:
         title="Answers that turned to the new one, and answers known before, by scheme",
         unit="%",
         rows=ordered(rows),
-        picture=Picture(x="scheme", y="%", limits=(0, 105)),
+        picture=PlotStyle(x="scheme", y="%", limits=(0, 105)),
         notes=(
             "correct_flip: of the questions that the unedited model answered right; those that it did not are left out",
             "pre_edit: of all questions, the same for every editor",
@@ -122,25 +122,25 @@ def scheme(runs: Sequence[Run], asked: Asked) -> Analysis:
 
 
 def _flippable(record: Record) -> Record:
-    """Without `correct_flip` as unscored where the model was not right before: that is the paper's denominator."""
+    """The metric without `correct_flip` of probes that the unedited model got wrong: the paper's denominator."""
     if record.values["pre_edit"] == 1.0:
         return record
     left = {name: why for name, why in record.unscored.items() if name != "correct_flip"}
     return record.model_copy(update={"unscored": left})
 
 
-def _perplexity_lacks(seen: Inventory) -> str:
-    return "" if seen.has([EFFECTIVE]) else NO_PERPLEXITY
+def _perplexity_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has([EFFECTIVE]) else NO_PERPLEXITY
 
 
-def _judge_lacks(seen: Inventory) -> str:
-    return "" if seen.has([RECALLED]) or seen.has([COHERENT]) else NO_JUDGE
+def _judge_lacks(inventory: Inventory) -> str:
+    return "" if inventory.has([RECALLED]) or inventory.has([COHERENT]) else NO_JUDGE
 
 
-def _flips_lack(seen: Inventory) -> str:
-    return "" if seen.has(["pre_edit"]) else NO_FLIPS
+def _flips_lack(inventory: Inventory) -> str:
+    return "" if inventory.has(["pre_edit"]) else NO_FLIPS
 
 
-PERPLEXITY = Kind(("recoe",), _perplexity_lacks, perplexity)
-RECALL = Kind(("recoe",), _judge_lacks, recall_coherence)
-SCHEME = Kind(("recoe",), _flips_lack, scheme)
+PERPLEXITY = AnalysisKind(("recoe",), _perplexity_lacks, perplexity)
+RECALL = AnalysisKind(("recoe",), _judge_lacks, recall_coherence)
+SCHEME = AnalysisKind(("recoe",), _flips_lack, scheme)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:
-    from emend.evals.analyses.base import Kind
+    from emend.evals.analyses.base import AnalysisKind
 
-ANALYSES: "Registry[Kind]" = Registry(
+ANALYSES: "Registry[AnalysisKind]" = Registry(
     kind="analysis",
     group="emend.analyses",
     builtin={
@@ -29,4 +29,4 @@ ANALYSES: "Registry[Kind]" = Registry(
         "scaling": ("emend.evals.analyses.general:SCALING", "Any: a metric of several runs by model."),
     },
 )
-"""Each is a `Kind`."""
+"""Analyses by name; each is an `AnalysisKind`."""

@@ -1,4 +1,4 @@
-"""Whether the figures that a paper prints agree with each other, rounding allowed for."""
+"""Consistency checks of a paper's printed figures, allowing for rounding."""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
@@ -48,31 +48,31 @@ def known_disagreements() -> tuple[Disagreement, ...]:
 
 
 def find_disagreements() -> list[Disagreement]:
-    """What the printed figures really give: each check over each figure that it applies to."""
-    return [found for check in CHECKS for found in check() if found]
+    """Disagreements found by each check over each figure that it applies to."""
+    return [disagreement for check in CHECKS for disagreement in check() if disagreement]
 
 
 def count_checked(check: str) -> int:
-    """How many figures a check of that name (its function's name) looks at."""
-    return sum(1 for _ in next(found for found in CHECKS if found.__name__ == check)())
+    """Number of figures that a check of that (function) name examines."""
+    return sum(1 for _ in next(disagreement for disagreement in CHECKS if disagreement.__name__ == check)())
 
 
 def _compare(
     paper: str, check: str, cell: Cell, parts: Parts, formula: Callable[..., float], printed: float | None = None
 ) -> Disagreement | None:
-    """None when some unrounded parts, rounded as printed, give a figure that would be rounded to the printed one."""
-    told, half = (cell.value, cell.half) if printed is None else (printed, 0.5)
+    """Disagreement of a printed figure with its parts; None if unrounded parts exist that explain it."""
+    printed_value, half = (cell.value, cell.half) if printed is None else (printed, 0.5)
     corners = [formula(*ends) for ends in product(*((p.value - p.half, p.value + p.half) for p in parts))]
-    if min(corners) - half - 1e-9 <= told <= max(corners) + half + 1e-9:
+    if min(corners) - half - 1e-9 <= printed_value <= max(corners) + half + 1e-9:
         return None
     computed = formula(*(part.value for part in parts))
     names = ("table", "model", "method", "data", "setting", "metric")
     return Disagreement(
         paper=paper,
         check=check,
-        printed=told,
+        printed=printed_value,
         computed=round(computed, 3),
-        off=round(told - computed, 3),
+        off=round(printed_value - computed, 3),
         **cell.model_dump(include=set(names)),
     )
 
@@ -80,9 +80,9 @@ def _compare(
 def drops() -> Iterator[Disagreement | None]:
     """The printed drop is the rounded percentage by which a figure is below that of `struct`."""
     for paper in papers():
-        for found in paper.tables:
-            base = {_without(cell, "setting"): cell for cell in found.cells if cell.setting == "struct"}
-            for cell in found.cells:
+        for disagreement in paper.tables:
+            base = {_without(cell, "setting"): cell for cell in disagreement.cells if cell.setting == "struct"}
+            for cell in disagreement.cells:
                 if cell.drop is not None:
                     pair = (base[_without(cell, "setting")], cell)
                     yield _compare(paper.name, "drop", cell, pair, lambda a, b: 100 * (a - b) / a, cell.drop)
@@ -165,7 +165,7 @@ REPEATED: dict[tuple[str, int], tuple[tuple[int, dict[str, str]], ...]] = {
     ("elken", 3): ((2, {"Overall": "Q-Level"}),),
     ("elken", 15): ((2, {"Overall": "Q-Level"}), (5, DIMENSIONS_OF_FULL_MARKS)),
 }
-"""By paper and table: the earlier table, and its metric for each of the later one's."""
+"""Repeated tables by paper and table: the earlier table, and its metric for each of the later one's."""
 CHECKS: tuple[Callable[[], Iterator[Disagreement | None]], ...] = (
     drops,
     averages,

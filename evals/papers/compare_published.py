@@ -4,19 +4,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.aggregate.rows import Report, Row, report
+from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.log.manifest import Manifest
-from emend.evals.papers.counterparts import Place, judges_of, places, rules, same_model
-from emend.evals.papers.tables import Cell, Table, paper, table
+from emend.evals.papers.counterparts import PublishedPlace, judges_of, places, rules, same_model
+from emend.evals.papers.tables import Cell, PaperTable, paper, table
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 
-class Line(FrozenModel):
+class PublishedLine(FrozenModel):
     """A method under one metric of a block: the run's number, the published ones, or both.
 
     `method` is empty for an editor that the table does not have, `editor` for a method that the run does not have.
-    `given` is what the run calls its setting; `mean`, `low` and `high` are in the table's unit; `published` is by
+    `run_setting` is the run's name of the setting; `mean`, `low` and `high` are in the table's unit; `published` is by
     model; `n` and `published_n` count what the figures are over, and `same_model` names the paper's model that the
     run's goes by the name of.
     """
@@ -26,7 +26,7 @@ class Line(FrozenModel):
     metric: str
     method: str = ""
     editor: str = ""
-    given: str = ""
+    run_setting: str = ""
     mode: str = ""
     mean: float | None = None
     low: float | None = None
@@ -37,11 +37,11 @@ class Line(FrozenModel):
     published_n: int | None = None
     unit: str
     decimals: int
-    """Of the published figures as they are printed."""
+    """Decimals of the published figures as printed."""
     same_model: str | None = None
 
 
-class Comparison(FrozenModel):
+class PublishedComparison(FrozenModel):
     """A run beside a table."""
 
     table: str
@@ -50,13 +50,13 @@ class Comparison(FrozenModel):
     model: str
     models: tuple[str, ...]
     """The paper's, those that the lines have."""
-    lines: tuple[Line, ...]
+    lines: tuple[PublishedLine, ...]
     notes: tuple[str, ...]
 
 
 class _Placed(NamedTuple):
-    row: Row
-    place: Place
+    row: MetricRow
+    place: PublishedPlace
     scale: float
 
 
@@ -64,7 +64,7 @@ Block = tuple[str, str, str]
 """Data, setting and metric."""
 
 
-def against(folder: Path, name: str, scoring: str | None = None) -> Comparison:
+def against(folder: Path, name: str, scoring: str | None = None) -> PublishedComparison:
     """The run in a folder beside the published table of that name (`akew:2`).
 
     Args:
@@ -83,28 +83,28 @@ def against(folder: Path, name: str, scoring: str | None = None) -> Comparison:
             f"{name} is of the benchmark {of}, the run in '{folder}' of {manifest.config.benchmark}: "
             "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
         )
-    found = report(folder, scoring)
-    placed = _placed(published, found, manifest)
+    outcome = report(folder, scoring)
+    placed = _placed(published, outcome, manifest)
     if not placed:
-        raise BadSettings(_nothing(folder, published, found))
+        raise BadSettings(_nothing(folder, published, outcome))
     lines = tuple(_lines(published, placed, manifest.config.model))
     models = tuple(m for m in dict.fromkeys(c.model for c in published.cells) if any(m in x.published for x in lines))
-    return Comparison(
+    return PublishedComparison(
         table=published.id,
         caption=published.caption,
         benchmark=of,
-        model=found.model,
+        model=outcome.model,
         models=models,
         lines=lines,
-        notes=tuple(_notes(published, found, manifest, placed, models)),
+        notes=tuple(_notes(published, outcome, manifest, placed, models)),
     )
 
 
-def _nothing(folder: Path, published: Table, found: Report) -> str:
+def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
     """Why not one number has a place, and what would give some."""
-    metrics = ", ".join(dict.fromkeys(row.metric for row in found.rows)) or "none"
+    metrics = ", ".join(dict.fromkeys(row.metric for row in outcome.rows)) or "none"
     judges = judges_of(published.paper, ((cell.data, cell.metric) for cell in published.cells))
-    judged = {row.judge.partition(" by ")[0] for row in found.rows if row.judge}
+    judged = {row.judge.partition(" by ")[0] for row in outcome.rows if row.judge}
     lacking = [f"--kind {name}" for name in judges if name not in judged]
     remedy = (
         f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
@@ -117,12 +117,12 @@ def _nothing(folder: Path, published: Table, found: Report) -> str:
     )
 
 
-def _placed(published: Table, found: Report, manifest: Manifest) -> list[_Placed]:
+def _placed(published: PaperTable, outcome: Report, manifest: Manifest) -> list[_Placed]:
     """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
     blocks = {_block(cell) for cell in published.cells}
-    scales = {metric.name: metric.scale for metric in found.metrics}
+    scales = {metric.name: metric.scale for metric in outcome.metrics}
     found_at: dict[tuple[str, ...], _Placed] = {}
-    for row in found.rows:
+    for row in outcome.rows:
         for place in places(published.paper, row, manifest):
             block = (place.data, place.setting, place.metric)
             whose = () if place.shared else (row.editor, row.setting)
@@ -132,30 +132,30 @@ def _placed(published: Table, found: Report, manifest: Manifest) -> list[_Placed
     return list(found_at.values())
 
 
-def _lines(published: Table, placed: list[_Placed], model: str) -> Iterator[Line]:
+def _lines(published: PaperTable, placed: list[_Placed], model: str) -> Iterator[PublishedLine]:
     """Block by block in the order of the table: its methods, then the editors that it does not have."""
     cells: dict[Block, list[Cell]] = {}
     for cell in published.cells:
         cells.setdefault(_block(cell), []).append(cell)
-    for block, told in cells.items():
-        ours = [one for one in placed if (one.place.data, one.place.setting, one.place.metric) == block]
+    for block, cells_here in cells.items():
+        ours = [entry for entry in placed if (entry.place.data, entry.place.setting, entry.place.metric) == block]
         if not ours:
             continue
-        methods = list(dict.fromkeys(cell.method for cell in told))
+        methods = list(dict.fromkeys(cell.method for cell in cells_here))
         for method in methods:
-            figures = {cell.model: cell.value for cell in told if cell.method == method}
-            same = [one for one in ours if one.place.method == method]
+            figures = {cell.model: cell.value for cell in cells_here if cell.method == method}
+            same = [entry for entry in ours if entry.place.method == method]
             both: list[_Placed | None] = [*same] or [None]
-            for one in both:
-                yield _line(told[0], method, figures, one, model)
-        for one in ours:
-            if one.place.method not in methods:
-                yield _line(told[0], "", {}, one, model)
+            for entry in both:
+                yield _line(cells_here[0], method, figures, entry, model)
+        for entry in ours:
+            if entry.place.method not in methods:
+                yield _line(cells_here[0], "", {}, entry, model)
 
 
-def _line(like: Cell, method: str, figures: dict[str, float], one: _Placed | None, model: str) -> Line:
+def _line(like: Cell, method: str, figures: dict[str, float], entry: _Placed | None, model: str) -> PublishedLine:
     """A line of the block of a cell."""
-    line = Line(
+    line = PublishedLine(
         data=like.data,
         setting=like.setting,
         metric=like.metric,
@@ -165,13 +165,17 @@ def _line(like: Cell, method: str, figures: dict[str, float], one: _Placed | Non
         decimals=like.decimals,
         same_model=next((name for name in figures if same_model(model, name)), None),
     )
-    if one is None:
+    if entry is None:
         return line
-    times = 100.0 / one.scale if like.unit == "percent" else 1.0
-    row = one.row
+    times = 100.0 / entry.scale if like.unit == "percent" else 1.0
+    row = entry.row
     mean, low, high = (None if end is None else end * times for end in (row.mean, row.low, row.high))
-    told = {"editor": row.editor, "given": row.setting, "mode": row.mode, "mean": mean, "low": low, "high": high}
-    return line.model_copy(update=told | {"n": row.n, "unscored": row.unscored, "published_n": one.place.n})
+    ours = {"editor": row.editor, "run_setting": row.setting, "mode": row.mode}
+    return line.model_copy(
+        update=ours
+        | {"mean": mean, "low": low, "high": high}
+        | {"n": row.n, "unscored": row.unscored, "published_n": entry.place.n}
+    )
 
 
 def _block(cell: Cell) -> Block:
@@ -179,26 +183,26 @@ def _block(cell: Cell) -> Block:
 
 
 def _notes(
-    published: Table, found: Report, manifest: Manifest, placed: list[_Placed], models: Iterable[str]
+    published: PaperTable, outcome: Report, manifest: Manifest, placed: list[_Placed], models: Iterable[str]
 ) -> Iterator[str]:
-    """What is not alike, the model first."""
-    yield _model_note(found.model, list(models))
+    """Differences between run and paper, the model first."""
+    yield _model_note(outcome.model, list(models))
     yield from _data_notes(manifest, placed)
-    yield from dict.fromkeys(f"judged in the run: {one.row.judge}" for one in placed if one.row.judge)
-    if found.failed or found.missing:
-        yield f"the run is unfinished: {found.failed} units failed, {found.missing} are not done"
-    told = rules(published.paper).differs
-    yield from dict.fromkeys([*told, *(one.place.differs for one in placed if one.place.differs)])
+    yield from dict.fromkeys(f"judged in the run: {entry.row.judge}" for entry in placed if entry.row.judge)
+    if outcome.failed or outcome.missing:
+        yield f"the run is unfinished: {outcome.failed} units failed, {outcome.missing} are not done"
+    differences = rules(published.paper).differs
+    yield from dict.fromkeys([*differences, *(entry.place.differs for entry in placed if entry.place.differs)])
     if absent := ", ".join(_absent(published, placed)):
         yield f"in the table and not in this run: {absent}"
-    taken = {one.row.metric for one in placed}
-    if left := [name for name in dict.fromkeys(row.metric for row in found.rows) if name not in taken]:
+    used = {entry.row.metric for entry in placed}
+    if left := [name for name in dict.fromkeys(row.metric for row in outcome.rows) if name not in used]:
         yield f"in this run and not in the table: {', '.join(left)}"
 
 
-def _absent(published: Table, placed: list[_Placed]) -> Iterator[str]:
+def _absent(published: PaperTable, placed: list[_Placed]) -> Iterator[str]:
     """The data of the table that the run has not, and the settings of the data that it has."""
-    here = {(one.place.data, one.place.setting) for one in placed}
+    here = {(entry.place.data, entry.place.setting) for entry in placed}
     keys = published.keys(("data", "setting"))
     for data in dict.fromkeys(data for data, _ in keys):
         settings = [setting for name, setting in keys if name == data]
@@ -222,7 +226,7 @@ def _data_notes(manifest: Manifest, placed: list[_Placed]) -> Iterator[str]:
         yield "data differ: the run has only the examples that the paper prints"
     if manifest.config.limit is not None:
         yield f"data differ: the run has a sample, --limit {manifest.config.limit}"
-    several = len({one.place.data for one in placed}) > 1
+    several = len({entry.place.data for entry in placed}) > 1
     counts: dict[str, tuple[int, int]] = {}
     for row, place, _ in placed:
         name = f"{place.data} {place.metric}" if several else place.metric
@@ -233,5 +237,5 @@ def _data_notes(manifest: Manifest, placed: list[_Placed]) -> Iterator[str]:
         yield f"data differ: what was asked, run of paper: {'; '.join(unlike)}"
     elif counts:
         yield "data: as many were asked as in the paper; that they are the same ones is not checked"
-    if any(one.place.n is None for one in placed):
+    if any(entry.place.n is None for entry in placed):
         yield "data: the paper does not say what its figures are over"

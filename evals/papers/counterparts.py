@@ -1,4 +1,4 @@
-"""Which published figure a number of a run stands beside; the rules are data, `counterparts.toml`."""
+"""Mapping from a run's numbers to published figures; the rules are in `counterparts.toml`."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from emend.evals.aggregate.rows import Row
+from emend.evals.aggregate.rows import MetricRow
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
@@ -33,7 +33,7 @@ class MetricRule(FrozenModel):
     published: str
     data: str
     mode: str | None = None
-    given: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     setting: str | None = None
     method: str | None = None
     when: dict[str, str] = {}
@@ -52,15 +52,15 @@ class Rules(FrozenModel):
     differs: tuple[str, ...] = ()
 
 
-class Place(NamedTuple):
-    """Where in a paper a number belongs: `method` is empty where the paper has no such method."""
+class PublishedPlace(NamedTuple):
+    """Place of a number in a paper; `method` is empty if the paper has no such method."""
 
     method: str
     data: str
     setting: str
     metric: str
     n: int | None
-    """What the paper's figure is over, where that is known."""
+    """Number of questions behind the paper's figure, if known."""
     differs: str
     shared: bool
     """The figure is not the editor's own: every editor of a run has the same."""
@@ -77,44 +77,46 @@ def rules(paper: str) -> Rules:
     return Rules.model_validate(_told()[paper])
 
 
-def places(paper: str, row: Row, manifest: Manifest) -> Iterator[Place]:
-    """Where the number of a run belongs in the tables of a paper; nowhere, if no rule says so."""
-    told = rules(paper)
+def places(paper: str, row: MetricRow, manifest: Manifest) -> Iterator[PublishedPlace]:
+    """Places of a run's number in the tables of a paper; none if no rule applies."""
+    paper_rules = rules(paper)
     options = manifest.benchmark.get("options") or manifest.config.benchmark_options
-    for rule in told.metrics:
+    for rule in paper_rules.metrics:
         if rule.metric != row.metric or rule.mode not in (None, row.mode):
             continue
-        if rule.given and row.setting not in rule.given:
+        if rule.settings and row.setting not in rule.settings:
             continue
         if all(value in str(options.get(name, "")).split(",") for name, value in rule.when.items()):
-            method = rule.method if rule.method is not None else _method(told, row, manifest, rule.published)
-            setting = rule.setting if rule.setting is not None else _setting(told, row)
-            yield Place(method, rule.data, setting, rule.published, rule.n, rule.differs, rule.method is not None)
+            method = rule.method if rule.method is not None else _method(paper_rules, row, manifest, rule.published)
+            setting = rule.setting if rule.setting is not None else _setting(paper_rules, row)
+            yield PublishedPlace(
+                method, rule.data, setting, rule.published, rule.n, rule.differs, rule.method is not None
+            )
 
 
 def judges_of(paper: str, blocks: Iterable[tuple[str, str]]) -> list[str]:
     """The judges that give what stands in a table, by (data, published metric)."""
-    wanted = set(blocks)
-    rows = [rule for rule in rules(paper).metrics if rule.judge and (rule.data, rule.published) in wanted]
+    pairs = set(blocks)
+    rows = [rule for rule in rules(paper).metrics if rule.judge and (rule.data, rule.published) in pairs]
     return list(dict.fromkeys(rule.judge for rule in rows))
 
 
-def _method(told: Rules, row: Row, manifest: Manifest, published: str) -> str:
+def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: str) -> str:
     told_editor = manifest.editors.get(row.setting, {}).get(row.editor, {}).get("editor", row.editor)
-    here = (told_editor, row.mode, _setting(told, row), manifest.config.retriever, published)
-    for rule in told.methods:
-        wanted = (rule.editor, rule.mode, rule.setting, rule.retriever, rule.metric)
-        if all(want in (None, have) for want, have in zip(wanted, here, strict=True)):
+    here = (told_editor, row.mode, _setting(paper_rules, row), manifest.config.retriever, published)
+    for rule in paper_rules.methods:
+        pairs = (rule.editor, rule.mode, rule.setting, rule.retriever, rule.metric)
+        if all(want in (None, have) for want, have in zip(pairs, here, strict=True)):
             return rule.method
     return ""
 
 
-def _setting(told: Rules, row: Row) -> str:
-    return told.settings.get(row.setting, row.setting)
+def _setting(paper_rules: Rules, row: MetricRow) -> str:
+    return paper_rules.settings.get(row.setting, row.setting)
 
 
 def same_model(run: str, published: str) -> bool:
-    """Whether a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name that the paper's model goes by."""
+    """Return True if a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name of the paper's model."""
     name = run.partition(":")[2].partition("@")[0] if run.startswith("openai:") else run.partition(":")[2]
     plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower())
     return plain in _told()["models"].get(published, ())

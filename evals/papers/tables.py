@@ -21,7 +21,7 @@ DIFFERENCE = "Δ"
 
 
 class Cell(FrozenModel):
-    """One printed figure: what it is of, the figure letter by letter, and the drop in percent printed beside it.
+    """A printed figure: its dimensions, its text as printed, and the drop in percent printed beside it.
 
     `setting` is what the editor was given (AKEW, DocTER, ELKEN) or how the model was asked (ReCoE); `data` the data
     set, language pair, kind of question or reasoning scheme; what a table does not name is empty.
@@ -44,7 +44,7 @@ class Cell(FrozenModel):
 
     @property
     def decimals(self) -> int:
-        """How many digits are printed after the point."""
+        """Number of printed decimals."""
         return len(self.printed.partition(".")[2])
 
     @property
@@ -53,41 +53,41 @@ class Cell(FrozenModel):
         return 0.5 * 10.0**-self.decimals
 
     def as_row(self) -> dict[str, Any]:
-        """For JSON: the figure as a number."""
-        told = self.model_dump(exclude={"table", "printed"})
-        return told | {"value": self.value}
+        """Dictionary for JSON, with the figure as a number."""
+        fields = self.model_dump(exclude={"table", "printed"})
+        return fields | {"value": self.value}
 
     def key(self, dimensions: tuple[Dimension, ...] = DIMENSIONS) -> tuple[str, ...]:
-        """What it is of, in these dimensions."""
+        """Key of the cell in these dimensions."""
         return tuple(str(getattr(self, name)) for name in dimensions)
 
 
-class Table(FrozenModel):
+class PaperTable(FrozenModel):
     """A table: `rows` and `columns` are the dimensions that its rows and columns run over, outermost first."""
 
     paper: str
     number: int
     caption: str
-    """In our own words."""
+    """Caption in our own words."""
     rows: tuple[Dimension, ...]
     columns: tuple[Dimension, ...]
     dashes: int = 0
-    """Places where the paper prints a dash: not measured, or not possible."""
+    """Number of places where the paper prints a dash: not measured, or not possible."""
     blanks: int = 0
-    """Places where nothing, or nothing legible, is printed; `not_legible` says which."""
+    """Number of places where nothing legible is printed; `not_legible` lists them."""
     not_legible: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     cells: tuple[Cell, ...]
 
     @property
     def id(self) -> str:
-        """As the command line has it: `akew:2`."""
+        """Name on the command line: `akew:2`."""
         return f"{self.paper}:{self.number}"
 
     def as_row(self) -> dict[str, Any]:
-        """For JSON: what the list of tables says, and what there is to know of this one."""
-        told = self.model_dump(mode="json", include={"paper", "number", "caption", "dashes", "not_legible", "notes"})
-        return {"table": self.id} | told | {"cells": len(self.cells)}
+        """Dictionary for JSON: the table's entry in the list, and its notes."""
+        fields = self.model_dump(mode="json", include={"paper", "number", "caption", "dashes", "not_legible", "notes"})
+        return {"table": self.id} | fields | {"cells": len(self.cells)}
 
     def keys(self, dimensions: tuple[Dimension, ...]) -> list[tuple[str, ...]]:
         """The different keys of its cells in these dimensions, in the printed order."""
@@ -104,11 +104,11 @@ class Paper(FrozenModel):
     year: int
     arxiv: str
     benchmark: str
-    tables: tuple[Table, ...]
+    tables: tuple[PaperTable, ...]
 
     @property
     def citation(self) -> str:
-        """One line."""
+        """Reference to the paper in one line."""
         who = ", ".join(self.authors)
         return f"{who}. {self.title}. {self.venue}, {self.year}. arXiv:{self.arxiv}"
 
@@ -122,31 +122,31 @@ def paper(name: str) -> Paper:
     """
     if name not in NAMES:
         raise BadSettings(f"unknown paper '{name}': {nearest(name, list(NAMES))}")
-    told = tomllib.loads(_text(f"{name}.toml"))
+    fields = tomllib.loads(_text(f"{name}.toml"))
     cells = _cells(f"{name}.csv")
     tables = [
-        Table(paper=name, cells=tuple(cell for cell in cells if cell.table == row["number"]), **row)
-        for row in told.pop("tables")
+        PaperTable(paper=name, cells=tuple(cell for cell in cells if cell.table == row["number"]), **row)
+        for row in fields.pop("tables")
     ]
-    return Paper(tables=tuple(tables), **told)
+    return Paper(tables=tuple(tables), **fields)
 
 
 def papers() -> list[Paper]:
-    """All of them."""
+    """All papers."""
     return [paper(name) for name in NAMES]
 
 
-def table(name: str) -> Table:
+def table(name: str) -> PaperTable:
     """The table that `akew:2` names.
 
     Raises:
         BadSettings: no such paper or table.
     """
     of, colon, number = name.partition(":")
-    found = {str(table.number): table for table in paper(of).tables}
-    if not colon or number not in found:
-        raise BadSettings(f"no table '{name}': the tables of {of} are {', '.join(f'{of}:{n}' for n in found)}.")
-    return found[number]
+    numbered = {str(table.number): table for table in paper(of).tables}
+    if not colon or number not in numbered:
+        raise BadSettings(f"no table '{name}': the tables of {of} are {', '.join(f'{of}:{n}' for n in numbered)}.")
+    return numbered[number]
 
 
 def _cells(name: str) -> list[Cell]:

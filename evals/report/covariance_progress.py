@@ -1,4 +1,4 @@
-"""What `emend covariance` shows while it works."""
+"""Progress of `emend covariance`."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ def showing(total: int | None) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     if not sys.stderr.isatty():
-        yield _Lines(total).told
+        yield _Lines(total).report
         return
-    told = TextColumn("{task.fields[tokens]:,} tokens", style="dim")
-    columns = (TextColumn("reading"), BarColumn(bar_width=None), MofNCompleteColumn(), told, TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as shown:
-        task = shown.add_task("", total=total, tokens=0)
-        yield lambda texts, tokens: shown.update(task, completed=texts, tokens=tokens)
+    counter = TextColumn("{task.fields[tokens]:,} tokens", style="dim")
+    columns = (TextColumn("reading"), BarColumn(bar_width=None), MofNCompleteColumn(), counter, TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as progress:
+        task = progress.add_task("", total=total, tokens=0)
+        yield lambda texts, count: progress.update(task, completed=texts, tokens=count)
 
 
 class _Lines:
@@ -30,7 +30,7 @@ class _Lines:
         self._of = "" if total is None else f" of {total:,}"
         self._last = time.monotonic()
 
-    def told(self, texts: int, tokens: int) -> None:
+    def report(self, texts: int, tokens: int) -> None:
         if time.monotonic() - self._last >= EVERY_SECONDS:
             self._last = time.monotonic()
             sys.stderr.write(f"{texts:,}{self._of} texts, {tokens:,} tokens\n")

@@ -11,11 +11,11 @@ def safe(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """The same in one line, cut to `limit` characters if that is not 0."""
+    """Escape a text and join it to one line, cut to `limit` characters if that is not 0."""
     line = safe(text.replace("\n", "\\n").replace("\t", "\\t"))
     return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -64,26 +64,26 @@ def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
     if ways is not None and probe.steps:
         yield from ("", "```mermaid", mermaid(ways, paths_of(ways, probe.steps)), "```")
     yield from _steps(probe.shown, probe.steps)
-    for one in probe.judged:
-        yield from _judged(one)
+    for item in probe.judged:
+        yield from _judged(item)
 
 
-def _judged(one: JudgedItem) -> Iterator[str]:
-    said = one.judgement
-    yield f"\n### {_plain(judged_heading(one))}\n"
-    values = ", ".join(f"{_plain(name)} {value:.3g}" for name, value in said.values.items())
-    yield f"- verdict: {values or 'none'}" + (f" ({_plain(said.problem)})" if said.problem else "")
-    if said.reason:
-        yield f"- reason: {_plain(said.reason)}"
-    yield from _steps(one.steps)
+def _judged(item: JudgedItem) -> Iterator[str]:
+    judgement = item.judgement
+    yield f"\n### {_plain(judged_heading(item))}\n"
+    values = ", ".join(f"{_plain(name)} {value:.3g}" for name, value in judgement.values.items())
+    yield f"- verdict: {values or 'none'}" + (f" ({_plain(judgement.problem)})" if judgement.problem else "")
+    if judgement.reason:
+        yield f"- reason: {_plain(judgement.reason)}"
+    yield from _steps(item.steps)
 
 
 def _steps(steps: Sequence[dict[str, Any]], whole: Sequence[dict[str, Any]] = ()) -> Iterator[str]:
     """The steps; `whole` has those that are not shown as well."""
-    said: list[tuple[str, Any]] = []
+    judgement: list[tuple[str, Any]] = []
     for step, state in states_before(whole or steps, steps):
-        same = (step["node"], step["update"]) in said
-        said.append((step["node"], step["update"]))
+        same = (step["node"], step["update"]) in judgement
+        judgement.append((step["node"], step["update"]))
         yield f"\n**{_plain(step_title(step))}** {_plain(step_cost(step))}" + (", as above" if same else "")
         if step["error"]:
             yield from _block("error", step["error"])
@@ -104,7 +104,7 @@ def _call(call: dict[str, Any]) -> Iterator[str]:
 
 
 def _update(update: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
-    """What a node changed: of what only grew the new part, and nothing of what stayed the same."""
+    """Fields that a node changed; of a field that only grew, the new part."""
     for name, value in update.items():
         if name == "hits":
             yield from _hits(value, before.get("hits", ()))
@@ -115,9 +115,9 @@ def _update(update: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
 
 
 def _hits(hits: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
-    found = new_hits(hits, before)
-    yield "" if found else f"\n- hits: {no_hits(hits)}"
-    for place, hit in enumerate(found, 1):
+    fresh = new_hits(hits, before)
+    yield "" if fresh else f"\n- hits: {no_hits(hits)}"
+    for place, hit in enumerate(fresh, 1):
         yield f"- hit {place}, score {hit.get('score', 0):.4f}, {_plain(str(hit.get('edit_id', '')))}: " + _plain(
             str(hit.get("text", ""))
         )
@@ -125,11 +125,11 @@ def _hits(hits: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> I
 
 def _block(name: str, text: str) -> Iterator[str]:
     """A text as it is, in a fence that is longer than any in it."""
-    longest = max((len(found) for found in _TICKS.findall(text)), default=2)
+    longest = max((len(fresh) for fresh in _TICKS.findall(text)), default=2)
     fence = "`" * max(3, longest + 1)
     yield from (f"\n{_plain(name)}:", "", f"{fence}text", safe(text), fence)
 
 
 def _plain(text: str) -> str:
-    """In one line, with nothing that Markdown would read as its own."""
+    """Escape a text for Markdown and join it to one line."""
     return _MARKS.sub(r"\\\1", one_line(text))

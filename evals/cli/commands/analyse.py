@@ -35,7 +35,7 @@ def analyse(
     as_json: Json = False,
 ) -> None:
     """Compute an analysis of the papers, such as why edits fail; each is a table and a plot."""
-    from emend.evals.analyses.base import Asked
+    from emend.evals.analyses.base import AnalysisRequest
     from emend.evals.analyses.compute import analyse_runs, possible
     from emend.evals.analyses.load_run import open_run
     from emend.evals.report.tables.analysis import show_analysis, show_possible
@@ -52,7 +52,7 @@ def analyse(
 
         require_plotting(plot)
     runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
-    found = analyse_runs(kind, runs, Asked(tuple(triples or ()), metric, embedding))
+    found = analyse_runs(kind, runs, AnalysisRequest(tuple(triples or ()), metric, embedding))
     rows = [row.model_dump(exclude={"x"}) for row in found.rows]
     emit(rows, as_json, lambda console: show_analysis(found, console))
     if plot is not None:

@@ -1,4 +1,4 @@
-"""What plots share: one library, matplotlib, which is optional; files that are the same each time; plain colours."""
+"""Shared parts of plots: the optional matplotlib, reproducible files, and colours."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from emend.memory.errors import BadSettings, MissingExtra
 
 FORMATS = (".png", ".svg")
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
-"""Told apart by the colour-blind (Tol's bright scheme)."""
+"""Colours that the colour-blind can distinguish (Tol's bright scheme)."""
 MARKERS = "osD^vPX"
 
 
@@ -51,7 +51,7 @@ def drawing(file: Path, width: float, height: float) -> Iterator[Any]:
 
 
 def plain(text: str) -> str:
-    """Without the signs that matplotlib reads as mathematics; a leading underscore would leave a label out."""
+    """Escape the signs that matplotlib reads as mathematics, and a leading underscore, which would hide a label."""
     return text.replace("$", r"\$").lstrip("_")
 
 
@@ -61,7 +61,7 @@ def bare(panel: Any) -> None:
 
 
 def reach(mean: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """How far an interval reaches below and above the mean; no number, which draws nothing, where there is none."""
+    """Distances from the mean to both ends of its interval; NaN, which draws nothing, without an interval."""
     if low is None or high is None:
         return math.nan, math.nan
     return max(0.0, mean - low), max(0.0, high - mean)

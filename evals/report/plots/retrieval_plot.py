@@ -47,6 +47,6 @@ def _count(sizes: Sequence[int]) -> str:
 
 
 def _errors(rows: Sequence[RetrievalRow]) -> list[list[float]]:
-    """How far the interval reaches below and above each bar."""
+    """Distances from each bar's value to both ends of its interval."""
     sides = [reach(row.hit_at_1, row.low, row.high) for row in rows]
     return [[100 * below for below, _ in sides], [100 * above for _, above in sides]]

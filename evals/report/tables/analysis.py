@@ -8,36 +8,41 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.analyses.base import Analysis, Row
+from emend.evals.analyses.base import Analysis, AnalysisRow
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, Frame, frame, without_empty
 
 
-def show_analysis(found: Analysis, console: Console) -> None:
+def show_analysis(analysis: Analysis, console: Console) -> None:
     """Print the tables and their notes."""
-    console.print(render_analysis(found))
+    console.print(render_analysis(analysis))
 
 
-def render_analysis(found: Analysis) -> RenderableType:
+def render_analysis(analysis: Analysis) -> RenderableType:
     """A table per panel, a row per label and editor."""
-    unit = f" ({found.unit})" if found.unit else ""
-    parts: list[RenderableType] = [Text(one_line(f"{found.title}{unit}"), style="bold"), Text("")]
-    for panel, rows in groupby(found.rows, key=lambda row: row.panel):
+    unit = f" ({analysis.unit})" if analysis.unit else ""
+    parts: list[RenderableType] = [Text(one_line(f"{analysis.title}{unit}"), style="bold"), Text("")]
+    for panel, rows in groupby(analysis.rows, key=lambda row: row.panel):
         chosen = list(rows)
-        parts += [Text(one_line(panel), style="bold"), _table(chosen, found.series), *_levels(found, panel), Text("")]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in (*found.notes, _counting())))
+        parts += [
+            Text(one_line(panel), style="bold"),
+            _table(chosen, analysis.series),
+            *_levels(analysis, panel),
+            Text(""),
+        ]
+    return Group(*parts, *(Text(one_line(note), style="dim") for note in (*analysis.notes, _counting())))
 
 
 def _counting() -> str:
     return f"{INTERVALS}; n is scored, the rest is unscored"
 
 
-def _levels(found: Analysis, panel: str) -> list[RenderableType]:
+def _levels(analysis: Analysis, panel: str) -> list[RenderableType]:
     """The levels that the plot draws in."""
-    return [Text(one_line(f"{line.label}"), style="dim") for line in found.lines if line.panel == panel]
+    return [Text(one_line(f"{line.label}"), style="dim") for line in analysis.lines if line.panel == panel]
 
 
-def _table(rows: Sequence[Row], series: str) -> Frame:
+def _table(rows: Sequence[AnalysisRow], series: str) -> Frame:
     table = frame("", series, "mean", "95 %", "n", "unscored", names=2)
     digits = 2 if max((abs(row.mean) for row in rows if row.mean is not None), default=0.0) < 10 else 1
     before = ""
@@ -58,7 +63,7 @@ def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def _interval(row: Row, digits: int) -> str:
+def _interval(row: AnalysisRow, digits: int) -> str:
     if row.low is None or row.high is None:
         return "-"
     return f"[{_number(row.low, digits)}, {_number(row.high, digits)}]"

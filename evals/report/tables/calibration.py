@@ -18,7 +18,7 @@ PUBLISHED = {
     "tendency": "ELKEN's judge, gpt-4-1106-preview, on 120 answers that one person marked: Spearman 0.744, Kendall "
     "0.698, mean mark 4.34 against 4.15 (section 4.4)"
 }
-"""By kind, what a paper says of its own judge."""
+"""Published agreement of a paper's own judge with people, by kind."""
 MOST_LABELS = 12
 """Shares have many values; they are drawn as dots, and their table of counts is left out."""
 NAMES = {
@@ -33,29 +33,32 @@ NAMES = {
     "mean_second": "mean label of the judge",
 }
 ALONE = ("base_rate", "constant_mae", "mean_first", "mean_second")
-"""Says nothing about repeats, which have no first rater."""
+"""Does not apply to repeats, which have no first rater."""
 
 
-def render_calibration(found: Calibration) -> RenderableType:
+def render_calibration(result: Calibration) -> RenderableType:
     """The measures, the counts of labels, the repeats, and what must be known."""
-    title = f"{found.judge} on {found.kind}, {found.labelled} labels of {found.cases} cases"
-    parts: list[RenderableType] = [Text(one_line(title), style="bold"), _measures(found)]
-    if found.labels and len(found.labels) <= MOST_LABELS:
-        parts += [Text("labels of people (rows) and of the judge", style="bold"), _counts(found)]
-    if found.retest is not None:
-        parts += [Text(f"agreement of {found.repeats} repeats with each other", style="bold"), _measures(found.retest)]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in _notes(found)))
+    title = f"{result.judge} on {result.kind}, {result.labelled} labels of {result.cases} cases"
+    parts: list[RenderableType] = [Text(one_line(title), style="bold"), _measures(result)]
+    if result.labels and len(result.labels) <= MOST_LABELS:
+        parts += [Text("labels of people (rows) and of the judge", style="bold"), _counts(result)]
+    if result.retest is not None:
+        parts += [
+            Text(f"agreement of {result.repeats} repeats with each other", style="bold"),
+            _measures(result.retest),
+        ]
+    return Group(*parts, *(Text(one_line(note), style="dim") for note in _notes(result)))
 
 
-def _measures(found: Agreement) -> Frame:
+def _measures(result: Agreement) -> Frame:
     table = frame("", "value", "95 %", "n")
-    alone = not isinstance(found, Calibration)
-    for name, told in NAMES.items():
-        value: Estimate | Coefficient | None = getattr(found, name)
+    alone = not isinstance(result, Calibration)
+    for name, text in NAMES.items():
+        value: Estimate | Coefficient | None = getattr(result, name)
         if value is None or (alone and name in ALONE):
             continue
-        weighted = " (quadratic weights)" if name == "kappa" and found.spearman is not None else ""
-        table.add_row(Text(told + weighted), *_cells(value), str(found.n))
+        weighted = " (quadratic weights)" if name == "kappa" and result.spearman is not None else ""
+        table.add_row(Text(text + weighted), *_cells(value), str(result.n))
     return table
 
 
@@ -69,64 +72,64 @@ def _cells(value: Estimate | Coefficient) -> tuple[Text, Text]:
     return Text(f"{number + 0.0:.2f}"), Text(reach, style="dim")
 
 
-def _counts(found: Calibration) -> Frame:
-    names = _label_names(found)
+def _counts(result: Calibration) -> Frame:
+    names = _label_names(result)
     table = frame("", *names)
-    for name, row in zip(names, found.confusion, strict=True):
+    for name, row in zip(names, result.confusion, strict=True):
         table.add_row(name, *map(str, row))
     return table
 
 
-def _label_names(found: Calibration) -> list[str]:
-    if found.scale == "yes or no":
-        return ["yes" if label else "no" for label in found.labels]
-    return [f"{label:g}" for label in found.labels]
+def _label_names(result: Calibration) -> list[str]:
+    if result.scale == "yes or no":
+        return ["yes" if label else "no" for label in result.labels]
+    return [f"{label:g}" for label in result.labels]
 
 
-def _notes(found: Calibration) -> Iterator[str]:
+def _notes(result: Calibration) -> Iterator[str]:
     yield INTERVALS
-    if found.kind in PUBLISHED:
-        yield PUBLISHED[found.kind]
-    if found.missing:
-        yield f"{found.missing} items have no label and are left out"
-    for reason, count in found.reasons.items():
+    if result.kind in PUBLISHED:
+        yield PUBLISHED[result.kind]
+    if result.missing:
+        yield f"{result.missing} items have no label and are left out"
+    for reason, count in result.reasons.items():
         yield f"{count} unscored: {reason}"
 
 
-def plot_calibrations(found: Sequence[Calibration], file: Path) -> None:
+def plot_calibrations(result: Sequence[Calibration], file: Path) -> None:
     """A panel per kind: counts of labels, people's against the judge's; shares as dots.
 
     Raises:
         MissingExtra, BadSettings: as `plotting.require_plotting`.
     """
-    with drawing(file, 4.2 * len(found), 4.0) as figure:
-        for panel, one in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
-            if not one.n:
+    with drawing(file, 4.2 * len(result), 4.0) as figure:
+        for panel, item in zip(figure.subplots(1, len(result), squeeze=False)[0], result, strict=True):
+            if not item.n:
                 panel.set_axis_off()
-            elif len(one.labels) > MOST_LABELS or one.scale == "share":
-                _dots(panel, one)
+            elif len(item.labels) > MOST_LABELS or item.scale == "share":
+                _dots(panel, item)
             else:
-                _squares(panel, one)
-            panel.set_title(plain(_headline(one)))
-            panel.set_xlabel(f"the judge, {one.scale}")
-            panel.set_ylabel(f"people, {one.scale}")
+                _squares(panel, item)
+            panel.set_title(plain(_headline(item)))
+            panel.set_xlabel(f"the judge, {item.scale}")
+            panel.set_ylabel(f"people, {item.scale}")
 
 
-def _headline(found: Calibration) -> str:
-    chosen = found.kappa or found.spearman
-    name = "kappa" if found.kappa is not None else "Spearman"
-    told = "undefined" if chosen is None or chosen.value is None else f"{chosen.value:.2f}"
+def _headline(result: Calibration) -> str:
+    chosen = result.kappa or result.spearman
+    name = "kappa" if result.kappa is not None else "Spearman"
+    text = "undefined" if chosen is None or chosen.value is None else f"{chosen.value:.2f}"
     if chosen is not None and chosen.low is not None and chosen.high is not None:
-        told += f" [{chosen.low:.2f}, {chosen.high:.2f}]"
-    return f"{found.kind}, {found.judge}\nn={found.n}, {name} {told}"
+        text += f" [{chosen.low:.2f}, {chosen.high:.2f}]"
+    return f"{result.kind}, {result.judge}\nn={result.n}, {name} {text}"
 
 
-def _squares(panel: Any, found: Calibration) -> None:
+def _squares(panel: Any, result: Calibration) -> None:
     """Counts as a grid of squares, each with its number."""
-    names, size = _label_names(found), len(found.labels)
-    panel.imshow(found.confusion, cmap="Blues", vmin=0)
-    most = max(max(row) for row in found.confusion)
-    for row, counts in enumerate(found.confusion):
+    names, size = _label_names(result), len(result.labels)
+    panel.imshow(result.confusion, cmap="Blues", vmin=0)
+    most = max(max(row) for row in result.confusion)
+    for row, counts in enumerate(result.confusion):
         for column, count in enumerate(counts):
             panel.text(
                 column, row, str(count), ha="center", va="center", color="white" if 2 * count > most else "black"
@@ -135,11 +138,11 @@ def _squares(panel: Any, found: Calibration) -> None:
     panel.set_yticks(range(size), names)
 
 
-def _dots(panel: Any, found: Calibration) -> None:
+def _dots(panel: Any, result: Calibration) -> None:
     """Pairs of labels; the larger a dot, the more pairs."""
     pairs = [
-        (found.labels[column], found.labels[row], count)
-        for row, counts in enumerate(found.confusion)
+        (result.labels[column], result.labels[row], count)
+        for row, counts in enumerate(result.confusion)
         for column, count in enumerate(counts)
         if count
     ]

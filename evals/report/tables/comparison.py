@@ -5,7 +5,7 @@ from itertools import groupby
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from emend.evals.analyses.compare import Comparison, Coverage, Row
+from emend.evals.analyses.compare import Comparison, ComparisonRow, Coverage
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import Frame, frame, interval, number, without_empty
@@ -13,32 +13,32 @@ from emend.evals.report.tables.layout import Frame, frame, interval, number, wit
 LEVEL = 0.05
 
 
-def show_comparison(found: Comparison, console: Console) -> None:
+def show_comparison(comparison: Comparison, console: Console) -> None:
     """Print the tables and their notes."""
-    console.print(render_comparison(found))
+    console.print(render_comparison(comparison))
 
 
-def render_comparison(found: Comparison) -> RenderableType:
+def render_comparison(comparison: Comparison) -> RenderableType:
     """A table per pair of editors, setting and judge; differences that chance hardly makes are bold."""
     parts: list[RenderableType] = []
-    known = {metric.name: metric for metric in found.metrics}
-    covered = {(told.editor_a, told.editor_b, told.setting): told for told in found.coverage}
-    for key, rows in groupby(found.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
-        parts.append(Text(_title(found, covered[key]), style="bold"))
-        sides = (("A", found.run_a, key[0]), ("B", found.run_b, key[1]))
+    known = {metric.name: metric for metric in comparison.metrics}
+    covered = {(coverage.editor_a, coverage.editor_b, coverage.setting): coverage for coverage in comparison.coverage}
+    for key, rows in groupby(comparison.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
+        parts.append(Text(_title(comparison, covered[key]), style="bold"))
+        sides = (("A", comparison.run_a, key[0]), ("B", comparison.run_b, key[1]))
         parts += [Text(one_line(f"{side} = {run} ({editor})")) for side, run, editor in sides]
-        for judge, own in groupby(rows, key=lambda row: row.judge):
+        for judge, members in groupby(rows, key=lambda row: row.judge):
             parts += [Text(one_line(judge), style="bold")] if judge else []
-            parts += [_table(list(own), known), Text("")]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in found.notes))
+            parts += [_table(list(members), known), Text("")]
+    return Group(*parts, *(Text(one_line(note), style="dim") for note in comparison.notes))
 
 
-def _title(found: Comparison, told: Coverage) -> str:
-    pairs = f"{told.paired} probes of {told.cases} cases paired"
-    return one_line(f"{found.benchmark}, {told.setting}: {pairs}")
+def _title(comparison: Comparison, coverage: Coverage) -> str:
+    pairs = f"{coverage.paired} probes of {coverage.cases} cases paired"
+    return one_line(f"{comparison.benchmark}, {coverage.setting}: {pairs}")
 
 
-def _table(rows: list[Row], known: dict[str, Metric]) -> Frame:
+def _table(rows: list[ComparisonRow], known: dict[str, Metric]) -> Frame:
     table = frame("metric", "A", "B", "difference", "95 %", "p", "n", "unscored")
     for row in rows:
         metric, paired = known[row.metric], row.paired
@@ -61,11 +61,11 @@ def _table(rows: list[Row], known: dict[str, Metric]) -> Frame:
 def _value(value: float | None, metric: Metric, sign: str = "") -> str:
     if value is None:
         return "-"
-    shown = number(value * metric.scale, metric)
-    return sign + shown if sign and not shown.startswith("-") and float(shown) else shown
+    text = number(value * metric.scale, metric)
+    return sign + text if sign and not text.startswith("-") and float(text) else text
 
 
-def _interval(row: Row, metric: Metric) -> str:
+def _interval(row: ComparisonRow, metric: Metric) -> str:
     low, high = row.paired.low, row.paired.high
     return "-" if low is None or high is None else interval(low * metric.scale, high * metric.scale, metric)
 

@@ -2,13 +2,13 @@
 
 from rich.text import Text
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import Frame, frame
 
 
-def consistency_table(rows: list[Row]) -> Frame:
-    """One row per editor: RS with its interval, n and what could not be scored."""
+def consistency_table(rows: list[MetricRow]) -> Frame:
+    """Table with a row per editor: RS with its interval, n and unscored."""
     table = frame("editor", "RS", "95 % interval", "n", "unscored")
     table.title, table.title_justify = "RS: generated texts against reference texts, cosine of tf-idf (percent)", "left"
     for row in rows:

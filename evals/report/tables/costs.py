@@ -5,14 +5,14 @@ from itertools import groupby
 
 from rich.text import Text
 
-from emend.evals.aggregate.columns import Row
-from emend.evals.aggregate.costs import MIB, PER_EDIT, PER_PROBE, ProviderUsage
+from emend.evals.aggregate.columns import MetricRow
+from emend.evals.aggregate.costs import MIB, PER_EDIT, PER_PROBE, RunCost
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import Frame, frame
 
 
-def cost_tables(rows: Sequence[Row]) -> Iterator[tuple[str, Frame]]:
+def cost_tables(rows: Sequence[MetricRow]) -> Iterator[tuple[str, Frame]]:
     """Title and table for probes and for edits, for each setting and mode."""
     for (setting, mode), group in groupby(rows, key=lambda row: (row.setting, row.mode)):
         cells = {(row.editor, row.metric): row for row in group}
@@ -22,7 +22,7 @@ def cost_tables(rows: Sequence[Row]) -> Iterator[tuple[str, Frame]]:
                 yield one_line(f"cost of one {counted}, {setting}, mode {mode}"), _table(cells, columns)
 
 
-def _table(rows: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Frame:
+def _table(rows: dict[tuple[str, str], MetricRow], metrics: Sequence[Metric]) -> Frame:
     table = frame("editor", "n", *(metric.name for metric in metrics))
     for editor in dict.fromkeys(editor for editor, _ in rows):
         first = rows.get((editor, metrics[0].name))
@@ -31,8 +31,8 @@ def _table(rows: dict[tuple[str, str], Row], metrics: Sequence[Metric]) -> Frame
     return table
 
 
-def _cell(row: Row | None) -> Text:
-    """A few figures, and the interval below."""
+def _cell(row: MetricRow | None) -> Text:
+    """Mean in a few digits, and the interval below it."""
     if row is None or row.mean is None:
         return Text("-")
     text = Text(_short(row.mean))
@@ -47,7 +47,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if value >= 1 else f"{round(value, 4):.2g}"
 
 
-def spent_line(spent: ProviderUsage) -> str:
+def spent_line(spent: RunCost) -> str:
     """Tokens, calls, time and memory of a run in one line."""
     tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, {spent.calls:,} calls"
     tokens += f", of which {spent.untold:,} did not report their tokens" if spent.untold else ""

@@ -20,10 +20,10 @@ FIGURES = {
     "IS incorrect subject": "IS",
     "IR incorrect relation": "IR",
 }
-"""What a row shows, and the name of the figure."""
+"""Heading of each row, and the field that it shows."""
 
 
-class Published(NamedTuple):
+class PublishedQuality(NamedTuple):
     """A row of the paper's Table 6 or 8: triples per document, then percent; None where it is not given."""
 
     name: str
@@ -36,43 +36,43 @@ class Published(NamedTuple):
 
 PUBLISHED = {
     ("docter", "en"): (
-        Published("DocTER tools", 16.50, 57.84, 3.75, 7.04, (33.87, 42.74, 23.39)),
-        Published("DocTER LLM", 10.26, 88.79, 14.71, 25.24, (12.88, 31.06, 56.06)),
+        PublishedQuality("DocTER tools", 16.50, 57.84, 3.75, 7.04, (33.87, 42.74, 23.39)),
+        PublishedQuality("DocTER LLM", 10.26, 88.79, 14.71, 25.24, (12.88, 31.06, 56.06)),
     ),
-    ("docter", "zh"): (Published("DocTER LLM", 3.58, 56.50, 23.41, 33.12, (11.43, 37.14, 51.42)),),
+    ("docter", "zh"): (PublishedQuality("DocTER LLM", 3.58, 56.50, 23.41, 33.12, (11.43, 37.14, 51.42)),),
 }
 """DocTER, Table 6; its measure may differ in embedding and averaging, which the paper does not say."""
 
 
 def show_extraction(
-    name: str, quality: TripleQuality, embedding: str, published: tuple[Published, ...], console: Console
+    name: str, quality: TripleQuality, embedding: str, published: tuple[PublishedQuality, ...], console: Console
 ) -> None:
     """Print the table and its notes."""
     console.print(render_extraction(name, quality, embedding, published))
 
 
 def render_extraction(
-    name: str, quality: TripleQuality, embedding: str, published: tuple[Published, ...] = ()
+    name: str, quality: TripleQuality, embedding: str, published: tuple[PublishedQuality, ...] = ()
 ) -> RenderableType:
     """A row per figure, in percent but for the number of triplets, and what must be known to read them."""
     table = frame("", one_line(name, 20), "95 %", "n", *(row.name for row in published))
     for label, figure in FIGURES.items():
-        one = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
+        estimate = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
         digits, scale = (2, 1) if figure == "per_document" else (1, 100)
-        mean = None if one.mean is None else one.mean * scale
+        mean = None if estimate.mean is None else estimate.mean * scale
         theirs = (_number(_printed(row, figure), digits) for row in published)
         table.add_row(
             label,
             _number(mean, digits),
-            Text(_interval(one, scale, digits), style="dim"),
-            str(one.n),
+            Text(_interval(estimate, scale, digits), style="dim"),
+            str(estimate.n),
             *(Text(text, style="dim") for text in theirs),
         )
     return Group(table, *(Text(note, style="dim") for note in extraction_notes(quality, embedding)))
 
 
-def _printed(row: Published, figure: str) -> float | None:
-    """What the paper printed of a figure."""
+def _printed(row: PublishedQuality, figure: str) -> float | None:
+    """Published value of a figure."""
     if figure in ERRORS:
         return row.errors[ERRORS.index(figure)] if row.errors else None
     value: float = getattr(row, {"per_document": "triples"}.get(figure, figure))
@@ -80,7 +80,7 @@ def _printed(row: Published, figure: str) -> float | None:
 
 
 def extraction_notes(quality: TripleQuality, embedding: str) -> Iterator[str]:
-    """What must be known to read the numbers rightly."""
+    """Notes that explain the numbers."""
     yield "percent; a triplet matches at a cosine of 0.8 or more to the gold fact"
     yield f"[95 % intervals, bootstrap over documents]; embedding {one_line(embedding)}"
     if embedding.startswith("lexical"):
@@ -94,7 +94,7 @@ def _number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _interval(one: Estimate, scale: float, digits: int) -> str:
-    if one.low is None or one.high is None:
+def _interval(estimate: Estimate, scale: float, digits: int) -> str:
+    if estimate.low is None or estimate.high is None:
         return "-"
-    return f"[{one.low * scale:.{digits}f}, {one.high * scale:.{digits}f}]"
+    return f"[{estimate.low * scale:.{digits}f}, {estimate.high * scale:.{digits}f}]"

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.aggregate.forgetting import ForgettingRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
@@ -33,7 +33,7 @@ def _table(rows: Sequence[ForgettingRow], metric: Metric) -> Frame:
     return table
 
 
-def _cell(value: Estimate | Row, metric: Metric) -> Text:
+def _cell(value: Estimate | MetricRow, metric: Metric) -> Text:
     """Mean, and the interval below."""
     text = Text("-" if value.mean is None else number(value.mean, metric))
     if value.low is not None and value.high is not None:

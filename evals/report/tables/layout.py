@@ -1,4 +1,4 @@
-"""How numbers stand in tables, and what a table becomes where there is no room for it."""
+"""Layout of tables and numbers, for narrow consoles too."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ class Frame(Table):
     """A table that lists its rows under each other where the console is too narrow for it."""
 
     names = 1
-    """So many first columns say what a row is about; in further rows that are about the same they may be empty."""
+    """Number of leading columns that identify a row; rows about the same thing may leave them empty."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._least(console) <= options.max_width:
@@ -37,8 +37,8 @@ class Frame(Table):
         spared = 0
         for place, column in enumerate(self.columns):
             if not column.no_wrap:
-                found = [Measurement.get(console, roomy, cell) for cell in (column.header, *column.cells)]
-                whole, word = max(one.maximum for one in found), max(one.minimum for one in found)
+                widths = [Measurement.get(console, roomy, cell) for cell in (column.header, *column.cells)]
+                whole, word = max(width.maximum for width in widths), max(width.minimum for width in widths)
                 spared += whole - (min(whole, ROOM) if place else word)
         return needed(self, console) - spared
 
@@ -62,9 +62,9 @@ class Frame(Table):
 
 
 def _flat(cell: RenderableType) -> Text:
-    """What stands in a cell, in one line."""
-    told = cell if isinstance(cell, Text) else Text(str(cell))
-    return Text("  ").join(told.split("\n"))
+    """Text of a cell in one line."""
+    text = cell if isinstance(cell, Text) else Text(str(cell))
+    return Text("  ").join(text.split("\n"))
 
 
 def needed(table: Table, console: Console) -> int:
@@ -73,16 +73,16 @@ def needed(table: Table, console: Console) -> int:
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Whether a table can be printed without cutting anything off."""
+    """Return True if the table fits the console without cutting anything off."""
     return needed(table, console) <= console.width
 
 
-def frame(first: str, *more: str, names: int = 1) -> Frame:
+def frame(first: str, *further: str, names: int = 1) -> Frame:
     """An empty table: the columns that name a row on the left, further ones on the right."""
     table = Frame(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
     table.names = names
     table.add_column(Text(first, style="bold"), overflow="fold")  # gives way before a number does
-    for place, heading in enumerate(more, start=1):
+    for place, heading in enumerate(further, start=1):
         side: JustifyMethod = "left" if place < names else "right"
         table.add_column(Text(heading, style="bold", justify=side), justify=side, no_wrap=True)
     return table
@@ -90,12 +90,12 @@ def frame(first: str, *more: str, names: int = 1) -> Frame:
 
 def without_empty(table: Frame, *headings: str) -> Frame:
     """The table without those of the named columns in which no row has anything."""
-    kept = []
+    columns_left = []
     for column in table.columns:
         empty = not any(str(cell) for cell in column.cells)
         if not (empty and str(column.header) in headings):
-            kept.append(column)
-    table.columns = kept
+            columns_left.append(column)
+    table.columns = columns_left
     return table
 
 

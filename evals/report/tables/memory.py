@@ -1,4 +1,4 @@
-"""What `emend memory` shows: hits, edits, facts with their history, counts, progress."""
+"""Tables of `emend memory`: hits, edits, facts with their history, counts, progress."""
 
 import sys
 import time
@@ -28,8 +28,8 @@ def show_hits(hits: Sequence[Hit], console: Console) -> None:
     for hit in hits:
         entry = hit.entry
         score = Text(f"{hit.score:.3f}" if abs(hit.score) >= 0.1 else f"{hit.score:.3g}", justify="right")
-        told = (Text(one_line(one)) for one in (entry.edit_id, entry.time or ""))
-        table.add_row(score, *told, Text(one_line(entry.text, 300)))
+        details = (Text(one_line(part)) for part in (entry.edit_id, entry.time or ""))
+        table.add_row(score, *details, Text(one_line(entry.text, 300)))
     console.print(table)
 
 
@@ -39,7 +39,7 @@ def edit_row(edit: Edit, entries: Mapping[Entry, bool]) -> dict[str, Any]:
 
 
 def fact_rows(facts: Sequence[FactHistory]) -> list[dict[str, Any]]:
-    """One row for each version of each fact, oldest first."""
+    """Table with a row for each version of each fact, oldest first."""
     return [
         {
             "subject": fact.subject,
@@ -74,7 +74,7 @@ def show_facts(facts: Sequence[FactHistory], console: Console) -> None:
             mark = Text("current", style="green") if version.current else Text("superseded", style="dim")
             value = Text(one_line(", ".join(version.objects), 200))
             edit = version.edit
-            table.add_row(mark, value, *(Text(one_line(one)) for one in (edit.time or "", edit.id, edit.form)))
+            table.add_row(mark, value, *(Text(one_line(part)) for part in (edit.time or "", edit.id, edit.form)))
         console.print(table)
 
 
@@ -104,25 +104,25 @@ def counting(edits: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if not sys.stderr.isatty():
-        yield _Lines().told
+        yield _Lines().report
         return
     columns = (TextColumn("embedding and storing"), BarColumn(), TextColumn("{task.completed:,.0f} entries"))
-    shown = Progress(
+    progress = Progress(
         *columns,
         TimeElapsedColumn(),
         console=Console(file=sys.stderr),
         transient=True,
     )
-    with shown:
-        task = shown.add_task("", total=edits)
-        yield lambda entries: shown.advance(task, entries)
+    with progress:
+        task = progress.add_task("", total=edits)
+        yield lambda entries: progress.advance(task, entries)
 
 
 class _Lines:
     def __init__(self) -> None:
         self._entries, self._last = 0, time.monotonic()
 
-    def told(self, entries: int) -> None:
+    def report(self, entries: int) -> None:
         self._entries += entries
         if time.monotonic() - self._last >= EVERY_SECONDS:
             self._last = time.monotonic()

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.aggregate.rows import Report, Row
+from emend.evals.aggregate.rows import MetricRow, Report
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.costs import cost_tables, spent_line
@@ -26,12 +26,12 @@ STAR = "*"
 
 
 class Block(NamedTuple):
-    """One table: a setting and mode, one group of metrics, and the rows by (editor, metric)."""
+    """A table: a setting and mode, a group of metrics, and the rows by (editor, metric)."""
 
     title: str
     metrics: list[Metric]
     editors: list[str]
-    rows: dict[tuple[str, str], Row]
+    rows: dict[tuple[str, str], MetricRow]
 
 
 def console_for(file: TextIO | None = None) -> Console:
@@ -63,13 +63,13 @@ def render(report: Report, console: Console) -> RenderableType:
 
 def blocks(report: Report) -> Iterator[Block]:
     """The tables of a report, in order."""
-    for (setting, mode), found in groupby(report.rows, key=lambda row: (row.setting, row.mode)):
-        rows = {(row.editor, row.metric): row for row in found}
+    for (setting, mode), group_rows in groupby(report.rows, key=lambda row: (row.setting, row.mode)):
+        rows = {(row.editor, row.metric): row for row in group_rows}
         editors = list(dict.fromkeys(editor for editor, _ in rows))
-        shown = [metric for metric in report.metrics if any((e, metric.name) in rows for e in editors)]
+        metrics = [metric for metric in report.metrics if any((e, metric.name) in rows for e in editors)]
         title = one_line(f"{report.benchmark}, {setting}, mode {mode}, model {report.model}")
-        for group in dict.fromkeys(metric.group for metric in shown):
-            members = [metric for metric in shown if metric.group == group]
+        for group in dict.fromkeys(metric.group for metric in metrics):
+            members = [metric for metric in metrics if metric.group == group]
             yield Block(f"{title}: {group}" if group else title, members, editors, rows)
 
 
@@ -94,19 +94,19 @@ def _cell(block: Block, editor: str, metric: Metric, plain: bool) -> Text:
 def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]:
     """Value, interval and unscored count, those that there are."""
     row = block.rows[editor, metric.name]
-    shown = None if row.mean is None else round(row.mean, decimals(metric)) + 0.0
-    value = Text("-" if shown is None else f"{shown:.{decimals(metric)}f}")
+    rounded = None if row.mean is None else round(row.mean, decimals(metric)) + 0.0
+    value = Text("-" if rounded is None else f"{rounded:.{decimals(metric)}f}")
     best = _best(block, metric)
     if editor in best:
         value.stylize("bold green")
     if plain:  # a blank keeps the digits of unmarked values in line with the marked one
         value.append(STAR if editor in best else " ")
-    told = [value]
+    parts_shown = [value]
     if row.low is not None and row.high is not None:
-        told.append(Text(interval(row.low, row.high, metric), style="dim"))
+        parts_shown.append(Text(interval(row.low, row.high, metric), style="dim"))
     if row.unscored:
-        told.append(Text(f"{row.unscored} unscored", style="yellow"))
-    return told
+        parts_shown.append(Text(f"{row.unscored} unscored", style="yellow"))
+    return parts_shown
 
 
 def _best(block: Block, metric: Metric) -> list[str]:
@@ -151,30 +151,30 @@ def _counted(number: int, what: str) -> str:
 
 
 def notes(report: Report, plain: bool = False) -> list[str]:
-    """What must be known to read the numbers rightly."""
+    """Notes that explain the numbers."""
     size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
-    told = [f"{size}; [{INTERVALS}]"]
+    parts_shown = [f"{size}; [{INTERVALS}]"]
     if report.spent:
-        told.append(spent_line(report.spent))
+        parts_shown.append(spent_line(report.spent))
     if plain and any(_best(block, metric) for block in blocks(report) for metric in block.metrics):
-        told.append(f"{STAR} best of its column")
+        parts_shown.append(f"{STAR} best of its column")
     if report.cut:
-        told.append(f"{report.cut} prompts were longer than the model's window and were cut at the front")
+        parts_shown.append(f"{report.cut} prompts were longer than the model's window and were cut at the front")
     if report.failed:
-        told.append(
+        parts_shown.append(
             f"{report.failed} units failed (errors.jsonl) and are in no number above; resuming tries them again"
         )
     if report.missing:
-        told.append(f"{report.missing} units are not done yet: the run is unfinished")
-    told += [
+        parts_shown.append(f"{report.missing} units are not done yet: the run is unfinished")
+    parts_shown += [
         f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in list(report.reasons.items())[:5]
     ]
-    told += [one_line(choice, 400) for choice in report.choices]
+    parts_shown += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:
-        told.append("no record has a score yet")
-    return told
+        parts_shown.append("no record has a score yet")
+    return parts_shown
 
 
 def legend(metrics: Sequence[Metric]) -> list[tuple[str, str]]:
-    """What each column means, in words."""
+    """Name and summary of each metric."""
     return [(metric.name, metric.summary) for metric in metrics if metric.summary]

@@ -1,4 +1,4 @@
-"""All cases of a run in short, for eyes: a table of nodes, and one of cases."""
+"""Overview of a run's traces: a table of nodes and a table of cases."""
 
 import shlex
 from pathlib import Path
@@ -12,40 +12,40 @@ from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
 
 MOST = 40
-"""So many cases are listed; `--json` has all."""
+"""Largest number of cases listed; `--json` lists all."""
 WIDE = 100
 """From this width on there is room for all columns."""
 SHORT = 56
-"""So much of a failure stands beside its case in a terminal; elsewhere it is told whole, below the table."""
+"""Characters of a failure shown beside its case in a terminal; elsewhere it is printed whole below the table."""
 
 
-def show_overview(found: Overview, folder: Path, wanted: StepFilter, console: Console) -> None:
+def show_overview(overview: Overview, folder: Path, filters: StepFilter, console: Console) -> None:
     """Print the tables, and how to see one of the cases."""
-    if not found.cases:
+    if not overview.cases:
         console.print(Text("nothing failed, was retried or is unscored", style="dim"))
         return
-    if found.nodes:
-        console.print(_nodes(found.nodes, console.width >= WIDE))
+    if overview.nodes:
+        console.print(_nodes(overview.nodes, console.width >= WIDE))
     beside = console.is_terminal and console.width >= WIDE
-    console.print(_cases(found.cases, beside))
+    console.print(_cases(overview.cases, beside))
     if not beside:
         limit = max(20, console.width - 24) if console.is_terminal else 0
-        for row in found.cases[:MOST]:
+        for row in overview.cases[:MOST]:
             if row.found:
                 console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, limit)}"))
-    if len(found.cases) > MOST:
-        console.print(Text(f"and {len(found.cases) - MOST} more: --json lists all", style="dim"))
-    first = found.cases[0]
-    alone = len({row.setting for row in found.cases}) == 1  # a number means a case of the first setting
+    if len(overview.cases) > MOST:
+        console.print(Text(f"and {len(overview.cases) - MOST} more: --json lists all", style="dim"))
+    first = overview.cases[0]
+    alone = len({row.setting for row in overview.cases}) == 1  # a number means a case of the first setting
     case = str(first.number) if alone else first.case
-    command = ["emend", "trace", str(folder), case, "--editor", first.editor, *_options(wanted)]
+    command = ["emend", "trace", str(folder), case, "--editor", first.editor, *_options(filters)]
     console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
 
 
-def _options(wanted: StepFilter) -> list[str]:
-    given = {"--node": wanted.node, "--grep": wanted.grep}
-    told = [part for name, value in given.items() if value for part in (name, value)]
-    return [*told, "--errors"] if wanted.errors else told
+def _options(filters: StepFilter) -> list[str]:
+    options = {"--node": filters.node, "--grep": filters.grep}
+    words = [part for name, value in options.items() if value for part in (name, value)]
+    return [*words, "--errors"] if filters.errors else words
 
 
 def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Frame:

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from emend.evals.papers.checks import Disagreement, known_disagreements
-from emend.evals.papers.tables import Cell, Paper, Table, paper
+from emend.evals.papers.tables import Cell, Paper, PaperTable, paper
 from emend.evals.report.tables.layout import fits
 
 DASH, DOUBT = "—", "!"
@@ -20,65 +20,65 @@ Key = tuple[str, ...]
 
 def show_list(papers: list[Paper], console: Console) -> None:
     """Print which tables there are."""
-    for number, found in enumerate(papers):
+    for number, match in enumerate(papers):
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(justify="right", no_wrap=True)
         grid.add_column()
-        for one in found.tables:
-            cells = f"{len(one.cells)} cells" if one.cells else "no figures"
-            grid.add_row(Text(one.id), Text(cells, style="dim"), Text(one.caption))
+        for item in match.tables:
+            cells = f"{len(item.cells)} cells" if item.cells else "no figures"
+            grid.add_row(Text(item.id), Text(cells, style="dim"), Text(item.caption))
         listed = Padding(grid, (0, 0, 0, 2), expand=False)
-        console.print(*([""] if number else []), Text(found.citation, style="bold"), listed, sep="\n")
+        console.print(*([""] if number else []), Text(match.citation, style="bold"), listed, sep="\n")
 
 
-def show_paper_table(table: Table, console: Console) -> None:
+def show_paper_table(table: PaperTable, console: Console) -> None:
     """Print one table; where it is too wide, its groups of columns stand under each other."""
     console.print(render_paper_table(table, console))
 
 
-def render_paper_table(table: Table, console: Console) -> RenderableType:
+def render_paper_table(table: PaperTable, console: Console) -> RenderableType:
     """The table, its caption in our words, its notes and what disagrees in it."""
-    doubts = [found for found in known_disagreements() if (found.paper, found.table) == (table.paper, table.number)]
+    doubts = [match for match in known_disagreements() if (match.paper, match.table) == (table.paper, table.number)]
     title = Text(f"{table.id}  {table.caption}", style="bold")
     parts: list[RenderableType] = [title.append(_units(table), style="not bold dim")]
     for columns in _chunks(table, doubts, console) if table.cells else ():
         parts.append(_grid(table, columns, doubts))
-    illegible = (f"not legible: {told}" for told in table.not_legible)
-    notes = [*table.notes, *illegible, *(_told(found, table) for found in doubts)]
+    illegible = (f"not legible: {text}" for text in table.not_legible)
+    notes = [*table.notes, *illegible, *(_told(match, table) for match in doubts)]
     cited = Text(paper(table.paper).citation, style="dim")
     return Group(*parts, *(Text(note, style="dim") for note in notes), cited)
 
 
-def _chunks(table: Table, doubts: list[Disagreement], console: Console) -> Iterator[list[Key]]:
+def _chunks(table: PaperTable, doubts: list[Disagreement], console: Console) -> Iterator[list[Key]]:
     """The columns in as few tables as the width allows; what stands under one heading stays together if it can."""
     groups = [list(keys) for _, keys in groupby(table.keys(table.columns), key=lambda key: key[:-1] or key)]
-    taken: list[Key] = []
+    columns_so_far: list[Key] = []
     for group in groups:
         whole = _fits(table, group, doubts, console)
         for columns in [group] if whole else [[key] for key in group]:
-            if taken and not _fits(table, [*taken, *columns], doubts, console):
-                yield taken
-                taken = []
-            taken += columns
-    yield taken
+            if columns_so_far and not _fits(table, [*columns_so_far, *columns], doubts, console):
+                yield columns_so_far
+                columns_so_far = []
+            columns_so_far += columns
+    yield columns_so_far
 
 
-def _fits(table: Table, columns: list[Key], doubts: list[Disagreement], console: Console) -> bool:
+def _fits(table: PaperTable, columns: list[Key], doubts: list[Disagreement], console: Console) -> bool:
     return fits(_grid(table, columns, doubts), console)
 
 
-def _grid(table: Table, columns: list[Key], doubts: list[Disagreement]) -> Grid:
+def _grid(table: PaperTable, columns: list[Key], doubts: list[Disagreement]) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
     for name in table.rows:
         grid.add_column("kind" if table.rows == ("metric",) else name, no_wrap=True, vertical="bottom")
     before: Key = ()
     for key in columns:
-        shown = ["" if key[: n + 1] == before[: n + 1] and n < len(key) - 1 else part for n, part in enumerate(key)]
-        grid.add_column(Text("\n".join(shown)), justify="right", no_wrap=True)
+        heading = ["" if key[: n + 1] == before[: n + 1] and n < len(key) - 1 else part for n, part in enumerate(key)]
+        grid.add_column(Text("\n".join(heading)), justify="right", no_wrap=True)
         before = key
     cells = {cell.key(table.rows) + cell.key(table.columns): cell for cell in table.cells}
-    doubted = {_key(found) for found in doubts}
+    doubted = {_key(match) for match in doubts}
     last: Key = ()
     for row in table.keys(table.rows):
         if last and len(row) > 1 and row[0] != last[0]:
@@ -92,25 +92,25 @@ def _grid(table: Table, columns: list[Key], doubts: list[Disagreement]) -> Grid:
 def _figure(cell: Cell | None, doubted: set[Key]) -> Text:
     if cell is None:
         return Text(DASH, style="dim")
-    told = Text(cell.printed)
+    text = Text(cell.printed)
     if cell.drop is not None:
-        told.append(f"↓{cell.drop}%".rjust(6), style="dim")
-    return told.append(DOUBT, style="yellow") if cell.key() in doubted else told
+        text.append(f"↓{cell.drop}%".rjust(6), style="dim")
+    return text.append(DOUBT, style="yellow") if cell.key() in doubted else text
 
 
-def _key(found: Disagreement) -> Key:
-    return (found.model, found.method, found.data, found.setting, found.metric)
+def _key(match: Disagreement) -> Key:
+    return (match.model, match.method, match.data, match.setting, match.metric)
 
 
-def _told(found: Disagreement, table: Table) -> str:
-    where = ", ".join(getattr(found, name) for name in (*table.rows, *table.columns))
-    whence = {"repeat": "another table has", "average": "its parts average to"}.get(found.check, "the rest gives")
-    return f"{DOUBT} {where}: printed {found.printed:g}, {whence} {found.computed:g}"
+def _told(match: Disagreement, table: PaperTable) -> str:
+    where = ", ".join(getattr(match, name) for name in (*table.rows, *table.columns))
+    whence = {"repeat": "another table has", "average": "its parts average to"}.get(match.check, "the rest gives")
+    return f"{DOUBT} {where}: printed {match.printed:g}, {whence} {match.computed:g}"
 
 
-def _units(table: Table) -> str:
+def _units(table: PaperTable) -> str:
     """The usual unit of the table, and the metrics with another one."""
     usual = Counter(cell.unit for cell in table.cells).most_common(1)
     others = {cell.metric: cell.unit for cell in table.cells if cell.unit != usual[0][0]}
-    told = [usual[0][0], *(f"{metric}: {unit}" for metric, unit in others.items())] if usual else []
-    return f" ({'; '.join(told)})" if told else ""
+    text = [usual[0][0], *(f"{metric}: {unit}" for metric, unit in others.items())] if usual else []
+    return f" ({'; '.join(text)})" if text else ""

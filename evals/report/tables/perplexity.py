@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.aggregate.perplexity import PerplexityRow
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
@@ -41,7 +41,7 @@ def _table(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableType:
     return Group(table, *notes)
 
 
-def _cell(value: Estimate | Row) -> Text:
+def _cell(value: Estimate | MetricRow) -> Text:
     """Mean, and the interval below."""
     text = Text("-" if value.mean is None else _short(value.mean))
     if value.low is not None and value.high is not None and value.low != value.high:

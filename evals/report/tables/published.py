@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from emend.evals.papers.compare_published import Comparison, Line
+from emend.evals.papers.compare_published import PublishedComparison, PublishedLine
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, fits
 from emend.evals.report.tables.papers import DASH
@@ -21,35 +21,35 @@ DIFFERS = ("differs", "differ")
 RUN_ONLY, PAPER_ONLY = "run only", "paper only"
 
 
-def show_against(found: Comparison, console: Console) -> None:
+def show_against(comparison: PublishedComparison, console: Console) -> None:
     """Print the comparison: what differs first, then a table per data and setting."""
-    console.print(render_against(found, console))
+    console.print(render_against(comparison, console))
 
 
-def render_against(found: Comparison, console: Console) -> RenderableType:
+def render_against(comparison: PublishedComparison, console: Console) -> RenderableType:
     """The comparison in the layout that fits the console."""
     parts: list[RenderableType] = [
-        Text(one_line(f"{found.benchmark} run of {found.model} beside {found.table}"), style="bold"),
-        Text(found.caption),
-        _listed(found.notes),
+        Text(one_line(f"{comparison.benchmark} run of {comparison.model} beside {comparison.table}"), style="bold"),
+        Text(comparison.caption),
+        _listed(comparison.notes),
     ]
-    for title, label, lines in _blocks(found.lines):
-        grid = _grid(label, lines, found.models)
-        shown = grid if fits(grid, console) else _stacked(label, lines, found.models)
-        parts += [Text(""), Text(title, style="bold"), shown]
+    for title, label, lines in _blocks(comparison.lines):
+        grid = _grid(label, lines, comparison.models)
+        table = grid if fits(grid, console) else _stacked(label, lines, comparison.models)
+        parts += [Text(""), Text(title, style="bold"), table]
     parts.append(Text(f"run: mean [{INTERVALS}]; n: of the run / of the paper", style="dim"))
     return Group(*parts)
 
 
-def _blocks(lines: Sequence[Line]) -> Iterator[tuple[str, Label, list[Line]]]:
+def _blocks(lines: Sequence[PublishedLine]) -> Iterator[tuple[str, Label, list[PublishedLine]]]:
     """Title, what the lines are labelled by, and the lines of each table; one metric alone stands in the title."""
     label: Label = "metric" if len({line.metric for line in lines}) > 1 else "data"
     heads = ("data", "setting") if label == "metric" else ("setting", "metric")
-    blocks: dict[str, list[Line]] = {}
+    blocks: dict[str, list[PublishedLine]] = {}
     for line in lines:
         blocks.setdefault(", ".join(filter(None, (getattr(line, head) for head in heads))), []).append(line)
-    for title, found in blocks.items():
-        yield title, label, found
+    for title, comparison in blocks.items():
+        yield title, label, comparison
 
 
 def _listed(notes: Sequence[str]) -> Grid:
@@ -61,7 +61,7 @@ def _listed(notes: Sequence[str]) -> Grid:
     return grid
 
 
-def _grid(label: Label, lines: Sequence[Line], models: Sequence[str]) -> Grid:
+def _grid(label: Label, lines: Sequence[PublishedLine], models: Sequence[str]) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in (label, "method", "editor"):
         grid.add_column(name, no_wrap=True, vertical="top")
@@ -77,7 +77,7 @@ def _grid(label: Label, lines: Sequence[Line], models: Sequence[str]) -> Grid:
     return grid
 
 
-def _stacked(label: Label, lines: Sequence[Line], models: Sequence[str]) -> RenderableType:
+def _stacked(label: Label, lines: Sequence[PublishedLine], models: Sequence[str]) -> RenderableType:
     """Label by label: the method, the run's number, and under its interval the published ones."""
     parts: list[RenderableType] = []
     for name, grouped in groupby(lines, key=lambda line: str(getattr(line, label))):
@@ -96,19 +96,19 @@ def _stacked(label: Label, lines: Sequence[Line], models: Sequence[str]) -> Rend
     return Group(*parts)
 
 
-def _names(line: Line) -> tuple[Text, Text]:
+def _names(line: PublishedLine) -> tuple[Text, Text]:
     method = Text(line.method) if line.method else Text(RUN_ONLY, style="dim")
     editor = Text(_editor(line)) if line.editor else Text(PAPER_ONLY, style="dim")
     return method, editor
 
 
-def _editor(line: Line) -> str:
+def _editor(line: PublishedLine) -> str:
     """The editor, and what it was given where the paper has another name for that."""
-    told = f"{line.editor} ({line.given})" if line.given not in ("", line.setting) else line.editor
-    return one_line(told)
+    text = f"{line.editor} ({line.run_setting})" if line.run_setting not in ("", line.setting) else line.editor
+    return one_line(text)
 
 
-def _ours(line: Line) -> Iterator[Text]:
+def _ours(line: PublishedLine) -> Iterator[Text]:
     """The run's number, its interval, and what it is over."""
     decimals = DECIMALS.get(line.unit, 2)
     yield Text(DASH if line.mean is None else f"{round(line.mean, decimals) + 0.0:.{decimals}f}")
@@ -116,11 +116,11 @@ def _ours(line: Line) -> Iterator[Text]:
         yield Text("")
     else:
         yield Text(f"[{round(line.low, decimals) + 0.0:.{decimals}f}, {round(line.high, decimals) + 0.0:.{decimals}f}]")
-    told = "" if line.n is None else f"{line.n:,}" + (f" / {line.published_n:,}" if line.published_n else "")
-    yield Text(told + (f" ({line.unscored} unscored)" if line.unscored else ""))
+    text = "" if line.n is None else f"{line.n:,}" + (f" / {line.published_n:,}" if line.published_n else "")
+    yield Text(text + (f" ({line.unscored} unscored)" if line.unscored else ""))
 
 
-def _published(line: Line, model: str) -> str:
+def _published(line: PublishedLine, model: str) -> str:
     if model in line.published:
         return f"{line.published[model]:.{line.decimals}f}"
     return DASH if line.method else ""

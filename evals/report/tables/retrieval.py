@@ -31,8 +31,8 @@ def render_retrieval(report: RetrievalReport, narrow: bool = False) -> Renderabl
             table.add_row("" if place else Text(one_line(kind[0])), *_narrowed(list(_cells(row)), narrow))
     parts: list[RenderableType] = [Text(title, style="bold"), table]
     if report.thresholds:
-        told = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
-        parts += [Text(told, style="bold"), _threshold_table(report, narrow)]
+        notes = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
+        parts += [Text(notes, style="bold"), _threshold_table(report, narrow)]
     return Group(*parts, *(Text(note, style="dim") for note in retrieval_notes(report)))
 
 
@@ -65,21 +65,21 @@ def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
 
 def _least(value: float) -> str:
     """Six digits, never above the value: typed as a setting, it keeps what it was found to keep."""
-    told = Decimal(value)
-    digits = 5 - told.adjusted() if value else 5
-    return f"{float(told.quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)):.6g}"
+    notes = Decimal(value)
+    digits = 5 - notes.adjusted() if value else 5
+    return f"{float(notes.quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)):.6g}"
 
 
 def retrieval_notes(report: RetrievalReport) -> list[str]:
-    """What must be known to read the numbers rightly."""
-    told = [
+    """Notes that explain the numbers."""
+    notes = [
         f"embedding {one_line(report.embedding)}; [{INTERVALS}]; MRR over {DEPTH} entries",
         "ms: mean time of a search, without the time that the embedding took",
     ]
-    told += [f"{name} returned something for every probe that is out of scope" for name in _unbounded(report)]
+    notes += [f"{name} returned something for every probe that is out of scope" for name in _unbounded(report)]
     if report.skipped:
-        told.append(f"{report.skipped} probes do not say which edit bears on them, and are in no number")
-    return told
+        notes.append(f"{report.skipped} probes do not say which edit bears on them, and are in no number")
+    return notes
 
 
 def _unbounded(report: RetrievalReport) -> Iterator[str]:

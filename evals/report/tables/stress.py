@@ -25,9 +25,9 @@ def show_stress(report: StressReport, console: Console) -> None:
     console.print(table)
     console.print(Text("what must hold", style="bold"))
     rules = frame("relation", *kinds)
-    told = {(_name(one), one.kind): Text(one.outcome, style=STYLES[one.outcome]) for one in report.relations}
+    notes = {(_name(item), item.kind): Text(item.outcome, style=STYLES[item.outcome]) for item in report.relations}
     for name in dict.fromkeys(map(_name, report.relations)):
-        rules.add_row(Text(name), *[told.get((name, kind), Text()) for kind in kinds])
+        rules.add_row(Text(name), *[notes.get((name, kind), Text()) for kind in kinds])
     console.print(rules)
     for note in _notes(report):
         console.print(Text(note, style="dim"))
@@ -45,9 +45,9 @@ def _cell(row: StressRow | None) -> Text:
 
 
 def _notes(report: StressReport) -> list[str]:
-    counts = Counter(one.outcome for one in report.relations)
-    told = [", ".join(f"{outcome}: {counts[outcome]}" for outcome in STYLES)]
-    told.append("about: at most 1 apart in marks, 0.5 in shares, nothing in yes (1) or no (0)")
+    counts = Counter(item.outcome for item in report.relations)
+    notes = [", ".join(f"{outcome}: {counts[outcome]}" for outcome in STYLES)]
+    notes.append("about: at most 1 apart in marks, 0.5 in shares, nothing in yes (1) or no (0)")
     reasons = Counter(row.why for row in report.rows if row.value is None)
-    told += [f"unscored {count} times: {one_line(why, 160)}" for why, count in reasons.most_common(5)]
-    return told
+    notes += [f"unscored {count} times: {one_line(why, 160)}" for why, count in reasons.most_common(5)]
+    return notes

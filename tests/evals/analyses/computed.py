@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from emend.evals.analyses.base import Analysis, Asked
+from emend.evals.analyses.base import Analysis, AnalysisRequest
 from emend.evals.analyses.compute import analyse_runs
 from emend.evals.analyses.load_run import open_run
 
 
 def analysed(kind: str, *folders: Path, **asked: Any) -> Analysis:
     """The analysis of these run folders; `asked` are its options."""
-    return analyse_runs(kind, [open_run(folder) for folder in folders], Asked(**asked))
+    return analyse_runs(kind, [open_run(folder) for folder in folders], AnalysisRequest(**asked))
 
 
 def numbers(found: Analysis, panel: str = "") -> dict[tuple[str, str], tuple[float | None, int]]:

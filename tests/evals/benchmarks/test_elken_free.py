@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.aggregate.rows import Row, report
+from emend.evals.aggregate.rows import MetricRow, report
 from emend.evals.case import Record
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
@@ -51,7 +51,7 @@ def test_a_free_answer_has_no_value_and_says_that_it_awaits_a_judge(folder):
 
 def test_the_table_counts_what_awaits_a_judge_beside_the_multiple_choice_scores(folder):
     told = report(folder)
-    rows: dict[tuple[str, str], Row] = {(row.editor, row.metric): row for row in told.rows}
+    rows: dict[tuple[str, str], MetricRow] = {(row.editor, row.metric): row for row in told.rows}
     for editor in ("unedited", "in_context"):
         waiting, chosen = rows[editor, "G Q"], rows[editor, "M Q"]
         assert (waiting.mean, waiting.n, waiting.unscored) == (None, 0, 3)

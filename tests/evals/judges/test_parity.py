@@ -8,7 +8,7 @@ import pytest
 
 from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
-from emend.evals.aggregate.columns import Place, estimate_of, gather
+from emend.evals.aggregate.columns import ResultGroup, estimate_of, gather
 from emend.evals.aggregate.judged import as_coded
 from emend.evals.benchmarks.elken.rows import OPEN
 from emend.evals.case import Metric, Record
@@ -67,7 +67,7 @@ def test_replies_in_the_papers_form_give_the_marks_that_its_code_reads(cases, re
 def test_the_edit_level_is_the_papers_and_the_codes_stands_in_the_notes(cases, records):
     wanted = cases["expected"]
     metric = Metric(name="G E", value="judged", kinds=(OPEN,), per="all")
-    level = estimate_of(gather(records).places[Place("event", "all", "e")], metric)
+    level = estimate_of(gather(records).places[ResultGroup("event", "all", "e")], metric)
     paper = wanted["edit_level_paper_definition"]
     assert (level.mean, level.n) == (paper["rate"], paper["total"])
     rates = wanted["question_level_full_mark_rate"]["overall"], wanted["edit_level_as_original_code"]["rate"]

@@ -6,12 +6,12 @@ import pytest
 
 from emend.evals.log.manifest import CaseList, Manifest
 from emend.evals.log.records import RECORDS
-from emend.evals.papers.compare_published import Comparison, Line, against
+from emend.evals.papers.compare_published import PublishedComparison, PublishedLine, against
 from emend.memory.errors import BadSettings
 from tests.evals.papers.runs import EDITED, MQUAKE, akew_run, percent, write_run
 
 
-def line_of(found: Comparison, method: str = "", editor: str = "") -> Line:
+def line_of(found: PublishedComparison, method: str = "", editor: str = "") -> PublishedLine:
     (line,) = [line for line in found.lines if (line.method, line.editor) == (method, editor)]
     return line
 
@@ -128,7 +128,7 @@ def test_forms_of_edits_that_the_paper_does_not_tell_apart_stand_under_each_othe
     told = {form: {("in_context", "counting"): values} for form, values in (("atomic", [1.0]), ("sentence", [0.0]))}
     folder = write_run(tmp_path / "run", "recoe", percent("counting"), told, options={"prompting": "direct"})
     found = against(folder, "recoe:4")
-    ours = [(line.method, line.given, line.mean) for line in found.lines if line.editor]
+    ours = [(line.method, line.run_setting, line.mean) for line in found.lines if line.editor]
     assert ours == [("InputAug", "atomic", 100), ("InputAug", "sentence", 0)]
     assert {line.published["Tulu 7B"] for line in found.lines if line.editor} == {23.53}
 

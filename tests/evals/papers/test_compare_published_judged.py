@@ -6,7 +6,7 @@ import pytest
 
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.papers.compare_published import Comparison, Line, against
+from emend.evals.papers.compare_published import PublishedComparison, PublishedLine, against
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import elken_run, judge_model, recoe_run
 
@@ -22,7 +22,7 @@ def judge(folder: Path, judge: str = JUDGE, mark: int = 5, yes: str = "yes") -> 
     return score_run(folder, Panel(judges=(judge,)), models={judge: judge_model(mark, yes)}).scoring.id
 
 
-def ours(found: Comparison) -> list[Line]:
+def ours(found: PublishedComparison) -> list[PublishedLine]:
     return [line for line in found.lines if line.editor]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.papers.compare_published import Comparison, against
+from emend.evals.papers.compare_published import PublishedComparison, against
 from emend.evals.papers.tables import papers, table
 from emend.evals.report.tables.papers import render_paper_table
 from emend.evals.report.tables.published import render_against
@@ -17,7 +17,7 @@ from tests.evals.command_line import caller
 from tests.evals.papers.runs import akew_run
 
 
-def shown(found: Comparison, width: int) -> str:
+def shown(found: PublishedComparison, width: int) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width)
     console.print(render_against(found, console))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from emend.evals.papers.tables import DIFFERENCE, NAMES, SIGNED, Cell, Table, paper, papers, table
+from emend.evals.papers.tables import DIFFERENCE, NAMES, SIGNED, Cell, PaperTable, paper, papers, table
 from emend.memory.errors import BadSettings
 from tests.paths import SHARED
 
@@ -36,7 +36,7 @@ SIZES = {
 }
 
 
-def by_id(found: Table) -> str:
+def by_id(found: PaperTable) -> str:
     return found.id
 
 
@@ -45,7 +45,7 @@ def test_every_result_table_of_the_papers_is_there() -> None:
 
 
 @pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_a_table_has_as_many_cells_as_the_paper_prints(found: Table) -> None:
+def test_a_table_has_as_many_cells_as_the_paper_prints(found: PaperTable) -> None:
     rows, columns, cells = SIZES[found.id]
     shape = (len(found.keys(found.rows)), len(found.keys(found.columns)), len(found.cells))
     assert shape == (rows, columns, cells)
@@ -54,14 +54,14 @@ def test_a_table_has_as_many_cells_as_the_paper_prints(found: Table) -> None:
 
 
 @pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_rows_and_columns_tell_all_cells_apart(found: Table) -> None:
+def test_rows_and_columns_tell_all_cells_apart(found: PaperTable) -> None:
     places = [cell.key(found.rows) + cell.key(found.columns) for cell in found.cells]
     assert len(set(places)) == len(places)
     assert len(set(map(Cell.key, found.cells))) == len(found.cells)
 
 
 @pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_every_value_is_in_the_range_of_its_metric(found: Table) -> None:
+def test_every_value_is_in_the_range_of_its_metric(found: PaperTable) -> None:
     for cell in found.cells:
         low, high = limits(cell)
         assert low <= cell.value <= high, cell
@@ -139,7 +139,7 @@ GAP = r"(?:[^\d\n-]|-(?!\d))*"
 """What may stand between two figures of a line: no digit, no minus sign, no line end."""
 
 
-def printed_lines(found: Table) -> Iterator[list[Cell]]:
+def printed_lines(found: PaperTable) -> Iterator[list[Cell]]:
     """The cells of each printed line; DocTER's table 4 has two models side by side."""
     rows = [[cell for cell in found.cells if cell.key(found.rows) == key] for key in found.keys(found.rows)]
     if found.id != "docter:4":

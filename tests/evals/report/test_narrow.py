@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.aggregate.costs import PER_PROBE
 from emend.evals.analyses.compare import compare
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
@@ -184,7 +184,7 @@ def test_costs_keep_their_editors(width: int) -> None:
     names = [metric.name for metric in PER_PROBE]
     cost: dict[str, Any] = {"setting": "s", "mode": "all", "n": 32, "unscored": 0}
     cost |= {"mean": 11.5, "low": 10.5, "high": 12.5}
-    rows = [Row(editor=e, metric=name, **cost) for e in ("structured_in_context", "rag") for name in names]
+    rows = [MetricRow(editor=e, metric=name, **cost) for e in ("structured_in_context", "rag") for name in names]
     ((_, table),) = costs.cost_tables(rows)
     assert_whole(
         "\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]"

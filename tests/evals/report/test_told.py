@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.aggregate.columns import Row
+from emend.evals.aggregate.columns import MetricRow
 from emend.evals.aggregate.rows import Report
 from emend.evals.analyses.compare import compare
 from emend.evals.case import Metric
@@ -31,7 +31,7 @@ def text_of(shown: Any, width: int = 100) -> str:
 
 def report_of(**means: float) -> Report:
     place: dict[str, Any] = {"setting": "s", "mode": "all", "metric": "EM", "n": 9, "unscored": 0}
-    rows = tuple(Row(editor=editor, mean=mean, low=None, high=None, **place) for editor, mean in means.items())
+    rows = tuple(MetricRow(editor=editor, mean=mean, low=None, high=None, **place) for editor, mean in means.items())
     return Report(
         benchmark="b", model="m", rows=rows, metrics=(EM,), records=9, cases=9, cut=0, failed=0, missing=0, reasons={}
     )
@@ -42,7 +42,9 @@ def report_of(**means: float) -> Report:
 
 @pytest.mark.parametrize(("low", "high"), [(0.2196, 0.2204), (0.22, 0.22)])
 def test_a_cost_has_its_interval_though_both_ends_round_alike(low: float, high: float) -> None:
-    row = Row(editor="rag", setting="s", mode="all", metric="s/probe", mean=0.22, low=low, high=high, n=3, unscored=0)
+    row = MetricRow(
+        editor="rag", setting="s", mode="all", metric="s/probe", mean=0.22, low=low, high=high, n=3, unscored=0
+    )
     ((_, table),) = costs.cost_tables([row])
     assert "[0.22, 0.22]" in text_of(table)
 
