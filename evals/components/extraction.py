@@ -18,7 +18,7 @@ from emend.evals.components.extraction_file import (
 from emend.evals.log.config import CallLimits, RunConfig
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.runner.components import load_benchmark
-from emend.evals.runner.progress import Progress
+from emend.evals.runner.results import Progress
 from emend.graphs.extraction import canonical
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
 from emend.graphs.extraction.load import load_extractor

@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
-from emend.evals.runner.progress import Progress, RunProgress
+from emend.evals.runner.results import NoProgress, Progress
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import ModelError, RunRefused, TooManyFailures
 
@@ -59,7 +59,7 @@ def extract_to(
         RunRefused: the file was made with other settings, is in use, or cannot be written; nothing in it is lost.
         BadData: a line of it is damaged.
     """
-    shown = progress or RunProgress()
+    shown = progress or NoProgress()
     with _lock(out):
         rows = {row.document_id: row for row in _read_repaired(out, fingerprint, settings or {})}
         left = [each for each in documents if each.edit.id not in rows or rows[each.edit.id].failed]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from emend.evals.runner.progress import EVERY_SECONDS
+from emend.evals.report.progress import EVERY_SECONDS
 
 
 @contextmanager

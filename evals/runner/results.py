@@ -2,13 +2,41 @@
 
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, Protocol
 
 from emend.evals.log.records import RunLog
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
-from emend.evals.runner.progress import Progress
 from emend.evals.runner.units import EditorPass, Unit
+
+
+class Progress(Protocol):
+    """What a run reports to while it works; called by one thread at a time."""
+
+    def start(self, total: int, skipped: int) -> None:
+        """Begin: number of units in all, and of those finished earlier."""
+        ...
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        """Count one unit, finished or failed."""
+        ...
+
+    def close(self) -> None:
+        """End: no more calls follow."""
+        ...
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def start(self, total: int, skipped: int) -> None:
+        """Do nothing."""
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class ResultWriter:

@@ -19,8 +19,7 @@ from emend.evals.runner.components import load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.runner.failures import Failures
 from emend.evals.runner.perplexity import Perplexity
-from emend.evals.runner.progress import Progress, RunProgress
-from emend.evals.runner.results import ResultWriter
+from emend.evals.runner.results import NoProgress, Progress, ResultWriter
 from emend.evals.runner.start import DRAFTS, check_folder, prepare_run
 from emend.evals.runner.summary import Summary, save_usage
 from emend.memory.errors import RunRefused
@@ -63,7 +62,7 @@ def run(
             baseline=Baseline(components.unedited(), log, components.model_fingerprint),
             perplexity=Perplexity(components.model, components.perplexity_texts, log),
             restore_check=Untouched(components.model),
-            results=ResultWriter(log, progress or RunProgress(), Failures(components.failure_limit)),
+            results=ResultWriter(log, progress or NoProgress(), Failures(components.failure_limit)),
             finished=finished,
             journal=stack.enter_context(run_journal(out, finished)) if calls_providers else None,
         )

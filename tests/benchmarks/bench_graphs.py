@@ -46,7 +46,7 @@ from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
 from emend.evals.log.config import RunConfig  # noqa: E402
 from emend.evals.log.records import EVENTS, read_lines  # noqa: E402
-from emend.evals.runner.progress import RunProgress  # noqa: E402
+from emend.evals.report.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.evals.runner.summary import Summary  # noqa: E402
 from emend.memory.embeddings.embed import LexicalEmbedding  # noqa: E402

@@ -26,7 +26,7 @@ from emend.editors.base import Demonstration  # noqa: E402
 from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.case import Case, Metric  # noqa: E402
 from emend.evals.log.config import RunConfig  # noqa: E402
-from emend.evals.runner.progress import RunProgress  # noqa: E402
+from emend.evals.report.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402

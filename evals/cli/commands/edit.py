@@ -103,7 +103,7 @@ def _solve(
     from emend.editors.registry import EDITORS
     from emend.evals.log.config import MODEL
     from emend.evals.log.manifest import versions
-    from emend.evals.runner.progress import duration, heartbeat
+    from emend.evals.report.progress import duration, heartbeat
 
     factory, edits = EDITORS.load(method), _read_edits(files)
     check_solving(factory, method)

@@ -26,8 +26,8 @@ def extract(
 ) -> None:
     """Extract triplets from a benchmark's documents and measure them; repeat the command to continue."""
     from emend.evals.components.extraction import run_extraction
+    from emend.evals.report.progress import progress_on
     from emend.evals.report.tables.extraction import PUBLISHED, show_extraction
-    from emend.evals.runner.progress import progress_on
 
     result = run_extraction(config, limits, out, progress_on())
     published = PUBLISHED.get((config.benchmark, result.language), ())

@@ -64,7 +64,7 @@ def run_and_report(config: RunConfig, folder: Path) -> Path:
     """Run, print the table and the API costs, and return the folder."""
     from emend.evals.aggregate.rows import report
     from emend.evals.cli.interrupts import interruptible
-    from emend.evals.runner.progress import progress_on
+    from emend.evals.report.progress import progress_on
     from emend.evals.runner.run import run as run_config
     from emend.evals.runner.summary import spent_lines
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.report.escape import one_line, safe
+from emend.evals.report.progress import EVERY_SECONDS
 from emend.evals.report.tables.layout import Frame
-from emend.evals.runner.progress import EVERY_SECONDS
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.store.history import FactHistory, MemoryStats

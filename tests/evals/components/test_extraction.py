@@ -9,7 +9,7 @@ from filelock import FileLock
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
 from emend.evals.components.extraction import document_extractor, score
 from emend.evals.components.extraction_file import SourceDocument, extract_to
-from emend.evals.runner.progress import RunProgress
+from emend.evals.report.progress import RunProgress
 from emend.graphs.extraction.graph import ExtractContext
 from emend.graphs.extraction.llm import LlmExtractor
 from emend.graphs.extraction.rules import RulesExtractor

@@ -13,8 +13,8 @@ from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
 from emend.evals.report.plots.svg import write_svg
+from emend.evals.report.progress import Bar, Lines, duration, heartbeat
 from emend.evals.report.tables.metrics import interval, notes, render
-from emend.evals.runner.progress import Bar, Lines, duration, heartbeat
 from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel
 

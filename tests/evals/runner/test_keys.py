@@ -142,7 +142,7 @@ def test_a_setting_that_no_client_knows_is_refused_before_any_call(emend, tmp_pa
 
 
 def test_a_key_among_a_judge_s_settings_is_refused(emend, tmp_path):
-    code, told = emend(f"score {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
+    code, told = emend(f"judge run {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
     assert code == 2 and "--set judge.openai_api_key may contain a key" in told and "sk-leak" not in told
 
 

@@ -5,31 +5,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import TextIO
+
+from emend.evals.runner.results import Progress
 
 EVERY_SECONDS = 5.0
 MIN_UNITS = 16
 """Units whose pace says little about the rest: an editor may solve so many ahead, and then asks them quickly."""
 
 
-class Progress(Protocol):
-    """What a run reports to while it works; called by one thread at a time."""
-
-    def start(self, total: int, skipped: int) -> None:
-        """Begin: number of units in all, and of those finished earlier."""
-        ...
-
-    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
-        """Count one unit, finished or failed."""
-        ...
-
-    def close(self) -> None:
-        """End: no more calls follow."""
-        ...
-
-
 class RunProgress:
-    """Counts, and shows nothing; base of the other kinds of progress."""
+    """Counts units, and shows nothing; base of the other kinds of progress."""
 
     def __init__(self) -> None:
         self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
