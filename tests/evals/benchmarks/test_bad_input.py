@@ -1,6 +1,7 @@
 """Bad input, the same faults for every loader: file, record, field, value and remedy are named, and nothing is read."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.cli.main import main
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.paths import DATA
 
 
@@ -109,16 +110,6 @@ def test_what_identifies_a_record_is_there_once(loader, tmp_path):
         load(loader, folder)
 
 
-@pytest.mark.parametrize("name", ["akew", "docter", "elken", "mquake", "recoe"])
-@pytest.mark.parametrize(
-    ("setting", "limit", "said"), [("wrong", None, "unknown setting 'wrong'"), (None, 0, "limit=0")]
-)
-def test_an_unknown_setting_and_an_impossible_limit_are_refused_before_the_first_case(name, setting, limit, said):
-    benchmark = BENCHMARKS.load(name)(DATA / name, {})
-    with pytest.raises(BadSettings, match=said):
-        benchmark.cases(setting or benchmark.settings[0], limit)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "setting"),
     [
@@ -150,6 +141,207 @@ def test_only_texts_have_triplets_to_take_out(tmp_path):
         BENCHMARKS.load("counterfact")(tmp_path, {"dataset": "flat-evidence"}).cases("extract")
     with pytest.raises(BadSettings, match="unknown setting 'extract' of counterfact"):
         BENCHMARKS.load("counterfact")(DATA / "counterfact", {}).cases("extract")
+
+
+NAMES = ("akew", "docter", "elken", "mquake", "recoe")
+ABSENT = object()
+BAD_OPTIONS = [
+    ("akew", {"datset": "counterfact"}, "did you mean 'dataset'"),
+    ("akew", {"dataset": "counterfactt"}, "did you mean 'counterfact'"),
+    ("akew", {"ask": "clozee"}, "did you mean 'cloze'"),
+    ("docter", {"blokcs": "locality"}, "did you mean 'blocks'"),
+    ("docter", {"blocks": "localty"}, "did you mean 'locality'"),
+    ("docter", {"blocks": " , "}, "at least one"),
+    ("docter", {"blocks": "edit_success,cros_en_zh"}, "did you mean 'cross_en_zh'"),
+    ("docter", {"strip_distractor": "maybe"}, "strip_distractor='maybe'"),
+    ("elken", {"blocks": "facts"}, "did you mean 'fact'"),
+    ("elken", {"blocks": " , "}, "at least one of"),
+    ("elken", {"split": "dev"}, "unknown split 'dev'"),
+    ("elken", {"splitt": "test"}, "did you mean 'split'"),
+    ("mquake", {"datset": "CF"}, "did you mean 'dataset'"),
+    ("mquake", {"dataset": "CF3k"}, "did you mean 'CF-3k'"),
+    ("mquake", {"shots": "16"}, "unknown shots '16' of mquake.*paper"),
+    ("recoe", {"scheme": "counting"}, "did you mean 'schemes'"),
+    ("recoe", {"schemes": "countin"}, "did you mean 'counting'"),
+    ("recoe", {"schemes": " , "}, "at least one"),
+    ("recoe", {"prompting": "chain"}, "unknown prompting 'chain' of recoe: known: cot, direct"),
+    ("recoe", {"perplexity": "some"}, "perplexity='some'"),
+]
+BAD_REQUESTS = [
+    *((name, {}, "wrong", None, "unknown setting 'wrong'") for name in NAMES),
+    *((name, {}, "", 0, "limit=0") for name in NAMES),
+    ("akew", {}, "strukt", None, "did you mean 'struct'"),
+    ("docter", {}, "gould", None, "did you mean 'gold'"),
+    ("docter", {"blocks": "cross_zh_en"}, "gold", None, "English only"),
+    ("docter", {}, "llm", None, "not published.*emend extract.*--setting llm; or use 'doc' .* 'gold'"),
+    ("docter", {}, "tool", None, "not published.*emend extract.*--setting tool; or use 'doc' .* 'gold'"),
+    ("elken", {}, "events", None, "did you mean"),
+    ("mquake", {}, "triple", None, "'triplet'"),
+    ("recoe", {}, "triples", None, "'triple'"),
+]
+MISSING = [
+    ("akew", {"dataset": "counterfact"}, "CounterFact.json.*git clone https://github.com/BobXWu/AKEW.*--data"),
+    ("docter", {}, "edit_success_eval.json.*reasoning_eval.json.*git clone https.*--data"),
+    ("elken", {}, "test.json.*git clone .*Event-Level-Knowledge-Editing"),
+    ("mquake", {"dataset": "CF"}, "MQuAKE-CF.json.*git clone https.*--data"),
+    ("recoe", {}, "comparative.json.*--data"),
+    ("recoe", {"schemes": "superlative"}, "superlative.json.*git clone https"),
+    ("recoe", {"superlative_file": "none.json"}, "none.json.*git clone https"),
+]
+"""Benchmark, options, and what is said of an empty folder."""
+AKEW, MQUAKE, DOCS = "MQuAKE-CF.json", "MQuAKE-CF-3k.json", "en_doc.json"
+BAD_RECORDS = [
+    ("akew", AKEW, "1.new_answer", ABSENT, "record 1, field 'new_answer': Field required"),
+    ("akew", AKEW, "1.new_answer", 7, "record 1, field 'new_answer'.*value 7[.]"),
+    ("akew", AKEW, "0.questions.-1", ABSENT, "record 0, field 'questions.*"),
+    ("akew", AKEW, "0.requested_rewrite", [], r"record 0, field 'requested_rewrite'.*value \[\]"),
+    (
+        "akew",
+        AKEW,
+        "0.requested_rewrite.0.prompt",
+        "Pell {} in {}",
+        r"requested_rewrite\[0\].prompt'.*exactly one \{\}",
+    ),
+    ("akew", AKEW, "2.case_id", 11, "record 2, field 'id': 11 is there twice"),
+    ("docter", DOCS, "1.src", 17, "record 1, field 'src'.*value 17[.]"),
+    ("docter", DOCS, "2.src", ABSENT, "record 2, field 'src': Field required"),
+    ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 is there twice"),
+    ("docter", DOCS, "0", ABSENT, "record with id 0.*en_doc.json has no record with id 0.*Fetch"),
+    ("docter", "locality_eval.json", "0.query.1", "", r"record 0, field 'query\[1\]'"),
+    ("docter", "reasoning_eval.json", "0.label", "Maybe", "field 'label'.*value 'Maybe'"),
+    ("docter", "edit_success_eval.json", "0", "row", "edit_success_eval.json, record 0"),
+    ("elken", "test.json", "1.event", ABSENT, "record 1, field 'event': Field required"),
+    ("elken", "test.json", "0.fact.qas.1.type", 2, r"record 0, field 'fact\.qas\[1\]\.type'.*value 2"),
+    ("elken", "test.json", "0.fact.qas.0.type", ABSENT, r"field 'fact\.qas\[0\]\.type': Field required"),
+    ("elken", "test.json", "0.fact.local_qas.0.answer.name", 5, r"local_qas\[0\]\.answer\.name.*5\."),
+    ("elken", "test.json", "1.tendency.qas.0.answer", "D", r"tendency\.qas\[0\]\.answer.*value 'D'"),
+    ("elken", "test.json", "1.tendency.qas.0.candidate", "yes or no", "candidate'.*three options.*yes"),
+    ("elken", "test.json", "3.event", lambda rows: rows[1]["event"], "record 3, field 'event'.*record 1.*Merge"),
+    ("elken", "test.json", "2", "row", "record 2"),
+    ("mquake", MQUAKE, "1.questions", ABSENT, "record 1, field 'questions': Field required"),
+    ("mquake", MQUAKE, "1.new_answer", 4, "record 1, field 'new_answer'.*value 4"),
+    ("mquake", MQUAKE, "2.case_id", 7, "record 2.*7 is there twice"),
+    ("mquake", MQUAKE, "0.requested_rewrite.0.subject", ABSENT, r"field 'requested_rewrite\[0\].subject'"),
+    ("mquake", MQUAKE, "0.requested_rewrite.0.prompt", "of", r"case_id 7.*exactly one \{\}.*'of'"),
+    ("mquake", MQUAKE, "0.requested_rewrite", [], "field 'requested_rewrite'"),
+    ("mquake", MQUAKE, "0.new_single_hops.-1", ABSENT, "case_id 7, field 'new_single_hops': 1 hops but 2"),
+    ("recoe", "counting.json", "0.answer", ABSENT, "record 0, field 'answer': Field required"),
+    ("recoe", "counting.json", "0.answer", [5], r"record 0, field 'answer'.*value \[5\]\. Correct"),
+    ("recoe", "subtraction.json", "1.answer", True, "record 1, field 'answer'.*value True"),
+    ("recoe", "counting.json", "0.counterfactual_facts", [], "field 'counterfactual_facts'"),
+    ("recoe", "sorting.json", "0.counterfactuals_per_choice", ABSENT, "'counterfactuals_per_choice': Field"),
+    ("recoe", "sorting.json", "0", "row", "record 0"),
+]
+"""Benchmark, file, place of a value, the value that is put there, and what is said of it."""
+UNREADABLE = [
+    ("akew", "CounterFact.json", {"dataset": "counterfact"}, '[{"case_id": 1, "req', "is not JSON"),
+    ("docter", DOCS, {}, "{", "not JSON"),
+    ("docter", DOCS, {}, '{"data": 3}', "a list of records"),
+    ("docter", DOCS, {}, "3", "a list"),
+    ("elken", "test.json", {}, "{}", "a list of records .* expected, but it holds dict"),
+    ("mquake", MQUAKE, {}, '[{"case_id": 1, "req', "is not JSON"),
+    ("mquake", "prompts/rel-prompts.json", {"shots": "paper"}, "[", ""),
+    ("mquake", "prompts/rel-prompts.json", {"shots": "paper"}, '{"P1": 3}', ""),
+    ("recoe", "counting.json", {}, "[{", "or cut off.*git clone"),
+    ("recoe", "counting.json", {}, "{}", "holds dict.*git clone"),
+    ("recoe", "counting.json", {}, "3", "holds int.*git clone"),
+    ("recoe", "counting.json", {}, "", "is not JSON.*git clone"),
+]
+
+
+def put(rows: Any, place: str, value: Any) -> None:
+    """Set or remove the value at a place such as `0.questions.-1`."""
+    *path, last = (int(step) if step.lstrip("-").isdigit() else step for step in place.split("."))
+    inner = rows
+    for step in path:
+        inner = inner[step]
+    if value is ABSENT:
+        inner.pop(last)
+    else:
+        inner[last] = value(rows) if callable(value) else value
+
+
+def first_cases(name: str, folder: Path, options: dict[str, str]) -> list[Any]:
+    benchmark = BENCHMARKS.load(name)(folder, options)
+    return list(benchmark.cases(benchmark.settings[0]))
+
+
+@pytest.mark.parametrize(("name", "options", "words"), BAD_OPTIONS)
+def test_impossible_options_are_refused_with_the_remedy(name, options, words):
+    with pytest.raises(BadSettings, match=words):
+        BENCHMARKS.load(name)(DATA / name, options)
+
+
+@pytest.mark.parametrize(("name", "options", "setting", "limit", "words"), BAD_REQUESTS)
+def test_impossible_requests_are_refused_before_the_first_case(name, options, setting, limit, words):
+    benchmark = BENCHMARKS.load(name)(DATA / name, options)
+    with pytest.raises(BadSettings, match=words):
+        benchmark.cases(setting or benchmark.settings[0], limit)
+
+
+@pytest.mark.parametrize(("name", "options", "words"), MISSING)
+def test_a_missing_file_is_named_with_the_way_to_get_it(name, options, words, tmp_path):
+    with pytest.raises(MissingData, match=re.compile(words, re.DOTALL)):
+        BENCHMARKS.load(name)(tmp_path, options)
+
+
+@pytest.mark.parametrize(("setting", "file"), [("doc", DOCS), ("gold", "gold_facts.json")])
+def test_a_file_that_one_setting_needs_is_named_before_any_case(setting, file, tmp_path):
+    folder = Path(shutil.copytree(DATA / "docter", tmp_path / "docter"))
+    (folder / file).unlink()
+    benchmark = BENCHMARKS.load("docter")(folder)
+    with pytest.raises(MissingData, match=file):
+        benchmark.cases(setting)
+    assert benchmark.provenance["cases"] == 3
+
+
+def test_missing_prompts_are_named(tmp_path):
+    folder = Path(shutil.copytree(DATA / "mquake", tmp_path / "mquake"))
+    (folder / "prompts" / "rel-prompts.json").unlink()
+    with pytest.raises(MissingData, match="prompts/rel-prompts.json"):
+        BENCHMARKS.load("mquake")(folder, {"shots": "paper"})
+
+
+@pytest.mark.parametrize(("name", "file", "place", "value", "words"), BAD_RECORDS)
+def test_a_malformed_record_is_named_by_file_record_field_and_value(name, file, place, value, words, tmp_path):
+    loader = Loader(name, file, "")
+    with pytest.raises(BadData, match=words) as caught:
+        first_cases(name, damaged(loader, tmp_path, lambda rows: put(rows, place, value)), {})
+    assert (file in str(caught.value)) or "has no record" in words
+
+
+@pytest.mark.parametrize(("name", "file", "options", "content", "words"), UNREADABLE)
+def test_a_file_that_holds_no_records_is_named(name, file, options, content, words, tmp_path):
+    folder = Path(shutil.copytree(DATA / name, tmp_path / name))
+    (folder / file).write_text(content)
+    with pytest.raises(BadData, match=f"{Path(file).name}.*{words}"):
+        first_cases(name, folder, options)
+
+
+def test_without_a_folder_the_environment_names_it(monkeypatch):
+    monkeypatch.setenv("EMEND_DATA", str(DATA))
+    assert len(list(BENCHMARKS.load("docter")().cases("doc"))) == 3
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(MissingData, match="nowhere"):
+        BENCHMARKS.load("docter")(tmp_path / "nowhere")
+
+
+def test_elkens_test_file_that_is_cut_off_is_told_with_where_the_whole_one_is(tmp_path):
+    folder = Path(shutil.copytree(DATA / "elken", tmp_path / "elken"))
+    path = folder / "test.json"
+    path.write_text(path.read_text()[:-200])
+    with pytest.raises(BadData, match=r"test\.json .*cut off.*serac/output/tendency"):
+        BENCHMARKS.load("elken")(folder).cases("event")
+
+
+def test_a_reasoning_file_with_one_label_only_is_refused(tmp_path):
+    loader = Loader("docter", "reasoning_eval.json", "label")
+    folder = damaged(loader, tmp_path, lambda rows: [row.update(label="True") for row in rows])
+    with pytest.raises(BadData, match=r"reasoning_eval\.json, records 0 to 2, field 'label'.*value 'True'.*whole file"):
+        BENCHMARKS.load("docter")(folder).cases("doc")
+    assert list(BENCHMARKS.load("docter")(folder, {"blocks": "edit_success,locality"}).cases("doc"))
 
 
 def test_a_run_on_a_damaged_file_ends_with_one_line_and_leaves_what_was_there(tmp_path, capsys, monkeypatch):

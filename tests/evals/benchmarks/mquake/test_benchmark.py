@@ -16,7 +16,7 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
-from tests.evals.benchmarks.mquake_cases import FIXTURE, cases_of
+from tests.evals.benchmarks.mquake.mquake_cases import FIXTURE, cases_of
 from tests.paths import SHARED
 
 REAL = SHARED / "data" / "mquake"
