@@ -36,13 +36,15 @@ COMPARED = ("answer", "reply", "gold", "prompt", "values", "unscored", "log_prob
 def runs(data: Path | None, limit: int) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Each run: its name, its arguments, and what `emend report` is asked for beside `--json`."""
     sizes = ["--limit", str(limit)]
-    for mode, editors in (("all", MEMORY_BASED), ("single", PARAMETRIC)):
-        chosen = [word for name in editors for word in ("--editor", name)]
+    for mode, names in (("all", MEMORY_BASED), ("single", PARAMETRIC)):
+        chosen = [word for name in names for word in ("--editor", name)]
         yield f"readme-{mode}", [*TINYWORLD, *sizes, "--mode", mode, *chosen], []
     for setting in ("document", "event"):
         editors = ["--editor", "rag", "--editor", "crag"]
         yield f"tinyworld-{setting}", [*TINYWORLD, *sizes, "--setting", setting, *editors], []
-    for name, (setting, tables) in BENCHMARKS.items() if data else ():
+    for name, (setting, tables) in BENCHMARKS.items():
+        if data is None:
+            return
         words = ["--benchmark", name, "--data", str(data / name), "--embedding", "lexical", "--model", "tiny"]
         words += ["--setting", setting] if setting else []
         editors = ["--editor", "unedited", "--editor", "rag", "--editor", "in_context"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.judging.base import Asked
+from emend.agents.judging.base import JudgeInput
 from emend.agents.judging.coherence import thoughts_of
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, EXAMPLES
@@ -33,7 +33,8 @@ def ask(editor: str, reply: str, **probe: Any) -> Answer:
 def test_a_chain_of_thought_is_read_and_kept_alike_by_every_editor(editor):
     answer = ask(editor, "Sorn moved its seat.\nAnswer: Rye.")
     assert answer.text == "Rye" and answer.reply is not None
-    told = Asked(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=frozenset({"correct_flip"}))
+    outputs = frozenset({"correct_flip"})
+    told = JudgeInput(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=outputs)
     assert thoughts_of(told) == "Sorn moved its seat."
 
 
@@ -48,7 +49,8 @@ def test_a_chain_off_its_form_is_an_error_with_reply_steps_and_cost_under_every_
 
 def test_the_thoughts_before_an_answer_in_bold_have_no_stars_of_it():
     answer = ask("rag", "Salt came later.\n\n**Answer**: Rye")
-    told = Asked(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=frozenset({"correct_flip"}))
+    outputs = frozenset({"correct_flip"})
+    told = JudgeInput(kind="x", question="?", answer=answer.text, reply=answer.reply, outputs=outputs)
     assert (answer.text, thoughts_of(told)) == ("Rye", "Salt came later.")
 
 

@@ -110,7 +110,7 @@ class TestEveryEditorOfWeights(ShippedContract):
 
 @pytest.fixture(scope="module")
 def embedded():
-    model = load_model("tiny")
+    model: Any = load_model("tiny")
     yield model
     model.close()
 

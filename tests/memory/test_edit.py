@@ -85,8 +85,8 @@ def test_a_cloze_keeps_braces_that_belong_to_the_subject():
 
 def test_a_probe_asks_the_retriever_its_query_where_it_has_one():
     probe = Probe(kind="k", prompt="p", gold=("g",))
-    assert probe.asked == "p"
-    assert probe.model_copy(update={"query": "q"}).asked == "q"
+    assert probe.retrieval_query == "p"
+    assert probe.model_copy(update={"query": "q"}).retrieval_query == "q"
 
 
 def test_usage_adds_up():

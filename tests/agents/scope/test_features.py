@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from emend.agents.scope.base import save_threshold
 from emend.agents.scope.examples import ScopeExample, choose_threshold, decisions, examples_of
 from emend.agents.scope.features import (
     PRIOR,
     EmbeddingScope,
     Lexicon,
-    load_scope,
     names_in,
-    save_threshold,
     without_names,
 )
+from emend.agents.scope.load import load_scope
 from emend.agents.scope.logistic import fit
 from emend.agents.scope.train import train_scope
 from emend.memory.embeddings.embed import LexicalEmbedding

@@ -48,6 +48,10 @@ LOADERS = [
 every = pytest.mark.parametrize("loader", LOADERS, ids=lambda loader: f"{loader.benchmark}-{loader.file}")
 
 
+def load_benchmark(name: str, folder: Path | None = None, options: dict[str, str] | None = None) -> Any:
+    return BENCHMARKS.load(name)(folder, options or {})
+
+
 def folder_of(loader: Loader, tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / loader.benchmark, tmp_path / loader.benchmark))
 
@@ -61,7 +65,7 @@ def damaged(loader: Loader, tmp_path: Path, change: Callable[[list[Any]], object
 
 
 def load(loader: Loader, folder: Path) -> int:
-    benchmark = BENCHMARKS.load(loader.benchmark)(folder, dict(loader.options))
+    benchmark = load_benchmark(loader.benchmark, folder, dict(loader.options))
     return len(list(benchmark.cases(loader.setting or benchmark.settings[0])))
 
 
@@ -122,7 +126,7 @@ def test_what_identifies_a_record_is_there_once(loader, tmp_path):
     ],
 )
 def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_it(name, options, setting):
-    benchmark = BENCHMARKS.load(name)(DATA / name, options)
+    benchmark = load_benchmark(name, DATA / name, options)
     said = f"make some with emend extract --benchmark {name} --out FILE .*"
     said += f"--benchmark-option triples=FILE --setting {setting};"
     with pytest.raises(BadSettings, match=said):
@@ -133,14 +137,14 @@ def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_
 
 def test_only_texts_have_triplets_to_take_out(tmp_path):
     with pytest.raises(BadSettings, match="unknown setting 'extract' of mquake: known: triplet"):
-        BENCHMARKS.load("mquake")(DATA / "mquake", {}).cases("extract")
+        load_benchmark("mquake", DATA / "mquake", {}).cases("extract")
     (tmp_path / "counterfact-edit-evidence-1k.json").write_bytes(
         (DATA / "counterfact" / "counterfact-edit.json").read_bytes()
     )
     with pytest.raises(BadSettings, match="emend extract --benchmark counterfact"):
-        BENCHMARKS.load("counterfact")(tmp_path, {"dataset": "flat-evidence"}).cases("extract")
+        load_benchmark("counterfact", tmp_path, {"dataset": "flat-evidence"}).cases("extract")
     with pytest.raises(BadSettings, match="unknown setting 'extract' of counterfact"):
-        BENCHMARKS.load("counterfact")(DATA / "counterfact", {}).cases("extract")
+        load_benchmark("counterfact", DATA / "counterfact", {}).cases("extract")
 
 
 NAMES = ("akew", "docter", "elken", "mquake", "recoe")
@@ -262,19 +266,19 @@ def put(rows: Any, place: str, value: Any) -> None:
 
 
 def first_cases(name: str, folder: Path, options: dict[str, str]) -> list[Any]:
-    benchmark = BENCHMARKS.load(name)(folder, options)
+    benchmark = load_benchmark(name, folder, options)
     return list(benchmark.cases(benchmark.settings[0]))
 
 
 @pytest.mark.parametrize(("name", "options", "words"), BAD_OPTIONS)
 def test_impossible_options_are_refused_with_the_remedy(name, options, words):
     with pytest.raises(BadSettings, match=words):
-        BENCHMARKS.load(name)(DATA / name, options)
+        load_benchmark(name, DATA / name, options)
 
 
 @pytest.mark.parametrize(("name", "options", "setting", "limit", "words"), BAD_REQUESTS)
 def test_impossible_requests_are_refused_before_the_first_case(name, options, setting, limit, words):
-    benchmark = BENCHMARKS.load(name)(DATA / name, options)
+    benchmark = load_benchmark(name, DATA / name, options)
     with pytest.raises(BadSettings, match=words):
         benchmark.cases(setting or benchmark.settings[0], limit)
 
@@ -282,14 +286,14 @@ def test_impossible_requests_are_refused_before_the_first_case(name, options, se
 @pytest.mark.parametrize(("name", "options", "words"), MISSING)
 def test_a_missing_file_is_named_with_the_way_to_get_it(name, options, words, tmp_path):
     with pytest.raises(MissingData, match=re.compile(words, re.DOTALL)):
-        BENCHMARKS.load(name)(tmp_path, options)
+        load_benchmark(name, tmp_path, options)
 
 
 @pytest.mark.parametrize(("setting", "file"), [("doc", DOCS), ("gold", "gold_facts.json")])
 def test_a_file_that_one_setting_needs_is_named_before_any_case(setting, file, tmp_path):
     folder = Path(shutil.copytree(DATA / "docter", tmp_path / "docter"))
     (folder / file).unlink()
-    benchmark = BENCHMARKS.load("docter")(folder)
+    benchmark = load_benchmark("docter", folder)
     with pytest.raises(MissingData, match=file):
         benchmark.cases(setting)
     assert benchmark.provenance["cases"] == 3
@@ -299,7 +303,7 @@ def test_missing_prompts_are_named(tmp_path):
     folder = Path(shutil.copytree(DATA / "mquake", tmp_path / "mquake"))
     (folder / "prompts" / "rel-prompts.json").unlink()
     with pytest.raises(MissingData, match="prompts/rel-prompts.json"):
-        BENCHMARKS.load("mquake")(folder, {"shots": "paper"})
+        load_benchmark("mquake", folder, {"shots": "paper"})
 
 
 @pytest.mark.parametrize(("name", "file", "place", "value", "words"), BAD_RECORDS)
@@ -320,12 +324,12 @@ def test_a_file_that_holds_no_records_is_named(name, file, options, content, wor
 
 def test_without_a_folder_the_environment_names_it(monkeypatch):
     monkeypatch.setenv("EMEND_DATA", str(DATA))
-    assert len(list(BENCHMARKS.load("docter")().cases("doc"))) == 3
+    assert len(list(load_benchmark("docter").cases("doc"))) == 3
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(MissingData, match="nowhere"):
-        BENCHMARKS.load("docter")(tmp_path / "nowhere")
+        load_benchmark("docter", tmp_path / "nowhere")
 
 
 def test_elkens_test_file_that_is_cut_off_is_told_with_where_the_whole_one_is(tmp_path):
@@ -333,15 +337,15 @@ def test_elkens_test_file_that_is_cut_off_is_told_with_where_the_whole_one_is(tm
     path = folder / "test.json"
     path.write_text(path.read_text()[:-200])
     with pytest.raises(BadData, match=r"test\.json .*cut off.*serac/output/tendency"):
-        BENCHMARKS.load("elken")(folder).cases("event")
+        load_benchmark("elken", folder).cases("event")
 
 
 def test_a_reasoning_file_with_one_label_only_is_refused(tmp_path):
     loader = Loader("docter", "reasoning_eval.json", "label")
     folder = damaged(loader, tmp_path, lambda rows: [row.update(label="True") for row in rows])
     with pytest.raises(BadData, match=r"reasoning_eval\.json, records 0 to 2, field 'label'.*value 'True'.*whole file"):
-        BENCHMARKS.load("docter")(folder).cases("doc")
-    assert list(BENCHMARKS.load("docter")(folder, {"blocks": "edit_success,locality"}).cases("doc"))
+        load_benchmark("docter", folder).cases("doc")
+    assert list(load_benchmark("docter", folder, {"blocks": "edit_success,locality"}).cases("doc"))
 
 
 def test_a_run_on_a_damaged_file_ends_with_one_line_and_leaves_what_was_there(tmp_path, capsys, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.analyses.base import Asked
+from emend.evals.analyses.base import AnalysisRequest
 from emend.evals.analyses.compute import analyse_runs
 from emend.evals.analyses.load_run import open_run
 from emend.evals.cli.main import main
@@ -75,7 +75,7 @@ def test_a_judged_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
     folder = judged_elken(tmp_path / "run")
     score_run(folder, Panel(judges=("openai:judge",)), models={"openai:judge": judge_model(mark=5)})
-    found = analyse_runs("tendency", [open_run(folder)], Asked())
+    found = analyse_runs("tendency", [open_run(folder)], AnalysisRequest())
     assert {row.label for row in found.rows} == {"correctness", "coherence", "comprehensiveness", "overall"}
     assert {row.mean for row in found.rows} == {100.0} and all(row.n for row in found.rows)
     assert any("openai:judge" in note and "not calibrated" in note for note in found.notes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.analyses.base import Analysis, Picture, Row
+from emend.evals.analyses.base import Analysis, AnalysisRow, PlotStyle
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
 from emend.evals.report.plots import analysis_plot, plotting, retrieval_plot
 
@@ -31,8 +31,8 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def analysis(form: str) -> Analysis:
     means = {"death": 25.0, "merger": 75.0}
-    rows = [Row(panel="acc", label=label, series="rag", mean=mean, n=4) for label, mean in means.items()]
-    picture = Picture(x="right, %", y="type", limits=(0, 105), form=form)
+    rows = [AnalysisRow(panel="acc", label=label, series="rag", mean=mean, n=4) for label, mean in means.items()]
+    picture = PlotStyle(x="right, %", y="type", limits=(0, 105), form=form)
     return Analysis(kind="k", title="By type", unit="%", rows=tuple(rows), picture=picture)
 
 

@@ -12,11 +12,12 @@ from rich.console import Console
 
 from emend.agents.scoring import Scores
 from emend.editors.base import Answerer
-from emend.evals.aggregate.perplexity import _over_edits, perplexities_of, tables
+from emend.evals.aggregate.perplexity import _over_edits, perplexities_of
 from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, RunConfig
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
+from emend.evals.report.tables.perplexity import perplexity_tables
 from emend.evals.runner.perplexity import load_texts, text_likelihoods
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit
@@ -135,7 +136,7 @@ def test_without_probabilities_it_is_unscored_and_the_reason_is_shown(tmp_path: 
     go(tmp_path / "run", ScriptedModel(), perplexity_text=texts)  # tells no numbers of tokens
     (row,) = perplexities_of(tmp_path / "run", [HARMING], NO_CHECKPOINTS)
     assert (row.mean, row.n, row.unscored, row.before.mean) == (None, 0, 3, None)
-    ((title, table),) = tables([row])
+    ((title, table),) = perplexity_tables([row])
     with (console := Console(width=100)).capture() as shown:
         console.print(table)
     assert "unscored: ScriptedModel does not report numbers of tokens" in shown.get() and " 3" in shown.get()

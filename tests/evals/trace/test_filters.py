@@ -147,9 +147,9 @@ def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
 
 
 def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
-    found = trace(rough, "3", wanted=StepFilter(errors=True, grep="LAND2"))
+    found = trace(rough, "3", steps=StepFilter(errors=True, grep="LAND2"))
     assert [[step["node"] for step in probe.shown] for probe in found.probes if probe.shown] == [["respond"]]
-    assert not any(probe.shown for probe in trace(rough, "3", wanted=StepFilter(errors=True, grep="zebra")).probes)
+    assert not any(probe.shown for probe in trace(rough, "3", steps=StepFilter(errors=True, grep="zebra")).probes)
 
 
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):

@@ -11,7 +11,7 @@ from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.benchmarks.akew.cases import shares
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
-from emend.evals.metrics.strict import strict_match
+from emend.evals.metrics.text import strict_match
 from tests.paths import DATA, SHARED
 
 FIXTURE = DATA / "akew"
