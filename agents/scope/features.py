@@ -6,13 +6,12 @@ is `gate`, the cross-encoder form `cross_encoder`. Probability 1 is in scope.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from emend.agents.scope.base import save_linear
+from emend.agents.scope.base import LinearScope
 from emend.agents.scope.logistic import Floats, sigmoid
-from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding
 from emend.memory.retrieval.bm25 import words
 
@@ -89,23 +88,16 @@ OPENERS = frozenset("is are was were do does did can may might could what name t
 
 
 @dataclass(frozen=True)
-class EmbeddingScope:
+class EmbeddingScope(LinearScope):
     """A logistic regression over word features and the cosine.
 
-    `weights` has one for each of `WORD_FEATURES`; `embedding` gives the cosine and `spec` is its name for
-    `load_embedding`.
+    `weights` has one for each of `WORD_FEATURES`; `embedding` gives the cosine.
     """
 
+    form: ClassVar[str] = "embedding"
     embedding: Embedding = field(default_factory=LexicalEmbedding)
     spec: str = "lexical"
     weights: Floats = field(default_factory=lambda: np.asarray(PRIOR, np.float32))
-    threshold: float = 0.5
-    trained_on: str = ""
-
-    @property
-    def identity(self) -> str:
-        """The encoder and a digest of the weights."""
-        return f"embedding/{self.embedding.identity}/{content_id(np.round(self.weights, 5).tolist())[:8]}"
 
     @property
     def features(self) -> int:
@@ -120,10 +112,6 @@ class EmbeddingScope:
             return sigmoid(pairs.features(question) @ self.weights)
 
         return probabilities
-
-    def save(self, folder: Path) -> None:
-        """Writes weights (safetensors) and settings (JSON) to a folder, which is created if necessary."""
-        save_linear(folder, "embedding", self)
 
 
 class Pairs:

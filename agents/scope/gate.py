@@ -8,16 +8,14 @@ the vector of the question without its names, so that a relation learned from on
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emend.agents.scope.base import save_linear
+from emend.agents.scope.base import LinearScope
 from emend.agents.scope.features import Lexicon, without_names
 from emend.agents.scope.logistic import Floats, sigmoid
-from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
@@ -30,7 +28,6 @@ NEAR_FEATURES = (
 """The gate's features of the nearest text, followed by the vector of the question without its names. `share` is the
 logarithm of the nearest text's share in the sum of exp(score) over all texts; `meaning` the cosine of the two without
 names."""
-FORM = "gated"
 
 
 class Nearest(NamedTuple):
@@ -73,23 +70,14 @@ class ScoredTexts:
 
 
 @dataclass(frozen=True)
-class GatedScope:
+class GatedScope(LinearScope):
     """The gate over an encoder.
 
-    The nearest text gets the gate's probability p, another text p * exp(its score - the nearest one's). `spec` is the
-    encoder's name for `load_embedding`; `weights` begins with those of `NEAR_FEATURES`.
+    The nearest text gets the gate's probability p, another text p * exp(its score - the nearest one's).
+    `weights` begins with those of `NEAR_FEATURES`.
     """
 
-    embedding: Embedding
-    spec: str
-    weights: Floats
-    threshold: float = 0.5
-    trained_on: str = ""
-
-    @property
-    def identity(self) -> str:
-        """The encoder and a digest of the weights."""
-        return f"{FORM}/{self.embedding.identity}/{content_id(np.round(self.weights, 5).tolist())[:8]}"
+    form: ClassVar[str] = "gated"
 
     @property
     def features(self) -> int:
@@ -108,7 +96,3 @@ class GatedScope:
             return np.asarray(gate * np.exp(nearest.scores - nearest.scores.max()), np.float32)
 
         return probabilities
-
-    def save(self, folder: Path) -> None:
-        """Writes weights (safetensors) and settings (JSON) to a folder, which is created if necessary."""
-        save_linear(folder, FORM, self)

@@ -6,7 +6,7 @@ from typing import Any
 
 from emend.agents.scope.base import SETTINGS, WEIGHTS, Scope
 from emend.agents.scope.features import EmbeddingScope
-from emend.agents.scope.gate import FORM, GatedScope
+from emend.agents.scope.gate import GatedScope
 from emend.memory.embeddings.embed import load_embedding
 from emend.memory.errors import BadData, BadSettings, MissingData
 
@@ -52,7 +52,7 @@ def _load_linear(path: Path, settings: dict[str, Any], threshold: float) -> Scop
             f"the scope classifier in '{path}' was trained over {settings['encoder']}, and "
             f"'{settings['embedding']}' is {embedding.identity} here: install that encoder, or train it again."
         )
-    kind = GatedScope if settings["form"] == FORM else EmbeddingScope
+    kind = GatedScope if settings["form"] == GatedScope.form else EmbeddingScope
     scope = kind(embedding, settings["embedding"], weights, threshold, str(settings.get("trained_on", "")))
     if weights.shape != (scope.features,):
         raise BadData(

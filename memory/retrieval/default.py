@@ -5,7 +5,7 @@ from functools import partial
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.dense import Dense
-from emend.memory.retrieval.focus import Focus
+from emend.memory.retrieval.focus import focused
 from emend.memory.retrieval.hybrid import Hybrid
 
 DENSE, STEMS, NAMES = 15.0, 0.7, 1.0
@@ -34,9 +34,8 @@ class Default:
         if dense is None:
             dense = LEXICAL if str(getattr(corpus, "identity", "")).startswith("lexical-") else DENSE
         parts = (Dense, STEM_PART, NAME_PART)
-        summed = partial(Hybrid, fusion="sum", parts=parts, weights=(dense, stems, names))
-        self._chain = Focus(corpus, inner=summed)
+        self._hybrid = Hybrid(corpus, fusion="sum", parts=parts, weights=(dense, stems, names))
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; equal ones in the order of the corpus."""
-        return self._chain.search(query, k)
+        return self._hybrid.search(focused(query), k)

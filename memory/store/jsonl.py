@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from json import JSONDecodeError
 from typing import Any
 
@@ -37,7 +38,11 @@ def read_text(text: str, name: str) -> list[Edit]:
         ) from error
     except BadData as error:
         raise BadData(f"{name}: {error}") from error
-    return [_edit(item, f"{name}, item {number}") for number, item in enumerate(items, 1)]
+    edits = []
+    for number, item in enumerate(items, 1):
+        with _errors_at(f"{name}, item {number}"):
+            edits.append(_edit(item))
+    return edits
 
 
 def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
@@ -54,23 +59,22 @@ def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
     edits = []
     for number, line in enumerate(lines, 1):
         if line.strip():
-            position = f"{name}, line {number}"
-            try:
-                fields = _parsed(line)
-            except ValueError as error:
-                raise BadData(f"{position}: {_no_json(line, error)}") from error
-            except BadData as error:
-                raise BadData(f"{position}: {error}") from error
-            edits.append(_edit(fields, position))
+            with _errors_at(f"{name}, line {number}"):
+                edits.append(_edit(_parsed_line(line)))
     return edits
 
 
-def _edit(fields: Any, position: str) -> Edit:
-    """The edit of a line or item; errors name its position."""
+def _edit(fields: Any) -> Edit:
+    if not isinstance(fields, dict):
+        raise BadData(f"no JSON object but {_short(fields)}: write one of {FORMS}.")
+    return edit_from(fields)
+
+
+@contextmanager
+def _errors_at(position: str) -> Iterator[None]:
+    """Context around one line or item, which names its position in errors."""
     try:
-        if not isinstance(fields, dict):
-            raise BadData(f"no JSON object but {_short(fields)}: write one of {FORMS}.")
-        return edit_from(fields)
+        yield
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "edit"
@@ -149,6 +153,20 @@ def _parsed(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_once)
 
 
+def _parsed_line(line: str) -> Any:
+    """The parsed JSON of a line; the error of a line that is none has a hint for tables and plain text."""
+    try:
+        return _parsed(line)
+    except ValueError as error:
+        start = line.strip()[:60]
+        if start.startswith(("{", "[")):
+            raise BadData(f"no JSON ({error}), got {start!r}: each line is one JSON object, {FORMS}.") from error
+        raise BadData(
+            f"no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
+            'example {"subject": "..", "relation": "..", "object": ".."}.'
+        ) from error
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
@@ -159,17 +177,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             )
         fields[name] = value
     return fields
-
-
-def _no_json(line: str, error: ValueError) -> str:
-    """The error of a line that is no JSON, with a hint for tables and plain text."""
-    start = line.strip()[:60]
-    if not start.startswith(("{", "[")):
-        return (
-            f"no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
-            'example {"subject": "..", "relation": "..", "object": ".."}.'
-        )
-    return f"no JSON ({error}), got {start!r}: each line is one JSON object, {FORMS}."
 
 
 def _short(value: Any) -> str:

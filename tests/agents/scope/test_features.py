@@ -7,13 +7,7 @@ import pytest
 
 from emend.agents.scope.base import save_threshold
 from emend.agents.scope.examples import ScopeExample, choose_threshold, decisions, examples_of
-from emend.agents.scope.features import (
-    PRIOR,
-    EmbeddingScope,
-    Lexicon,
-    names_in,
-    without_names,
-)
+from emend.agents.scope.features import PRIOR, EmbeddingScope, Lexicon, names_in, without_names
 from emend.agents.scope.load import load_scope
 from emend.agents.scope.logistic import fit
 from emend.agents.scope.train import train_scope

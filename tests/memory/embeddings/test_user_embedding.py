@@ -120,7 +120,7 @@ def test_its_identity_says_where_it_comes_from_and_how_it_is_compared() -> None:
         ("Other", r"queries of 2 texts have the shape \(2, 1\), not \(2, 26\)"),
         ("Undefined", "'The capital of Veldania is Ostrim.' are not finite"),
         ("Wordy", "ValueError: could not convert string to float"),
-        ("Nameless", "Nameless object .* has no identity"),
+        ("Nameless", "Nameless object .* which has no identity"),
         ("HERE", "'str' object is not callable"),
         ("Missing", "cannot be loaded from"),
         ("Letters+learned", "cannot be loaded from"),

@@ -68,5 +68,5 @@ def test_equal_entries_come_in_the_order_of_the_corpus():
 
 @pytest.mark.parametrize("told", [{"b": 7}, {"b": -0.1}, {"k1": -1.0}])
 def test_impossible_weights_are_refused(told):
-    with pytest.raises(BadSettings, match="b from 0 to 1 and k1 from 0 on, seen"):
+    with pytest.raises(BadSettings, match="b from 0 to 1 and k1 from 0 on, got"):
         BM25(ExactCorpus.of(entries(TEXTS), LexicalEmbedding()), **told)

@@ -77,8 +77,8 @@ def test_a_chain_is_known_by_its_spec():
     ("spec", "message"),
     [
         ("focus>bm52", "unknown retriever 'bm52': did you mean 'bm25'"),
-        ("focus>", "empty place"),
-        ("", "empty place"),
+        ("focus>", "empty part"),
+        ("", "empty part"),
         ("dense>bm25", "both 'dense' and 'bm25' search by themselves"),
         ("strategies_of_mine:NotARetriever", "is a int, no factory"),
     ],

@@ -17,16 +17,16 @@ from emend.memory.retrieval.gold import GoldRetriever
 CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())
 
 
-def test_the_score_is_the_weighted_sum_of_its_three_voices():
+def test_the_score_is_the_weighted_sum_of_its_three_parts():
     query = "Which cities is Kestrel Bay twinned with?"
-    voices: list[tuple[Any, float]] = [
+    parts: list[tuple[Any, float]] = [
         (Dense(CORPUS), LEXICAL),
         (BM25(CORPUS, tokens="stems", k1=1.2, b=0.6), STEMS),
         (BM25(CORPUS, tokens="names", k1=1.0, b=0.0), NAMES),
     ]
     total = dict.fromkeys((entry.id for entry in CORPUS.entries()), 0.0)
-    for voice, weight in voices:
-        for hit in voice.search(query, 10):
+    for part, weight in parts:
+        for hit in part.search(query, 10):
             total[hit.entry.id] += weight * hit.score
     found = {hit.entry.id: hit.score for hit in Default(CORPUS).search(query, 10)}
     assert found == pytest.approx(total, abs=1e-4)
@@ -54,7 +54,7 @@ def test_settings_in_the_chain_reach_the_strategy():
     for spec, told in (
         ("bm25(token=stems)", "no setting 'token': did you mean 'tokens'"),
         ("bm25(stems)", "is no setting"),
-        ("bm25(k1=1.2", "cannot be read"),
+        ("bm25(k1=1.2", "cannot be parsed"),
         ("threshold(inner=dense)", "no setting 'inner'"),
     ):
         with pytest.raises(BadSettings, match=told):

@@ -96,5 +96,5 @@ def test_its_records_name_the_class_that_searched():
 
 
 def test_a_class_that_needs_more_than_entries_is_refused_with_the_remedy():
-    with pytest.raises(BadSettings, match="(?s)Demanding cannot be made.*Make an instance"):
+    with pytest.raises(BadSettings, match="(?s)Demanding cannot be made.*Create an instance"):
         load_retriever("retrievers_of_mine:Demanding")(corpus())

@@ -59,7 +59,7 @@ def test_what_cannot_read_pairs_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadSettings, match=r"rerank\(model=FOLDER\)"):
         Rerank(CORPUS, model=str(tmp_path / "empty"))
-    with pytest.raises(BadSettings, match="at least 1 hit"):
+    with pytest.raises(BadSettings, match="give at least 1"):
         Rerank(CORPUS, model=Overlap(), depth=0)
 
 

@@ -43,11 +43,11 @@ def test_the_calibrated_threshold_is_the_highest_that_keeps_the_share(keep, leas
 
 
 def test_what_cannot_be_calibrated_is_refused():
-    with pytest.raises(BadSettings, match="no right hits"):
+    with pytest.raises(BadSettings, match="no correct hits"):
         calibrate([])
     with pytest.raises(BadSettings, match="keep=0"):
         calibrate([1.0], 0)
-    with pytest.raises(BadSettings, match="'by' of retriever 'threshold'.*seen: 'rank'"):
+    with pytest.raises(BadSettings, match="'by' of retriever 'threshold'.*got 'rank'"):
         load_retriever("bm25>threshold(by=rank)")
-    with pytest.raises(BadSettings, match="no sign 'rank'"):
+    with pytest.raises(BadSettings, match="no value 'rank'"):
         Threshold(CORPUS, by="rank")  # type: ignore[arg-type]
