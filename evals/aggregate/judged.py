@@ -5,7 +5,7 @@ from pathlib import Path
 
 from emend.agents.judging.tendency import SCALES
 from emend.evals.aggregate.columns import MetricRow
-from emend.evals.benchmarks.elken.rows import KNOWN, M_FOR_G, OPEN, UNKNOWNS
+from emend.evals.benchmarks.elken.cases import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
 from emend.evals.judges.store import Scoring, judged_records, list_scorings
 from emend.evals.metrics.elken import SCALES as CODE_SCALES

@@ -1,9 +1,9 @@
-"""Demonstrations out of a benchmark's own rows: which rows may give some, and where they wait until an editor asks.
+"""Demonstrations from a benchmark's own rows: which rows are eligible, and a pool that makes them only when asked.
 
 A run tests the first rows of a seeded order (all of them without a limit), so that those at its end are tested last of
-all. A row gives examples only if each subject that it edits has a name that no other row has anywhere, and an example
-only if its prompt has one: then it is about nothing that another row edits or asks, and whoever shows it has to look
-after the row's own edits alone.
+all. A row gives demonstrations only if each subject that it edits has a name that occurs in no other row, and one that
+is to be retained only if its prompt has such a name: it is then about nothing that another row edits or asks, and an
+editor has to look after the row's own edits alone.
 """
 
 import re
@@ -13,33 +13,33 @@ from functools import cached_property
 from typing import Self, TypeVar
 
 from emend.editors.base import Demonstration
-from emend.memory.edit import content_id
 
 ROWS = 100
-"""How many rows give examples: published, thousands; but these are embedded at once, and the nearest are near."""
+"""Number of rows that give demonstrations. Papers publish thousands; these are embedded at once, and the nearest of
+100 are near."""
 R = TypeVar("R")
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
-class Shown(tuple[Demonstration, ...]):
+class DemonstrationPool(tuple[Demonstration, ...]):
     """Hand-written demonstrations, about nothing that is tested, and behind them those of the data's own rows.
 
-    Without a limit the rows are among those tested: only an editor that shows none of an edit that stands may ask for
-    them (`editors.ike.WithRows`).
+    Without a limit these rows are among the tested ones: only an editor that shows none of an applied edit may ask for
+    them (`editors.memory_based.ike.WithRows`).
     """
 
     _make: Callable[[], Iterable[Demonstration]]
 
     @classmethod
     def of(cls, written: Iterable[Demonstration], rows: Callable[[], Iterable[Demonstration]]) -> Self:
-        """The written ones, and what makes the others when they are asked for."""
-        made = cls(written)
-        made._make = rows
-        return made
+        """Pool of the written demonstrations and a function that makes the others on demand."""
+        pool = cls(written)
+        pool._make = rows
+        return pool
 
     def rows(self) -> Sequence[Demonstration]:
-        """Those of the data's own rows; made at the first call."""
+        """Demonstrations from the data's own rows, made at the first call."""
         return self._rows
 
     @cached_property
@@ -47,50 +47,49 @@ class Shown(tuple[Demonstration, ...]):
         return tuple(self._make())
 
 
-class Names:
-    """Which names stand in one row alone.
+class UniqueNames:
+    """Words that occur in one row only.
 
     Args:
-        rows: of each row the texts that say whom it edits and what it asks.
-        own: how often a name of an example's row is among these rows: 0 where the examples come from another file.
+        rows: the texts of each row that name whom it edits and what it asks.
+        occurrences: number of these rows that hold an eligible row's names: 1, or 0 for rows of another file.
     """
 
-    def __init__(self, rows: Iterable[Iterable[str]], own: int = 1) -> None:
-        self._own = own
+    def __init__(self, rows: Iterable[Iterable[str]], occurrences: int = 1) -> None:
+        self._occurrences = occurrences
         self._rows: Counter[str] = Counter()
         for texts in rows:
             self._rows.update({word for text in texts for word in _WORD.findall(text)})
 
-    def alone(self, name: str) -> bool:
-        """Whether a name has a word, written with a capital, that no other row has."""
-        return any(word[0].isupper() and self._rows[word] == self._own for word in _WORD.findall(name))
+    def has(self, name: str) -> bool:
+        """Return True if the name has a capitalised word that no other row has."""
+        return any(word[0].isupper() and self._rows[word] == self._occurrences for word in _WORD.findall(name))
 
-    def alone_in(self, prompt: str) -> bool:
-        """The same of a name inside a prompt; the first word of a sentence has its capital from there."""
+    def has_in(self, prompt: str) -> bool:
+        """Return True if the prompt has such a word, other than the capitalised first word of a sentence."""
         sentences = _SENTENCE.split(prompt)
-        return any(self.alone(rest) for _, _, rest in (sentence.strip().partition(" ") for sentence in sentences))
+        return any(self.has(rest) for _, _, rest in (sentence.strip().partition(" ") for sentence in sentences))
+
+    def has_all(self, subjects: Iterable[str]) -> bool:
+        """Return True if every subject has such a word."""
+        return all(map(self.has, subjects))
 
 
-def last_drawn(rows: Iterable[R], number: Callable[[R], object], seed: int) -> list[R]:
-    """The rows, those first that a run's sample takes last."""
-    return sorted(rows, key=lambda row: content_id("sample", seed, number(row)), reverse=True)
-
-
-def first_of_each(examples: Iterable[Demonstration], fits: Callable[[Demonstration], bool]) -> list[Demonstration]:
-    """Of the examples that fit, the first of each kind."""
-    found: dict[str, Demonstration] = {}
+def eligible(examples: Iterable[Demonstration], names: UniqueNames) -> list[Demonstration]:
+    """The first demonstration of each kind; one to be retained only if its prompt has a unique name."""
+    first: dict[str, Demonstration] = {}
     for example in examples:
-        if example.kind not in found and fits(example):
-            found[example.kind] = example
-    return list(found.values())
+        if example.kind not in first and (example.kind != "retain" or names.has_in(example.prompt)):
+            first[example.kind] = example
+    return list(first.values())
 
 
-def gathered(groups: Iterable[Sequence[Demonstration]], rows: int = ROWS) -> Iterator[Demonstration]:
-    """The examples of the first rows that have any."""
-    taken = 0
+def of_first_rows(groups: Iterable[Sequence[Demonstration]], rows: int = ROWS) -> Iterator[Demonstration]:
+    """The demonstrations of the first `rows` rows that have any."""
+    count = 0
     for group in groups:
         if group:
             yield from group
-            taken += 1
-        if taken == rows:
+            count += 1
+        if count == rows:
             return

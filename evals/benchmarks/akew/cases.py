@@ -1,62 +1,49 @@
-"""From AKEW's rows to edits, probes and cases, and what the edits of several rows do to each other."""
+"""From AKEW's rows to edits, probes, cases and demonstrations, and the interference between rows."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from emend.evals.benchmarks.akew.rows import AkewRow, Key, MultiHopRow, Rewrite
+from emend.editors.base import Demonstration
+from emend.evals.benchmarks.akew.rows import AkewRewrite, AkewRow, Key, MultiHopRow
+from emend.evals.benchmarks.rows import Tags, contaminated_ids, golds
 from emend.evals.case import Case
 from emend.memory.edit import Edit, Triplet
 from emend.memory.probe import Probe
 
-Tags = dict[str, str | int | float | bool]
 SCORERS = ("exact_match", "strict_match")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What the edits of all records drawn do to each other when they stand together."""
+class Interference:
+    """Interference between the edits of all drawn records when they are applied together."""
 
     repeated: frozenset[tuple[int, int]] = frozenset()
-    """(record id, place of the edit) of edits that an earlier record makes too."""
+    """(record id, index of the edit) of edits that an earlier record makes too."""
     contested: frozenset[Key] = frozenset()
-    """Subject and relation of edits with unlike targets."""
+    """Subject and relation of edits with different targets."""
     contaminated: frozenset[int] = frozenset()
     """Ids of records with an answer that another record's edit changes."""
 
 
-def standing_together(rows: Iterable[AkewRow]) -> Standing:
-    """Repeated edits, and the records whose answer depends on whether others' edits stand too."""
-    rows = list(rows)
-    seen: set[tuple[str, str, str]] = set()
+def interference(rows: Sequence[AkewRow]) -> Interference:
+    """Find repeated edits, and the records whose answer depends on whether others' edits are applied too."""
+    edits: set[tuple[str, str, str]] = set()
     repeated: set[tuple[int, int]] = set()
     targets: dict[Key, set[str]] = {}
     for row in rows:
-        for place, rewrite in enumerate(row.requested_rewrite):
-            if rewrite.content in seen:
-                repeated.add((row.id, place))
-            seen.add(rewrite.content)
-            targets.setdefault(rewrite.asks, set()).add(rewrite.target_new.label)
-    contested = frozenset(key for key, named in targets.items() if len(named) > 1)
-    hit = {row.id for row in rows if any(rewrite.asks in contested for rewrite in row.requested_rewrite)}
-    return Standing(frozenset(repeated), contested, frozenset(hit | _crossed(rows)))
+        for index, rewrite in enumerate(row.requested_rewrite):
+            if rewrite.content in edits:
+                repeated.add((row.id, index))
+            edits.add(rewrite.content)
+            targets.setdefault(rewrite.key, set()).add(rewrite.target_new.label)
+    contested = frozenset(key for key, labels in targets.items() if len(labels) > 1)
+    contaminated = {row.id for row in rows if any(rewrite.key in contested for rewrite in row.requested_rewrite)}
+    chains = contaminated_ids(row for row in rows if isinstance(row, MultiHopRow))
+    return Interference(frozenset(repeated), contested, chains | contaminated)
 
 
-def _crossed(rows: Iterable[AkewRow]) -> set[int]:
-    """Records with a hop that someone's edit leads elsewhere."""
-    chains = [(row.id, row.orig) for row in rows if isinstance(row, MultiHopRow)]
-    edited: dict[Key, set[str]] = {}
-    for _, orig in chains:
-        for subject, relation, target in orig.edit_triples:
-            edited.setdefault((subject, relation), set()).add(target)
-    return {
-        number
-        for number, orig in chains
-        if any(edited.get((subject, relation), {target}) - {target} for subject, relation, target in orig.new_triples)
-    }
-
-
-def edits_of(rewrite: Rewrite, setting: str) -> tuple[Edit, ...]:
-    """What the editor is given: the `struct` sentence, the `unstruct` text, or each `extract` triplet as an edit."""
+def edits_of(rewrite: AkewRewrite, setting: str) -> tuple[Edit, ...]:
+    """The edits of a setting: the `struct` sentence, the `unstruct` text, or one edit per `extract` triplet."""
     if setting == "struct":
         return (_structured(rewrite),)
     if setting == "unstruct":
@@ -69,7 +56,7 @@ def _extracted(subject: str, prompt: str, target: str, since: str | None) -> Edi
     return Edit.from_triplet(Triplet(subject=subject, relation=relation, object=target), prompt, time=since)
 
 
-def _structured(rewrite: Rewrite) -> Edit:
+def _structured(rewrite: AkewRewrite) -> Edit:
     new = rewrite.target_new
     triplet = Triplet(
         subject=rewrite.subject,
@@ -91,36 +78,69 @@ def _structured(rewrite: Rewrite) -> Edit:
     )
 
 
-def case_of(row: AkewRow, setting: str, ask: str, standing: Standing) -> Case:
+def case_of(row: AkewRow, setting: str, ask: str, others: Interference) -> Case:
     """A record's edits, a probe for each, and the three wordings of its multi-hop question where it has one.
 
     Args:
         row: the record.
         setting: `struct`, `unstruct` or `extract`.
-        ask: `cloze` or `question`: how an edit is asked; where the record lacks one the other is taken.
-        standing: what the edits of the records drawn do to each other.
+        ask: form of the questions about an edit, `cloze` or `question`; the other where the record lacks it.
+        others: interference between the edits of the drawn records.
     """
-    given = [edits_of(rewrite, setting) for rewrite in row.requested_rewrite]
-    edits = tuple({edit.id: edit for group in given for edit in group}.values())
+    groups = [edits_of(rewrite, setting) for rewrite in row.requested_rewrite]
+    edits = tuple({edit.id: edit for group in groups for edit in group}.values())
     probes = []
-    for place, (rewrite, group) in enumerate(zip(row.requested_rewrite, given, strict=True)):
-        kind = _kind(row.id, place, rewrite, standing)
-        probes.append(_edited(rewrite, row.aliases(rewrite), kind, [e.id for e in group], ask, setting))
-    contaminated = row.id in standing.contaminated
+    for index, (rewrite, group) in enumerate(zip(row.requested_rewrite, groups, strict=True)):
+        kind = _kind(row.id, index, rewrite, others)
+        probes.append(_edit_probe(rewrite, row.aliases(rewrite), kind, [e.id for e in group], ask, setting))
+    contaminated = row.id in others.contaminated
     if isinstance(row, MultiHopRow):
-        probes += _questions(row, tuple(edit.id for edit in edits), contaminated)
+        probes += _multihop_probes(row, tuple(edit.id for edit in edits), contaminated)
     tags: Tags = {"akew_id": row.id, "edits": len(row.requested_rewrite), "contaminated": contaminated}
     return Case(edits=edits, probes=tuple(probes), tags=tags | ({"hops": row.hops} if row.hops else {}))
 
 
-def _kind(number: int, place: int, rewrite: Rewrite, standing: Standing) -> str:
-    if (number, place) in standing.repeated:
+def record_demonstrations(row: AkewRow, setting: str) -> Iterator[Demonstration]:
+    """Each edit as a cloze and as a question, and each hop that no edit asks for."""
+    for rewrite in row.requested_rewrite:
+        if not (text := _edit_text(rewrite, setting)):
+            continue
+        target = rewrite.target_new.label
+        if rewrite.cloze:
+            yield Demonstration(kind="copy", fact=text, prompt=rewrite.cloze, target=target)
+        if rewrite.question:
+            yield Demonstration(kind="update", fact=text, prompt=rewrite.question, style="question", target=target)
+        for hop in row.new_single_hops if isinstance(row, MultiHopRow) else ():
+            if all(hop.question != other.question for other in row.requested_rewrite):
+                yield Demonstration(kind="retain", fact=text, prompt=hop.question, style="question", target=hop.answer)
+
+
+def record_texts(row: AkewRow) -> Iterator[str]:
+    """The texts of a record that name whom it edits and what it asks."""
+    for rewrite in row.requested_rewrite:
+        yield from (rewrite.subject, rewrite.question)
+    if isinstance(row, MultiHopRow):
+        yield from row.questions
+        yield from (hop.question for hop in row.new_single_hops)
+
+
+def _edit_text(rewrite: AkewRewrite, setting: str) -> str:
+    """The text of the edit; in `extract` the first triplet that names subject and new target, else ""."""
+    texts = [edit.text for edit in edits_of(rewrite, setting)]
+    if setting != "extract":
+        return texts[0]
+    names = rewrite.subject.lower(), rewrite.target_new.label.lower()
+    return next((text for text in texts if all(name in text.lower() for name in names)), "")
+
+
+def _kind(number: int, index: int, rewrite: AkewRewrite, others: Interference) -> str:
+    if (number, index) in others.repeated:
         return "efficacy_repeated"
-    return "efficacy_contaminated" if rewrite.asks in standing.contested else "efficacy"
+    return "efficacy_contaminated" if rewrite.key in others.contested else "efficacy"
 
 
-def _edited(
-    rewrite: Rewrite, aliases: Collection[str], kind: str, edit_ids: Collection[str], ask: str, setting: str
+def _edit_probe(
+    rewrite: AkewRewrite, aliases: Collection[str], kind: str, edit_ids: Collection[str], ask: str, setting: str
 ) -> Probe:
     cloze = bool(rewrite.cloze) and (ask == "cloze" or not rewrite.question)
     return Probe(
@@ -136,7 +156,7 @@ def _edited(
     )
 
 
-def _questions(row: MultiHopRow, edit_ids: tuple[str, ...], contaminated: bool) -> list[Probe]:
+def _multihop_probes(row: MultiHopRow, edit_ids: tuple[str, ...], contaminated: bool) -> list[Probe]:
     return [
         Probe(
             kind="multihop_contaminated" if contaminated else "multihop",
@@ -150,19 +170,3 @@ def _questions(row: MultiHopRow, edit_ids: tuple[str, ...], contaminated: bool) 
         )
         for n, question in enumerate(row.questions)
     ]
-
-
-def golds(answer: str, aliases: Iterable[str]) -> tuple[str, ...]:
-    """The answer, then each alias once; blank ones are left out."""
-    return tuple(dict.fromkeys(name for name in (answer, *aliases) if name.strip()))
-
-
-def shares(groups: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How many of `limit` each group gets, in proportion to its size, the largest remainders first."""
-    total = sum(groups.values())
-    exact = {name: limit * size / total for name, size in groups.items()}
-    given = {name: int(share) for name, share in exact.items()}
-    order = sorted(groups, key=lambda name: (given[name] - exact[name], name))
-    for name in order[: limit - sum(given.values())]:
-        given[name] += 1
-    return given

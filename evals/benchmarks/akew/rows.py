@@ -1,24 +1,25 @@
-r"""AKEW's rows and what each says of itself; the schema is told in `akew`."""
+"""AKEW's rows and their properties; `akew.benchmark` shows the schema."""
 
 import re
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from emend.evals.benchmarks.files import NumberedRow, Row
+from emend.evals.benchmarks.rows import (
+    BenchmarkRow,
+    ChainTriples,
+    HopRow,
+    NumberedRow,
+    Text,
+    WikidataEntity,
+    aliases_field,
+    check_slot,
+)
 
-Text = Annotated[str, StringConstraints(min_length=1)]
 Key = tuple[str, str]
 
 
-class Entity(Row):
-    """A name and its Wikidata id; the file calls the name `str`."""
-
-    label: Text = Field(validation_alias="str")
-    id: str | None = None
-
-
-class TripletRow(Row):
+class ExtractedTriplet(BenchmarkRow):
     """One triplet as a language model extracted it, which may lack a part; `prompt` has a `{}` for the subject."""
 
     subject: str | None = None
@@ -26,15 +27,15 @@ class TripletRow(Row):
     target: str | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether it has all three parts and one place for the subject."""
+    def complete(self) -> bool:
+        """True if it has all three parts and one slot for the subject."""
         return all(part and part.strip() for part in (self.subject, self.prompt, self.target)) and (
             str(self.prompt).count("{}") == 1
         )
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """Subject, prompt and target; "" for one that is not there."""
+        """Subject, prompt and target; "" for a missing one."""
         return self.subject or "", self.prompt or "", self.target or ""
 
     @property
@@ -44,52 +45,50 @@ class TripletRow(Row):
         return f"{prompt.replace('{}', subject, 1)} {target}"
 
 
-class Period(Row):
-    """WikiUpdate's span of time in which a target held."""
+class ValidPeriod(BenchmarkRow):
+    """WikiUpdate's period in which a target is valid."""
 
     start_time: str | None = None
     end_time: str | None = None
 
 
-class Rewrite(Row):
-    """One edit; aliases are there in CounterFact and WikiUpdate only, times in WikiUpdate only."""
+class AkewRewrite(BenchmarkRow):
+    """One edit; only CounterFact and WikiUpdate have aliases, only WikiUpdate has times."""
 
     subject: Text
     prompt: str = ""
     question: str = ""
     relation: str = ""
     relation_id: str | None = None
-    target_new: Entity
-    target_true: Entity
+    target_new: WikidataEntity
+    target_true: WikidataEntity
     fact_new: str = ""
     fact_new_uns: Text
-    unsfact_triplets_GPT: tuple[TripletRow, ...]
+    unsfact_triplets_GPT: tuple[ExtractedTriplet, ...]
     verify_unsfact_GPT: bool = True
     answer_new: str = ""
-    answer_new_alias: tuple[str, ...] = Field(
-        (), validation_alias=AliasChoices("answer_new_alias", "answer_new_aliases")
-    )
-    time_new: Period | None = None
+    answer_new_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_new_alias"))
+    time_new: ValidPeriod | None = None
 
     @field_validator("prompt")
     @classmethod
     def _one_slot(cls, prompt: str) -> str:
-        return one_slot(prompt) if prompt else prompt
+        return check_slot(prompt) if prompt else prompt
 
     @model_validator(mode="after")
-    def _askable(self) -> "Rewrite":
+    def _askable(self) -> "AkewRewrite":
         if not (self.prompt or self.question or self.relation):
             raise ValueError("one of prompt, question and relation is needed")
         return self
 
     @property
     def since(self) -> str | None:
-        """From when on the new target holds, where the record says so."""
+        """Start of the new target's validity, where the record gives it."""
         return self.time_new.start_time if self.time_new else None
 
     @property
     def cloze_prompt(self) -> str:
-        """The cloze with `{}`; where the record has none, made of the relation's name or else ""."""
+        """The cloze with `{}`; where the record has none, one made of the relation's name, else ""."""
         return self.prompt or (f"The {self.relation} of {{}} is" if self.relation else "")
 
     @property
@@ -99,72 +98,57 @@ class Rewrite(Row):
 
     @property
     def fact(self) -> str:
-        """The new fact in one sentence: as the record has it, else from cloze and target."""
+        """The new fact in one sentence: the record's own, else made of cloze and target."""
         return self.fact_new or f"{self.cloze or self.question} {self.target_new.label}."
 
     @property
-    def asks(self) -> Key:
-        """Subject and relation: two edits with the same ones and unlike targets cannot stand together."""
+    def key(self) -> Key:
+        """Subject and relation: two edits with the same key and different targets contradict each other."""
         return self.subject, self.relation_id or self.cloze or self.question
 
     @property
     def content(self) -> tuple[str, str, str]:
-        """What makes two edits the same: subject, relation, new target."""
-        return *self.asks, self.target_new.label
+        """Subject, relation and new target, which identify an edit."""
+        return *self.key, self.target_new.label
 
     @property
-    def triplets(self) -> tuple[TripletRow, ...]:
-        """The extracted triplets that are whole."""
-        return tuple(row for row in self.unsfact_triplets_GPT if row.whole)
+    def triplets(self) -> tuple[ExtractedTriplet, ...]:
+        """The complete extracted triplets."""
+        return tuple(row for row in self.unsfact_triplets_GPT if row.complete)
 
     @property
     def recoverable(self) -> bool:
-        """Whether one extracted triplet has both the subject and the new target in it, in any case of letters."""
-        needed = self.subject.lower(), self.target_new.label.lower()
-        stated = (row.text.lower() for row in self.triplets)
-        return any(all(name in text for name in needed) for text in stated)
-
-
-class Hop(Row):
-    """One step of a multi-hop question."""
-
-    question: str
-    answer: Text
-    answer_alias: tuple[str, ...] = ()
-
-
-class Chains(Row):
-    """Wikidata ids of the hops that hold after the record's edits, and of these edits."""
-
-    new_triples: tuple[tuple[str, str, str], ...]
-    edit_triples: tuple[tuple[str, str, str], ...]
+        """True if one extracted triplet names both the subject and the new target, in any case."""
+        names = self.subject.lower(), self.target_new.label.lower()
+        texts = (row.text.lower() for row in self.triplets)
+        return any(all(name in text for name in names) for text in texts)
 
 
 class AkewRow(NumberedRow):
     """A record of CounterFact.json or WikiUpdate.json: there `requested_rewrite` is one edit, not a list."""
 
     id: int = Field(validation_alias="case_id")
-    requested_rewrite: tuple[Rewrite, ...] = Field(min_length=1)
+    requested_rewrite: tuple[AkewRewrite, ...] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
-    def _even(cls, values: Any) -> Any:
+    def _normalise(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        told = dict(values)
-        if isinstance(told.get("requested_rewrite"), dict):
-            told["requested_rewrite"] = [told["requested_rewrite"]]
-        if "case_id" not in told and (number := re.search(r"\d+", str(told.get("paper_example", "")))):
-            told["case_id"] = int(number.group())  # the examples that the paper prints have no id of their own
-        return told
+        record = dict(values)
+        if isinstance(record.get("requested_rewrite"), dict):
+            record["requested_rewrite"] = [record["requested_rewrite"]]
+        if "case_id" not in record and (number := re.search(r"\d+", str(record.get("paper_example", "")))):
+            record["case_id"] = int(number.group())  # the examples that the paper prints have no id of their own
+        return record
 
     @property
     def hops(self) -> int:
-        """Number of hops of the questions; 0 where the data set asks none."""
+        """Number of hops of the questions; 0 in a data set without questions."""
         return 0
 
-    def aliases(self, rewrite: Rewrite) -> tuple[str, ...]:
-        """Other right answers about an edit."""
+    def aliases(self, rewrite: AkewRewrite) -> tuple[str, ...]:
+        """Further correct answers about an edit."""
         return (rewrite.answer_new, *rewrite.answer_new_alias)
 
 
@@ -175,27 +159,15 @@ class MultiHopRow(AkewRow):
     answer: Text
     new_answer: Text
     new_answer_alias: tuple[str, ...] = ()
-    new_single_hops: tuple[Hop, ...] = Field(min_length=1)
-    orig: Chains
+    new_single_hops: tuple[HopRow, ...] = Field(min_length=1)
+    orig: ChainTriples
 
     @property
     def hops(self) -> int:
         """Number of hops of the questions."""
         return len(self.new_single_hops)
 
-    def aliases(self, rewrite: Rewrite) -> tuple[str, ...]:
-        """Those of the hop that asks about the edit, as edits have none of their own here."""
-        told = super().aliases(rewrite)
+    def aliases(self, rewrite: AkewRewrite) -> tuple[str, ...]:
+        """Answer and aliases of the hop that asks about the edit, as edits have no aliases here."""
         hops = (hop for hop in self.new_single_hops if hop.question == rewrite.question)
-        return (*told, *(name for hop in hops for name in (hop.answer, *hop.answer_alias)))
-
-
-def one_slot(prompt: str) -> str:
-    """The prompt, if it has exactly one `{}`; other braces are text.
-
-    Raises:
-        ValueError: it has none or several.
-    """
-    if prompt.count("{}") != 1:
-        raise ValueError("exactly one {} expected")
-    return prompt
+        return (*super().aliases(rewrite), *(name for hop in hops for name in (hop.answer, *hop.answer_alias)))

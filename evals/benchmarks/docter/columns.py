@@ -1,8 +1,8 @@
-"""What a DocTER run reports: the paper's columns, reasoning by label, models without probabilities, retrieval."""
+"""DocTER's metrics: the paper's columns, reasoning by label, generation match, retrieval."""
 
-from emend.evals.case import Metric
+from emend.evals.benchmarks.base import percent
 
-LABELS, CODE, FOUND = "reasoning by label", "as the released code computes it", "retrieval"
+LABELS, CODE, RETRIEVAL = "reasoning by label", "as the released code computes it", "retrieval"
 GENERATED = "generation match, for models without probabilities"
 BLOCK_OF = {
     "efficacy": "edit_success",
@@ -11,7 +11,7 @@ BLOCK_OF = {
     "reasoning": "reasoning",
     "cross_lingual": "cross",
 }
-"""The block that a kind of probe comes from; `cross` stands for either direction."""
+"""Block of each kind of probe; `cross` is either direction."""
 _ROWS = (
     # group, name, value, kind, summary
     ("", "ES", "success", "efficacy", "new target more probable than the old, query"),
@@ -43,20 +43,12 @@ _ROWS = (
     (GENERATED, "PS text", "generated", "paraphrase", "reply names the new target and not the old, paraphrases"),
     (GENERATED, "NS text", "generated", "neighborhood", "reply names the old target and not the new, other subjects"),
     (GENERATED, "CES text", "generated", "cross_lingual", "reply names the new target and not the old, other language"),
-    (FOUND, "hit@1 query", "hit@1", "efficacy", "the edit was found first, query"),
-    (FOUND, "hit@1 paraphrase", "hit@1", "paraphrase", "the edit was found first, paraphrases"),
+    (RETRIEVAL, "hit@1 query", "hit@1", "efficacy", "the edit was found first, query"),
+    (RETRIEVAL, "hit@1 paraphrase", "hit@1", "paraphrase", "the edit was found first, paraphrases"),
 )
 
 COLUMNS = tuple(
-    Metric(
-        name=name,
-        value=value,
-        kinds=(kind,),
-        scale=100.0,
-        summary=summary,
-        group=group,
-        share=not value.startswith("magnitude"),
-    )
+    percent(name, value, (kind,), summary, group=group, share=not value.startswith("magnitude"))
     for group, name, value, kind, summary in _ROWS
 )
 """All of them, in percent, in the order of the paper's tables."""

@@ -1,58 +1,47 @@
 """ELKEN: events as edits, what they make true or unknown, and what they make more likely.
 
-"Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/. Where we
-differ from the released code, on purpose: the instruction (`elken_rows`) is ours, stands after the event, and is the
-same with and without one, so that locality compares replies to one and the same request; the code's differs, and the
-plain one says nothing of `unknown`. Free answers (Tendency-G) are kept whole and await a judge; until one has read them
-the edit level over all questions takes the multiple-choice answers in their place, and says so in its name.
+"Event-level Knowledge Editing"; data: github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/.
+Deliberate differences from the released code: the instruction (`elken.cases`) is ours, follows the event, and is the
+same with and without one, so that locality compares replies to the same request; the code's differs, and the one
+without an event does not mention `unknown`. Free answers (Tendency-G) are kept whole and await a judge; until one has
+read them, the edit level over all questions takes the multiple-choice answers instead, and says so in its name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.demonstrations import Shown
-from emend.evals.benchmarks.elken.demonstrations import event_examples
-from emend.evals.benchmarks.elken.knowledge import KIND, KNOWLEDGE, knowledge_cases, knowledge_file
-from emend.evals.benchmarks.elken.rows import (
+from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.elken.cases import (
     BLOCKS,
     FACT_PROMPT,
+    KNOWLEDGE_KIND,
     KNOWN,
     M_FOR_G,
     OPEN,
     OPTION_PROMPT,
     UNKNOWNS,
-    EventRow,
-    EventText,
-    Tags,
-    contested_questions,
     event_case,
-    read_events,
+    knowledge_case,
 )
-from emend.evals.benchmarks.files import data_folder, read_rows, require, sha256
-from emend.evals.benchmarks.options import check_request, known_options, one_of, some_of
+from emend.evals.benchmarks.elken.demonstrations import event_demonstrations
+from emend.evals.benchmarks.elken.rows import EventRow, EventText, KnowledgeQuestion, contested_questions, read_events
+from emend.evals.benchmarks.files import read_rows, require
+from emend.evals.benchmarks.options import some_of
+from emend.evals.benchmarks.rows import Tags
 from emend.evals.benchmarks.sampling import sample_ids
 from emend.evals.case import Case, Metric
 
-SPLITS = ("test", "train")
 TRAIN = "train.json"
-REMEDY = (
-    "Get them with: emend data pull elken; or with: git clone "
-    "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
-    "data/original, or put it at $EMEND_DATA/elken. Its test.json is published cut off; the whole one is to be put "
-    "together from serac/output/tendency/test-with-serac.json, which has the tendency questions of all events, and "
-    "serac/output/fact/test-with-serac.json, which has the fact questions. The block knowledge reads "
-    "model-know/qas.json of commit 2e738ae, which later ones lack."
-)
-OPTIONS = ("blocks", "split")
-DEFAULT_BLOCKS = "fact,tendency_m"
+KNOWLEDGE = "knowledge"
+"""The block of questions for background knowledge."""
+KNOWLEDGE_FILES = ("background_knowledge_qas.json", "qas.json", "model-know/qas.json")
 FACTS = (*KNOWN, *UNKNOWNS)
-PAPER, PARTS, LENIENT, FOUND = "as in the paper", "facts by kind", "read leniently", "retrieval"
+PAPER, PARTS, LENIENT, RETRIEVAL = "as in the paper", "facts by kind", "read leniently", "retrieval"
 M, M_LOCAL, G, G_LOCAL = ("tendency_m",), ("tendency_m_local",), (OPEN,), (f"{OPEN}_local",)
-METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
+COLUMNS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     # group, name, value, kinds, per, summary
     (PAPER, "Fact E", "right", FACTS, "all", "events whose fact questions are all right"),
     (PAPER, "Fact Q", "right", FACTS, "record", "fact questions that are right"),
@@ -67,19 +56,14 @@ METRICS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
     (PARTS, "known", "right", KNOWN, "record", "gold answer: a name"),
     (PARTS, "direct", "right", ("fact_direct", "fact_unknown"), "record", "type 0: no background knowledge needed"),
     (PARTS, "background", "right", ("fact_background",), "record", "type 1 with a name: background knowledge needed"),
-    (PARTS, "recall", "right", (KIND,), "record", "background knowledge itself, asked without an event"),
+    (PARTS, "recall", "right", (KNOWLEDGE_KIND,), "record", "background knowledge itself, asked without an event"),
     (LENIENT, "Fact Loc lenient", "agreement", ("fact_local",), "record", "the same after Emend's normalisation"),
     (LENIENT, "M E lenient", "option_lenient", M, "all", "the option in any spelling"),
     (LENIENT, "M Q lenient", "option_lenient", M, "record", "the option in any spelling"),
     (LENIENT, "M Loc lenient", "same_option", M_LOCAL, "record", "the same option as before, in any spelling"),
-    (FOUND, "hit@1 fact", "hit@1", FACTS, "record", "the event was found first, fact questions"),
-    (FOUND, "hit@1 tendency", "hit@1", M, "record", "the event was found first, tendency questions"),
+    (RETRIEVAL, "hit@1 fact", "hit@1", FACTS, "record", "the event was found first, fact questions"),
+    (RETRIEVAL, "hit@1 tendency", "hit@1", M, "record", "the event was found first, tendency questions"),
 )
-CHOICES = [
-    "elken: the instruction is Emend's and the same with and without an event; the paper's differ",
-    "elken: an event's questions are taken together wherever they stand, as in the paper, where the code counts runs",
-    M_FOR_G,
-]
 DEMO_EVENT = (
     "After ten years as a guide in the salt caves, Halvard Brenn was on Monday named director of the Tarnfield "
     "Maritime Museum, which will now also open in winter."
@@ -103,167 +87,155 @@ DEMO_QUESTIONS = (
 )
 
 
-class ELKEN:
+class ELKEN(FileBenchmark):
     """The benchmark; in its one setting `event` the edit is the text of the event.
 
     Options: `blocks`, a comma list of `fact`, `tendency_m` (these two by default), `tendency_g` and `knowledge`, which
-    asks without an event for what some facts build on; `split`, `test` (by
-    default) or `train`, whose questions are for training what decides about scope and were not checked by annotators.
+    asks without an event for the background knowledge of some facts; `split`, `test` (by default) or `train`, whose
+    questions are for training scope classifiers and were not checked by annotators.
 
     One case per event that has a question in the chosen blocks: its questions in scope (`fact_direct`,
     `fact_background`, `fact_unknown`, `fact_unknown_background`, `tendency_m`, `tendency_open`) and out of it
-    (`..._local`). Under mode `all` a retriever searches all events drawn with the question alone, as in the paper.
-
-    Raises:
-        MissingData: the folder or the split's file is absent.
-        BadSettings: an option is unknown or its value impossible.
+    (`..._local`). Under mode `all` a retriever searches all drawn events with the question alone, as in the paper.
     """
 
     name: ClassVar[str] = "elken"
     settings: ClassVar[tuple[str, ...]] = ("event",)
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "all"  # one store holds all events, as in the paper
+    source = "github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/"
+    remedy = (
+        "Get them with: emend data pull elken; or with: git clone "
+        "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
+        "data/original, or put it at $EMEND_DATA/elken. Its test.json is published cut off; the whole one is to be put "
+        "together from serac/output/tendency/test-with-serac.json, which has the tendency questions of all events, and "
+        "serac/output/fact/test-with-serac.json, which has the fact questions. The block knowledge reads "
+        "model-know/qas.json of commit 2e738ae, which later ones lack."
+    )
+    defaults = {"blocks": "fact,tendency_m", "split": "test"}
+    values = {"split": ("test", "train")}
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
-        told = known_options(self.name, options, OPTIONS)
-        self.blocks = some_of(self.name, "blocks", told.get("blocks", DEFAULT_BLOCKS), (*BLOCKS, KNOWLEDGE))
-        self._of_events = tuple(block for block in self.blocks if block in BLOCKS)
-        self.split = one_of(self.name, "split", told.get("split", "test"), SPLITS)
-        self.folder = data_folder(self.name, data)
-        require(self.folder, [self._file, *self._knowledge], REMEDY)
+        super().__init__(data, options)
+        self.blocks = some_of(self.name, "blocks", self.options["blocks"], (*BLOCKS, KNOWLEDGE))
+        self._event_blocks = tuple(block for block in self.blocks if block in BLOCKS)
+        self.split = self.options["split"]
+        self.file = f"{self.split}.json"
+        places = [name for name in KNOWLEDGE_FILES if (self.folder / name).is_file()] or KNOWLEDGE_FILES
+        self._knowledge_files = places[:1] if KNOWLEDGE in self.blocks else ()
+        require(self.folder, [self.file, *self._knowledge_files], self.remedy)
 
-    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
-        """The cases in the order of the file; with a limit a seeded sample, because the file is sorted by topic.
+    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+        """One case per event, then one per question of the block `knowledge`, of which a limit takes as many again."""
+        events = [index for index, row in enumerate(self._rows) if self._has_questions(row)]
+        return self._cases(*(_sample(ids, limit, seed) for ids in (events, range(len(self._knowledge)))))
 
-        Raises:
-            BadSettings: the setting is unknown, or the limit is below 1.
-            BadData: the file is cut off, or a record is malformed.
-        """
-        check_request(self.name, setting, self.settings, limit, texts=True)
-        places = [place for place, row in enumerate(self._rows) if self._asks(row)]
-        if limit is not None:
-            places = sample_ids(places, {}, limit, seed)
-        return chain((self._case(self._rows[place]) for place in places), self._known(limit, seed))
-
-    def _known(self, limit: int | None, seed: int) -> Iterator[Case]:
-        """The cases of the block `knowledge`, of which a limit takes as many again."""
-        for name in self._knowledge:
-            known = list(knowledge_cases(self.folder / name, REMEDY))
-            chosen = range(len(known)) if limit is None else sample_ids(range(len(known)), {}, limit, seed)
-            yield from (known[place] for place in chosen)
+    def _cases(self, events: Sequence[int], questions: Sequence[int]) -> Iterator[Case]:
+        for index in events:
+            row = self._rows[index]
+            tags: Tags = {"in_train": True} if row.event in self._trained else {}
+            yield event_case(row, self._event_blocks, self._contested, tags)
+        for index in questions:
+            yield knowledge_case(self._knowledge[index], index)
 
     def metrics(self) -> Sequence[Metric]:
         """The paper's columns in its order, in percent; then facts by kind, lenient readings, and the retriever's hits.
 
-        The edit level over all questions needs both blocks; the columns of Tendency-G count what awaits a judge.
+        The edit level over all questions needs both blocks; the columns of Tendency-G await a judge.
         """
-        chosen = [row for row in METRICS if {_block_of(kind) for kind in row[3]} <= set(self.blocks)]
         return [
-            Metric(name=name, value=value, kinds=kinds, per=per, scale=100.0, summary=summary, group=group)
-            for group, name, value, kinds, per, summary in chosen
+            percent(name, value, kinds, summary, per=per, group=group)
+            for group, name, value, kinds, per, summary in COLUMNS
+            if {_block_of(kind) for kind in kinds} <= set(self.blocks)
         ]
 
-    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Hand-written ones about an invented event: what it changes, what it leaves open, what it leaves alone.
+    def written(self, setting: str) -> Iterator[Demonstration]:
+        """Demonstrations about an invented event: what it changes, what it leaves unknown, what it does not change."""
+        for kind, question, candidate, target in DEMO_QUESTIONS:
+            if ("tendency_m" if candidate else "fact") in self.blocks:
+                template = OPTION_PROMPT if candidate else FACT_PROMPT
+                prompt = template.format(question=question, candidate=candidate)
+                yield Demonstration(kind=kind, fact=DEMO_EVENT, prompt=prompt, style="raw", target=target)
 
-        Behind them (`Shown.rows`) those of the training split, where its file is there.
-        """
-        one_of(self.name, "setting", setting, self.settings)
-        written = [
-            Demonstration(
-                kind=kind,
-                fact=DEMO_EVENT,
-                prompt=(OPTION_PROMPT if candidate else FACT_PROMPT).format(question=question, candidate=candidate),
-                style="raw",
-                target=target,
-            )
-            for kind, question, candidate, target in DEMO_QUESTIONS
-            if ("tendency_m" if candidate else "fact") in self.blocks
-        ]
-        return Shown.of(written, lambda: event_examples(self._training, self._rows, self.blocks, seed))
+    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
+        """Demonstrations from the training split, if its file is in the folder."""
+        path = self.folder / TRAIN
+        shown: list[EventRow] = []
+        if self.split == "train":
+            shown = self._rows
+        elif path.is_file():
+            shown = read_events(path, self.remedy)
+        return event_demonstrations(shown, self._rows, self.blocks, seed)
 
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Source, sha256 and counts of the file, and what was dropped or tagged, with counts."""
-        rows, known = self._rows, self._knowledge
+    def records(self) -> Mapping[str, int]:
+        """The split's file, and that of the background knowledge if it is asked for."""
+        return {self.file: len(self._rows), **dict.fromkeys(self._knowledge_files, len(self._knowledge))}
+
+    def counts(self) -> dict[str, Any]:
+        """Counts of cases and questions, and what was dropped, repaired or tagged."""
+        rows = self._rows
+        cases = sum(map(self._has_questions, rows))
         return {
-            "source": "github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/",
-            "files": {
-                self._file: {"sha256": sha256(self.folder / self._file), "records": len(rows)},
-                **{name: {"sha256": sha256(self.folder / name), "records": self._knowledge_count} for name in known},
-            },
-            "choices": CHOICES,
+            "choices": [
+                "elken: the instruction is Emend's and the same with and without an event; the paper's differ",
+                "elken: an event's questions are taken together wherever they stand, as in the paper, where the code "
+                "counts runs",
+                M_FOR_G,
+            ],
             "options": {"blocks": ",".join(self.blocks), "split": self.split},
-            "cases": sum(map(self._asks, rows)) + (self._knowledge_count if known else 0),
+            "cases": cases + len(self._knowledge),
             "questions": {
                 "fact in scope": sum(len(row.fact.qas) for row in rows),
                 "fact out of scope": sum(len(row.fact.local_qas) for row in rows),
                 "tendency in scope": sum(len(row.tendency.qas) for row in rows),
                 "tendency out of scope": sum(len(row.tendency.local_qas) for row in rows),
             },
-            "dropped": {"events about which the blocks ask nothing": sum(not self._asks(row) for row in rows)},
-            "repaired": {"answers Q30 that `United States` is accepted for too, as in the code": self._american()},
+            "dropped": {"events about which the blocks ask nothing": len(rows) - cases},
+            "repaired": {
+                "answers Q30 that `United States` is accepted for too, as in the code": sum(
+                    question.answer.american for row in rows for question in row.fact.qas
+                )
+            },
             "tagged": {
                 "contested (questions to which several events give unlike answers)": len(self._contested),
-                "in_train (events of the test split that train.json has too)": len(self._trained & self._texts),
+                "in_train (events of the test split that train.json has too)": len(
+                    self._trained & {row.event for row in rows}
+                ),
             },
         }
 
-    def _case(self, row: EventRow) -> Case:
-        seen: Tags = {"in_train": True} if row.event in self._trained else {}
-        return event_case(row, self._of_events, self._contested, seen)
-
-    def _asks(self, row: EventRow) -> bool:
-        facts = "fact" in self._of_events and bool(row.fact.qas or row.fact.local_qas)
-        return facts or bool({*self._of_events} - {"fact"}) and bool(row.tendency.qas or row.tendency.local_qas)
-
-    def _american(self) -> int:
-        return sum(question.answer.id == "Q30" for row in self._rows for question in row.fact.qas)
-
-    @property
-    def _knowledge(self) -> list[str]:
-        """The file of the block `knowledge`, where that is asked for."""
-        return [knowledge_file(self.folder)] if KNOWLEDGE in self.blocks else []
-
-    @cached_property
-    def _knowledge_count(self) -> int:
-        return sum(1 for name in self._knowledge for _ in knowledge_cases(self.folder / name, REMEDY))
-
-    @property
-    def _file(self) -> str:
-        return f"{self.split}.json"
+    def _has_questions(self, row: EventRow) -> bool:
+        facts = "fact" in self._event_blocks and bool(row.fact.qas or row.fact.local_qas)
+        return facts or bool({*self._event_blocks} - {"fact"}) and bool(row.tendency.qas or row.tendency.local_qas)
 
     @cached_property
     def _rows(self) -> list[EventRow]:
-        return read_events(self.folder / self._file, REMEDY)
+        return read_events(self.folder / self.file, self.remedy)
 
     @cached_property
-    def _training(self) -> list[EventRow]:
-        """The events that may be shown: of the training split, none where its file is absent."""
-        path = self.folder / TRAIN
-        if self.split == "train":
-            return self._rows
-        return read_events(path, REMEDY) if path.is_file() else []
+    def _knowledge(self) -> list[KnowledgeQuestion]:
+        files = self._knowledge_files
+        return [row for name in files for row in read_rows(self.folder / name, KnowledgeQuestion, self.remedy)]
 
     @cached_property
     def _contested(self) -> frozenset[str]:
         return contested_questions(self._rows)
 
     @cached_property
-    def _texts(self) -> frozenset[str]:
-        return frozenset(row.event for row in self._rows)
-
-    @cached_property
     def _trained(self) -> frozenset[str]:
         path = self.folder / TRAIN
         if self.split == "train" or not path.is_file():
             return frozenset()
-        return frozenset(row.event for row in read_rows(path, EventText, REMEDY))
+        return frozenset(row.event for row in read_rows(path, EventText, self.remedy))
+
+
+def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:
+    return ids if limit is None else sample_ids(ids, {}, limit, seed)
 
 
 def _block_of(kind: str) -> str:
-    """The block that a kind comes from."""
-    if kind == KIND:
+    """The block of a kind of probe."""
+    if kind == KNOWLEDGE_KIND:
         return KNOWLEDGE
     if kind.startswith(OPEN):
         return "tendency_g"

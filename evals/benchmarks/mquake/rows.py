@@ -1,4 +1,4 @@
-"""MQuAKE's rows and the pure functions that turn them into edits and probes.
+"""MQuAKE's rows.
 
 One row, shortened (`requested_rewrite` is a list here, and a dict in files made after CounterFact's fashion):
 
@@ -13,235 +13,73 @@ One row, shortened (`requested_rewrite` is a list here, and a dict in files made
               "edit_triples": [["Q1", "P27", "Q189"]], ..}}
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated
 
-from pydantic import AliasChoices, BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from emend.evals.benchmarks.counterfact.rows import RewriteRow
-from emend.evals.benchmarks.files import NumberedRow, Row
-from emend.evals.case import Case
-from emend.memory.edit import Edit, Triplet
-from emend.memory.errors import BadData
-from emend.memory.probe import Probe, Style
-
-Text = Annotated[str, StringConstraints(min_length=1)]
-Ids = tuple[str, str, str]
-Tags = dict[str, str | int | float | bool]
-SCORERS = ("exact_match", "strict_match")
+from emend.evals.benchmarks.counterfact.rows import WikidataRewrite
+from emend.evals.benchmarks.rows import ChainTriples, HopRow, NumberedRow, Text, aliases_field
+from emend.memory.edit import Edit
 
 
 def _listed(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
-def _aliases(name: str) -> AliasChoices:
-    return AliasChoices(name, f"{name}es")
-
-
-class HopRewriteRow(RewriteRow):
-    """One edit of a chain; the aliases are of files that have them at the edit and not at the hop."""
+class ChainRewrite(WikidataRewrite):
+    """One edit of a chain; in some files the aliases belong to the edit and not to the hop."""
 
     question: str = ""
-    answer_new_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_new_alias"))
-    answer_true_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_true_alias"))
+    answer_new_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_new_alias"))
+    answer_true_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_true_alias"))
+
+    @property
+    def edit(self) -> Edit:
+        """The edit in one sentence."""
+        true = self.target_true.label
+        return Edit.from_triplet(self.triplet, self.prompt, question=self.question, target_true=true)
+
+    @property
+    def cloze(self) -> str:
+        """The prompt with the subject filled in."""
+        return self.prompt.replace("{}", self.subject, 1)
 
 
-class HopRow(Row):
+class ChainHop(HopRow):
     """One hop of a chain, as a question and as a cloze."""
 
     question: Text
     cloze: Text
-    answer: Text
-    answer_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_alias"))
-
-
-class TriplesRow(Row):
-    """The chain after the edit, and the edits, in Wikidata ids (subject, relation, object)."""
-
-    new_triples: tuple[Ids, ...]
-    edit_triples: tuple[Ids, ...]
 
 
 class ChainRow(NumberedRow):
-    """A row of any MQuAKE file; `answer_extended` (MQuAKE-T) holds further right answers from before the edit."""
+    """A row of any MQuAKE file; `answer_extended` (MQuAKE-T) holds further correct answers from before the edit."""
 
     id: int = Field(validation_alias="case_id")
-    requested_rewrite: Annotated[tuple[HopRewriteRow, ...], BeforeValidator(_listed), Field(min_length=1)]
+    requested_rewrite: Annotated[tuple[ChainRewrite, ...], BeforeValidator(_listed), Field(min_length=1)]
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
     answer: Text
-    answer_alias: tuple[str, ...] = Field((), validation_alias=_aliases("answer_alias"))
+    answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_alias"))
     answer_extended: tuple[str, ...] = ()
     new_answer: Text
-    new_answer_alias: tuple[str, ...] = Field((), validation_alias=_aliases("new_answer_alias"))
-    single_hops: tuple[HopRow, ...]
-    new_single_hops: tuple[HopRow, ...]
-    orig: TriplesRow
+    new_answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("new_answer_alias"))
+    orig: ChainTriples
+    single_hops: tuple[ChainHop, ...]
+    new_single_hops: tuple[ChainHop, ...]
 
+    @field_validator("new_single_hops")
+    @classmethod
+    def _hop_per_triple(cls, hops: tuple[ChainHop, ...], info: ValidationInfo) -> tuple[ChainHop, ...]:
+        orig = info.data.get("orig")
+        if orig and len(hops) != len(orig.new_triples):
+            raise ValueError(f"{len(hops)} hops but {len(orig.new_triples)} in 'orig.new_triples'")
+        return hops
 
-@dataclass(frozen=True)
-class Asking:
-    """How the questions are put, and which answers are right.
+    @property
+    def hops(self) -> int:
+        """Number of hops of the questions."""
+        return len(self.new_single_hops)
 
-    `old` takes the answers from before the edit; `multihop` and `relations` are the solved examples that go before a
-    multi-hop question and before a single hop of a relation, "" and {} for none.
-    """
-
-    old: bool = False
-    multihop: str = ""
-    relations: Mapping[str, str] = field(default_factory=dict)
-
-
-def chain_edits(row: ChainRow, file: str = "") -> tuple[Edit, ...]:
-    """The edits of a row, in its order; they stand together.
-
-    Raises:
-        BadData: a prompt has not exactly one `{}`.
-    """
-    return tuple(_edit(row, number, rewrite, file) for number, rewrite in enumerate(row.requested_rewrite))
-
-
-def chain_case(row: ChainRow, asking: Asking | None = None, contaminated: bool = False, file: str = "") -> Case:
-    """The edits of one row, each edited fact, each unedited hop, and the multi-hop questions, each different one once.
-
-    Args:
-        row: the record.
-        asking: examples and golds; zero-shot with the new answers when None.
-        contaminated: an edit of another record changes a hop of this one, so that with both edits standing the answer
-            cannot be reached; its multi-hop questions get a kind of their own, so that they can be left out.
-        file: named in complaints.
-
-    Raises:
-        BadData: a prompt has not exactly one `{}`, or there are not as many hops as triples.
-    """
-    how, edits = asking or Asking(), chain_edits(row, file)
-    hops = row.single_hops if how.old else row.new_single_hops
-    if len(row.new_single_hops) != len(row.orig.new_triples):
-        raise BadData(
-            f"{file}, case_id {row.id}, field 'new_single_hops': {len(row.new_single_hops)} hops but "
-            f"{len(row.orig.new_triples)} in 'orig.new_triples'. Correct the record or fetch the file again."
-        )
-    probes = [_edited(edit, rewrite, hops, how) for edit, rewrite in zip(edits, row.requested_rewrite, strict=True)]
-    probes += _unedited(row, how)
-    probes += _multihop(row, edits, how, contaminated)
-    tags: Tags = {
-        "case_id": row.id,
-        "hops": len(row.new_single_hops),
-        "edits": len(edits),
-        "contaminated": contaminated,
-    }
-    return Case(edits=edits, probes=tuple(probes), tags=tags)
-
-
-def unedited_hops(row: ChainRow) -> list[HopRow]:
-    """The hops after the edit that no edit of the row asks for."""
-    return [hop for hop in row.new_single_hops if not _asks_edit(row.requested_rewrite, hop)]
-
-
-def contaminated_ids(rows: Iterable[ChainRow]) -> frozenset[int]:
-    """The rows with a hop (edited or not) to which another row's edit gives another object."""
-    held = list(rows)
-    objects: dict[tuple[str, str], set[str]] = {}
-    for row in held:
-        for subject, relation, target in row.orig.edit_triples:
-            objects.setdefault((subject, relation), set()).add(target)
-    return frozenset(
-        row.id
-        for row in held
-        if any(objects.get((subject, relation), set()) - {target} for subject, relation, target in row.orig.new_triples)
-    )
-
-
-def _edit(row: ChainRow, number: int, rewrite: HopRewriteRow, file: str) -> Edit:
-    if rewrite.prompt.count("{}") != 1:
-        raise BadData(
-            f"{file}, case_id {row.id}, field 'requested_rewrite[{number}].prompt': exactly one {{}} expected; "
-            f"value '{rewrite.prompt}'. Correct the record."
-        )
-    triplet = Triplet(
-        subject=rewrite.subject,
-        relation=rewrite.relation_id,
-        object=rewrite.target_new.label,
-        relation_id=rewrite.relation_id,
-        object_id=rewrite.target_new.id,
-    )
-    more = {"question": rewrite.question, "target_true": rewrite.target_true.label}
-    return Edit.from_triplet(triplet, rewrite.prompt, **more)
-
-
-def _edited(edit: Edit, rewrite: HopRewriteRow, hops: Sequence[HopRow], how: Asking) -> Probe:
-    """The edited fact in the edit's own words; aliases stand at the hop with the same question or cloze."""
-    target, other = rewrite.target_new.label, rewrite.target_true.label
-    named = rewrite.answer_true_alias if how.old else rewrite.answer_new_alias
-    if how.old:
-        target, other = other, target
-    same = [hop for hop in hops if edit.question and hop.question == edit.question or hop.cloze == edit.cloze]
-    aliases = [alias for hop in same if hop.answer == target for alias in hop.answer_alias]
-    return Probe(
-        kind="efficacy",
-        prompt=edit.cloze,
-        gold=_golds(target, [*named, *aliases]),
-        rival=other,
-        edit_ids=(edit.id,),
-        scorers=SCORERS,
-        subject=edit.subject,
-    )
-
-
-def _unedited(row: ChainRow, how: Asking) -> list[Probe]:
-    """The hops that no edit of the row changes; with the old answers those of the old chain that it leaves alone."""
-    chain = row.single_hops if how.old else row.new_single_hops
-    relations = [relation for _, relation, _ in row.orig.new_triples]
-    kept = [not _asks_edit(row.requested_rewrite, hop) for hop in chain]
-    return [
-        Probe(
-            kind="hop",
-            prompt=prompt,
-            style=style,
-            query=hop.question,
-            gold=_golds(hop.answer, hop.answer_alias),
-            in_scope=False,
-            scorers=SCORERS,
-            tags={"n": n},
-        )
-        for n, hop in enumerate(chain)
-        if kept[n]
-        for prompt, style in [_put(hop.question, how.relations.get(relations[n], "") if n < len(relations) else "")]
-    ]
-
-
-def _asks_edit(rewrites: Sequence[HopRewriteRow], hop: HopRow) -> bool:
-    clozes = {rewrite.prompt.replace("{}", rewrite.subject, 1) for rewrite in rewrites}
-    return hop.cloze in clozes or hop.question in {rewrite.question for rewrite in rewrites}
-
-
-def _multihop(row: ChainRow, edits: Collection[Edit], how: Asking, contaminated: bool) -> list[Probe]:
-    old = _golds(row.answer, [*row.answer_alias, *row.answer_extended])
-    new = _golds(row.new_answer, row.new_answer_alias)
-    tags: Tags = {"hops": len(row.new_single_hops)}
-    if contaminated:
-        tags["contaminated"] = True
-    return [
-        Probe(
-            kind="multihop_contaminated" if contaminated else "multihop",
-            prompt=prompt,
-            style=style,
-            query=question,
-            gold=old if how.old else new,
-            rival=new[0] if how.old else old[0],
-            edit_ids=tuple(edit.id for edit in edits),
-            scorers=SCORERS,
-            tags=tags | {"n": n},
-        )
-        for n, question in enumerate(dict.fromkeys(row.questions))
-        for prompt, style in [_put(question, how.multihop)]
-    ]
-
-
-def _put(question: str, examples: str) -> tuple[str, Style]:
-    return (f"{examples.rstrip()}\nQ: {question} A:", "raw") if examples else (question, "question")
-
-
-def _golds(answer: str, aliases: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([answer, *(alias for alias in aliases if alias.strip())]))
+    def is_edited(self, hop: ChainHop) -> bool:
+        """Return True if an edit of the row asks for the hop."""
+        return any(rewrite.cloze == hop.cloze or rewrite.question == hop.question for rewrite in self.requested_rewrite)

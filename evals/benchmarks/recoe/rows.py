@@ -1,4 +1,4 @@
-"""ReCoE's rows, in their three schemas, and the pure functions that turn one into a case.
+"""ReCoE's rows, in their three schemas.
 
 superlative, comparative and sorting (sorting has no aliases; only the two swapped choices have counterfactuals):
 
@@ -20,12 +20,12 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from emend.evals.benchmarks.files import Row
+from emend.evals.benchmarks.rows import BenchmarkRow
 from emend.evals.metrics.recoe import number, shared_forms
 from emend.memory.edit import Edit, Triplet
 
 PREFIX = "Question:"
-"""Six comparative questions begin with it; it is taken off."""
+"""Six comparative questions begin with it; it is removed."""
 _CHOICE = re.compile(r"choice_\d+_(?:counterfactuals|facts)")
 
 
@@ -39,7 +39,7 @@ def _listed(value: object) -> object:
 
 
 def _flat(value: object) -> object:
-    """Facts in lists of any depth, or by choice, as one list; what is neither stays, and is refused."""
+    """Flatten facts in lists of any depth, or by choice, to one list; other values stay, and fail the validation."""
     if isinstance(value, dict) and not {"fact", "sentence"} & value.keys():
         return [fact for key, facts in value.items() if _CHOICE.fullmatch(key) for fact in _leaves(facts)]
     return list(_leaves(value)) if isinstance(value, list) else value
@@ -57,7 +57,7 @@ Text = Annotated[str, BeforeValidator(_number_as_text), Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
 
 
-class FactRow(Row):
+class CounterfactualRow(BenchmarkRow):
     """A counterfactual: the sentence, its atomic facts, and their triples as "(subject; relation; object)"."""
 
     sentence: Text = Field(validation_alias=AliasChoices("sentence", "fact"))
@@ -65,12 +65,12 @@ class FactRow(Row):
     atomic_triples: Texts = ()
 
 
-Facts = Annotated[tuple[FactRow, ...], BeforeValidator(_flat)]
+Facts = Annotated[tuple[CounterfactualRow, ...], BeforeValidator(_flat)]
 Edited = Annotated[Facts, Field(min_length=1)]
 
 
-class ReCoERow(Row):
-    """What all schemas have; answers may be whole numbers."""
+class ReCoERow(BenchmarkRow):
+    """The fields of all schemas; answers may be whole numbers."""
 
     question: Text
     answer: Text
@@ -78,16 +78,10 @@ class ReCoERow(Row):
     answer_alias: Texts = ()
     counterfactual_answer_alias: Texts = ()
     misspelt_alias: Texts = Field(default=(), validation_alias="counterfactual_answer_aias")
-
-    @property
-    def facts(self) -> tuple[FactRow, ...]:
-        """The counterfactuals that are edited in."""
-        raise NotImplementedError
-
-    @property
-    def known(self) -> tuple[FactRow, ...]:
-        """The facts that support the original answer."""
-        raise NotImplementedError
+    facts: Facts
+    """The counterfactuals, which are edited."""
+    known: Facts = ()
+    """The facts that support the original answer."""
 
     @property
     def asked(self) -> str:
@@ -106,72 +100,36 @@ class ReCoERow(Row):
 
     @property
     def wrong_aliases(self) -> int:
-        """How many aliases are a number of another size than their answer, and are therefore left out."""
-        told = (
-            {self.answer, *self.answer_alias},
-            {
-                self.counterfactual_answer,
-                *self.counterfactual_answer_alias,
-                *self.misspelt_alias,
-            },
-        )
-        return sum(map(len, told)) - len(self.originals) - len(self.golds)
+        """Number of aliases that are dropped because they are a number of another size than their answer."""
+        originals = {self.answer, *self.answer_alias}
+        golds = {self.counterfactual_answer, *self.counterfactual_answer_alias, *self.misspelt_alias}
+        return len(originals) + len(golds) - len(self.originals) - len(self.golds)
 
     @property
     def shared(self) -> set[str]:
-        """Forms that stand for both answers."""
+        """Canonical forms that both answers have."""
         return shared_forms(self.originals, self.golds)
 
 
 class ChoiceRow(ReCoERow):
-    """A row of superlative, comparative or sorting."""
+    """A row of superlative, comparative or sorting; the two swapped choices have counterfactuals."""
 
-    counterfactuals_per_choice: Edited
-    facts_per_choice: Facts = ()
-
-    @property
-    def facts(self) -> tuple[FactRow, ...]:
-        """Those of the two swapped choices."""
-        return self.counterfactuals_per_choice
-
-    @property
-    def known(self) -> tuple[FactRow, ...]:
-        """Those of all choices."""
-        return self.facts_per_choice
+    facts: Edited = Field(validation_alias="counterfactuals_per_choice")
+    known: Facts = Field(default=(), validation_alias="facts_per_choice")
 
 
 class CountingRow(ReCoERow):
-    """A row of counting."""
+    """A row of counting; usually one member is altered."""
 
-    counterfactual_facts: Edited
-    altered: Facts = Field(default=(), validation_alias="facts")
-
-    @property
-    def facts(self) -> tuple[FactRow, ...]:
-        """Usually one: the member that is altered."""
-        return self.counterfactual_facts
-
-    @property
-    def known(self) -> tuple[FactRow, ...]:
-        """What is true of the altered members."""
-        return self.altered
+    facts: Edited = Field(validation_alias="counterfactual_facts")
+    known: Facts = Field(default=(), validation_alias="facts")
 
 
 class ComposedRow(ReCoERow):
-    """A row of aggregation or subtraction."""
+    """A row of aggregation or subtraction; the paper edits its indirect facts."""
 
-    indirect_counterfactual_fact: Edited
-    indirect_fact: Facts = ()
-
-    @property
-    def facts(self) -> tuple[FactRow, ...]:
-        """The indirect ones, which the paper edits."""
-        return self.indirect_counterfactual_fact
-
-    @property
-    def known(self) -> tuple[FactRow, ...]:
-        """The indirect ones too."""
-        return self.indirect_fact
+    facts: Edited = Field(validation_alias="indirect_counterfactual_fact")
+    known: Facts = Field(default=(), validation_alias="indirect_fact")
 
 
 ROWS: dict[str, type[ReCoERow]] = {
@@ -186,7 +144,7 @@ ROWS: dict[str, type[ReCoERow]] = {
 
 
 def parse_triple(text: str) -> Triplet | None:
-    """The triple that a text like "(s; r; o)" is, or None where it has not three parts.
+    """Parse a text like "(s; r; o)"; None if it has not three parts.
 
     >>> parse_triple("(Dune (1965);  is by ; Herbert)").subject
     'Dune (1965)'
@@ -202,35 +160,35 @@ def parse_triple(text: str) -> Triplet | None:
 
 
 def triples_of(row: ReCoERow) -> list[Triplet]:
-    """All triples of the row's counterfactuals that have three parts."""
+    """The complete triples of the row's counterfactuals."""
     parsed = (parse_triple(text) for fact in row.facts for text in fact.atomic_triples)
     return [triple for triple in parsed if triple is not None]
 
 
 def edits_of(row: ReCoERow, setting: str) -> tuple[Edit, ...]:
-    """The row's counterfactuals as edits, each once: `atomic` facts, whole `sentence`s, or `triple`s."""
+    """The row's counterfactuals as distinct edits: `atomic` facts, whole `sentence`s, or `triple`s."""
     if setting == "triple":
         edits = [Edit.from_triplet(triple, f"{{}} {triple.relation}") for triple in triples_of(row)]
     elif setting == "sentence":
-        edits = [Edit(form="document", text=_stopped(fact.sentence)) for fact in row.facts]
+        edits = [Edit(form="document", text=_as_sentence(fact.sentence)) for fact in row.facts]
     else:
         edits = [Edit(form="facts", text=text) for text in atoms_of(row.facts)]
     return tuple({edit.id: edit for edit in edits}.values())
 
 
-def atoms_of(facts: tuple[FactRow, ...]) -> tuple[str, ...]:
-    """The atomic facts as sentences, each once; the whole sentence of a fact that has none."""
+def atoms_of(facts: tuple[CounterfactualRow, ...]) -> tuple[str, ...]:
+    """The distinct atomic facts as sentences; the whole sentence of a fact without atomic ones."""
     texts = (text for fact in facts for text in fact.atomic_facts or (fact.sentence,))
-    return tuple(dict.fromkeys(map(_stopped, texts)))
+    return tuple(dict.fromkeys(map(_as_sentence, texts)))
 
 
 def _answers(answer: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
-    # -3 has the alias "3" in the data, which stays; 24 has "thirty" in one record.
+    # -3 has the alias "3" in the data, which stays; one record gives "thirty" for 24.
     size = number(answer)
     right = (alias for alias in aliases if size is None or abs(number(alias) or 0) == abs(size))
     return tuple(dict.fromkeys((answer, *right)))
 
 
-def _stopped(text: str) -> str:
-    # Facts are put one after another in a prompt; many have no full stop, and would run into the next.
+def _as_sentence(text: str) -> str:
+    # Prompts join facts; many have no full stop, and would run into the next.
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -126,8 +126,8 @@ def test_what_identifies_a_record_is_there_once(loader, tmp_path):
     ],
 )
 def test_a_setting_of_extracted_triplets_is_refused_with_the_commands_that_give_it(name, options, setting):
-    benchmark = load_benchmark(name, DATA / name, options)
-    said = f"make some with emend extract --benchmark {name} --out FILE .*"
+    benchmark = BENCHMARKS.load(name)(DATA / name, options)
+    said = f"extract them with emend extract --benchmark {name} --out FILE .*"
     said += f"--benchmark-option triples=FILE --setting {setting};"
     with pytest.raises(BadSettings, match=said):
         list(benchmark.cases(setting))
@@ -177,8 +177,8 @@ BAD_REQUESTS = [
     ("akew", {}, "strukt", None, "did you mean 'struct'"),
     ("docter", {}, "gould", None, "did you mean 'gold'"),
     ("docter", {"blocks": "cross_zh_en"}, "gold", None, "English only"),
-    ("docter", {}, "llm", None, "not published.*emend extract.*--setting llm; or use 'doc' .* 'gold'"),
-    ("docter", {}, "tool", None, "not published.*emend extract.*--setting tool; or use 'doc' .* 'gold'"),
+    ("docter", {}, "llm", None, "needs triplets.*emend extract.*--setting llm; or use .*: doc, gold"),
+    ("docter", {}, "tool", None, "needs triplets.*emend extract.*--setting tool; or use .*: doc, gold"),
     ("elken", {}, "events", None, "did you mean"),
     ("mquake", {}, "triple", None, "'triplet'"),
     ("recoe", {}, "triples", None, "'triple'"),
@@ -206,10 +206,10 @@ BAD_RECORDS = [
         "Pell {} in {}",
         r"requested_rewrite\[0\].prompt'.*exactly one \{\}",
     ),
-    ("akew", AKEW, "2.case_id", 11, "record 2, field 'id': 11 is there twice"),
+    ("akew", AKEW, "2.case_id", 11, "record 2, field 'id': 11 occurs twice"),
     ("docter", DOCS, "1.src", 17, "record 1, field 'src'.*value 17[.]"),
     ("docter", DOCS, "2.src", ABSENT, "record 2, field 'src': Field required"),
-    ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 is there twice"),
+    ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 occurs twice"),
     ("docter", DOCS, "0", ABSENT, "record with id 0.*en_doc.json has no record with id 0.*Fetch"),
     ("docter", "locality_eval.json", "0.query.1", "", r"record 0, field 'query\[1\]'"),
     ("docter", "reasoning_eval.json", "0.label", "Maybe", "field 'label'.*value 'Maybe'"),
@@ -224,11 +224,11 @@ BAD_RECORDS = [
     ("elken", "test.json", "2", "row", "record 2"),
     ("mquake", MQUAKE, "1.questions", ABSENT, "record 1, field 'questions': Field required"),
     ("mquake", MQUAKE, "1.new_answer", 4, "record 1, field 'new_answer'.*value 4"),
-    ("mquake", MQUAKE, "2.case_id", 7, "record 2.*7 is there twice"),
+    ("mquake", MQUAKE, "2.case_id", 7, "record 2.*7 occurs twice"),
     ("mquake", MQUAKE, "0.requested_rewrite.0.subject", ABSENT, r"field 'requested_rewrite\[0\].subject'"),
-    ("mquake", MQUAKE, "0.requested_rewrite.0.prompt", "of", r"case_id 7.*exactly one \{\}.*'of'"),
+    ("mquake", MQUAKE, "0.requested_rewrite.0.prompt", "of", r"record 0, .*exactly one \{\}.*'of'"),
     ("mquake", MQUAKE, "0.requested_rewrite", [], "field 'requested_rewrite'"),
-    ("mquake", MQUAKE, "0.new_single_hops.-1", ABSENT, "case_id 7, field 'new_single_hops': 1 hops but 2"),
+    ("mquake", MQUAKE, "0.new_single_hops.-1", ABSENT, "record 0, field 'new_single_hops': .*1 hops but 2"),
     ("recoe", "counting.json", "0.answer", ABSENT, "record 0, field 'answer': Field required"),
     ("recoe", "counting.json", "0.answer", [5], r"record 0, field 'answer'.*value \[5\]\. Correct"),
     ("recoe", "subtraction.json", "1.answer", True, "record 1, field 'answer'.*value True"),

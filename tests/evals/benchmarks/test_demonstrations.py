@@ -6,9 +6,9 @@ from collections import defaultdict
 import pytest
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.demonstrations import ROWS, Names, Shown, first_of_each, gathered, last_drawn
+from emend.evals.benchmarks.demonstrations import ROWS, DemonstrationPool, UniqueNames, eligible, of_first_rows
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.benchmarks.sampling import sample_ids
+from emend.evals.benchmarks.sampling import last_drawn, sample_ids
 from emend.evals.benchmarks.triples import with_triples
 from tests.paths import DATA, SHARED
 
@@ -60,37 +60,39 @@ def test_who_only_looks_gets_the_hand_written_ones_and_the_rows_are_made_once_wh
         made.append("rows")
         return [example("retain")]
 
-    shown = Shown.of([example()], rows)
+    shown = DemonstrationPool.of([example()], rows)
     assert list(shown) == [example()] and made == []
     assert shown.rows() == shown.rows() == (example("retain"),) and made == ["rows"]
 
 
 def test_a_name_is_alone_if_a_word_of_it_with_a_capital_is_in_one_row_only():
-    names = Names([["Ada Holm lives in Brenholm", "Ada Holm is old"], ["Ada Voss lives in Brenholm"]])
-    assert names.alone("Ada Holm") and not names.alone("Ada") and not names.alone("lives") and not names.alone("Nobody")
-    assert Names([["Ada Voss"]], own=0).alone("Ada Holm"), "of another file, a name that is in no row"
+    names = UniqueNames([["Ada Holm lives in Brenholm", "Ada Holm is old"], ["Ada Voss lives in Brenholm"]])
+    assert names.has("Ada Holm") and not names.has("Ada") and not names.has("lives") and not names.has("Nobody")
+    assert UniqueNames([["Ada Voss"]], occurrences=0).has("Ada Holm"), "of another file, a name that is in no row"
 
 
 def test_the_first_word_of_a_sentence_is_no_name():
-    names = Names([["Seldom rains it in Brenholm. Never in May"], ["It rains in Brenholm"]])
-    assert not names.alone_in("Seldom rains it in Brenholm. Never") and names.alone_in("It is May")
+    names = UniqueNames([["Seldom rains it in Brenholm. Never in May"], ["It rains in Brenholm"]])
+    assert not names.has_in("Seldom rains it in Brenholm. Never") and names.has_in("It is May")
 
 
 def test_those_that_a_sample_takes_last_come_first():
     chosen = sample_ids(range(50), {}, 30, seed=3)
-    last = last_drawn(range(50), lambda number: number, 3)
+    last = last_drawn(range(50), 3)
     assert set(last[:20]) == set(range(50)) - set(chosen)
 
 
 def test_of_each_kind_the_first_that_fits_is_taken():
-    given = [example("update", "a"), example("update", "b"), example("copy", "c"), example("update", "d")]
-    assert [one.prompt for one in first_of_each(given, lambda one: one.prompt != "a")] == ["b", "c"]
+    names = UniqueNames([["about Ada"], ["about Ole"], ["about Ole"]])
+    prompts = [("update", "a"), ("retain", "about Ole"), ("update", "b"), ("copy", "c"), ("retain", "about Ada")]
+    examples = [example(kind, prompt) for kind, prompt in prompts]
+    assert [one.prompt for one in eligible(examples, names)] == ["a", "c", "about Ada"]
 
 
 def test_rows_are_bounded_and_those_without_an_example_do_not_count():
     groups = [[example(prompt=str(n))] if n % 2 else [] for n in range(3 * ROWS)]
-    assert [one.prompt for one in gathered(groups, 3)] == ["1", "3", "5"]
-    assert len(list(gathered(groups))) == ROWS
+    assert [one.prompt for one in of_first_rows(groups, 3)] == ["1", "3", "5"]
+    assert len(list(of_first_rows(groups))) == ROWS
 
 
 @pytest.mark.parametrize(("name", "options", "setting", "kinds"), KINDS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.docter.rows import FactRow
+from emend.evals.benchmarks.docter.rows import GoldFactRow
 from emend.evals.benchmarks.elken.rows import EventRow
 from emend.evals.benchmarks.files import read_numbered, read_rows
 from emend.evals.data.make import make
@@ -97,7 +97,7 @@ def test_gold_facts_are_the_records_behind_docters_ids(tmp_path):
     write(tmp_path / "cross_en_eval.json", {"data": [{"id": 3, **asked}]})
     write(tmp_path / "reasoning_eval.json", {"data": [{"id": 0, "src": "?", "label": "True"}]})
     make("docter_facts", tmp_path, tmp_path / "gold_facts.json")
-    rows = read_numbered(tmp_path / "gold_facts.json", FactRow)
+    rows = read_numbered(tmp_path / "gold_facts.json", GoldFactRow)
     assert list(rows) == [0, 2, 3] and rows[2].prompt_template == "{} lives in" and rows[2].subject == "Cy"
     write(tmp_path / "cross_en_eval.json", {"data": [{"id": 9, **asked}]})
     with pytest.raises(BadData, match=r"no record of the ids \[9\]"):
@@ -113,8 +113,8 @@ def test_real_gold_facts_come_out_as_they_are_known(tmp_path):
         (tmp_path / f"{name}.json").symlink_to(REAL / "docter" / f"{name}.json")
     docter_parts(tmp_path, json.loads((REAL / "docter/gold_facts.json").read_text("utf-8"))["data"])
     make("docter_facts", tmp_path, tmp_path / "gold_facts.json")
-    assert read_numbered(tmp_path / "gold_facts.json", FactRow) == read_numbered(
-        REAL / "docter/gold_facts.json", FactRow
+    assert read_numbered(tmp_path / "gold_facts.json", GoldFactRow) == read_numbered(
+        REAL / "docter/gold_facts.json", GoldFactRow
     )
 
 

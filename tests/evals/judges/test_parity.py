@@ -10,7 +10,7 @@ from emend.agents.judging.base import Item
 from emend.agents.judging.tendency import SCALES
 from emend.evals.aggregate.columns import ResultGroup, estimate_of, gather
 from emend.evals.aggregate.judged import as_coded
-from emend.evals.benchmarks.elken.rows import OPEN
+from emend.evals.benchmarks.elken.cases import OPEN
 from emend.evals.case import Metric, Record
 from emend.evals.judges.panel import Judgement, Panel, combine
 from emend.graphs.registry import JUDGES

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from emend.evals.benchmarks.elken.rows import EventRow, event_case
+from emend.evals.benchmarks.elken.cases import event_case
+from emend.evals.benchmarks.elken.rows import EventRow
 from emend.evals.metrics.elken import (
     edit_level,
     fact_right,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.aggregate.rows import report
-from emend.evals.benchmarks.elken.rows import M_FOR_G
+from emend.evals.benchmarks.elken.cases import M_FOR_G
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import RunConfig

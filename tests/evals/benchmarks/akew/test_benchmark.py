@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.benchmarks.akew.benchmark import Akew
-from emend.evals.benchmarks.akew.cases import shares
 from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.benchmarks.sampling import proportional_shares
 from emend.evals.case import Case
 from emend.evals.metrics.text import strict_match
 from tests.paths import DATA, SHARED
@@ -170,7 +170,7 @@ def test_the_papers_printed_examples_are_read_only_where_there_is_nothing_else(t
 
 @pytest.mark.parametrize("spelled", ["MQuAKE-CF", "mquake_cf", "MQUAKECF"])
 def test_a_data_set_is_known_however_it_is_spelled(spelled):
-    assert Akew(FIXTURE, {"dataset": spelled}).dataset == "mquake_cf"
+    assert Akew(FIXTURE, {"dataset": spelled}).options["dataset"] == "mquake_cf"
 
 
 def test_demonstrations_are_never_about_a_tested_fact():
@@ -187,7 +187,7 @@ def test_the_registry_knows_it():
 
 @pytest.mark.parametrize(("groups", "limit"), [({2: 119, 3: 118, 4: 66}, 5), ({0: 3}, 2), ({2: 1, 3: 1, 4: 1}, 2)])
 def test_a_sample_has_each_group_in_proportion(groups, limit):
-    given = shares(groups, limit)
+    given = proportional_shares(groups, limit)
     assert sum(given.values()) == limit
     assert all(abs(given[g] - limit * size / sum(groups.values())) < 1 for g, size in groups.items())
 

@@ -245,14 +245,14 @@ def test_impossible_requests_are_refused_before_the_first_case(setting, limit, s
             lambda rows: rows[1].pop("paraphrase_prompts"),
             r"counterfact.json, record 1, field 'para",
         ),
-        ("counterfact.json", lambda rows: rows[2].update(case_id=3), r"record 2.*3 is there twice"),
+        ("counterfact.json", lambda rows: rows[2].update(case_id=3), r"record 2.*3 occurs twice"),
         (
             "counterfact.json",
             lambda rows: rows[0]["requested_rewrite"].update(prompt="x"),
-            r"case_id 3.*exactly one \{\}",
+            r"record 0.*prompt'.*exactly one \{\}",
         ),
         ("counterfact.json", lambda rows: rows[0]["requested_rewrite"].update(target_new=5), r"target_new'.*value 5"),
-        ("counterfact-edit.json", lambda rows: rows[0].update(subject="Zed"), r"case_id 3, field 'prompt'.*'Zed'"),
+        ("counterfact-edit.json", lambda rows: rows[0].update(subject="Zed"), r"record 0, field 'prompt'.*'Zed'"),
         ("counterfact-edit.json", lambda rows: rows[1].update(target_new=""), r"record 1, field 'target_new'"),
     ],
 )

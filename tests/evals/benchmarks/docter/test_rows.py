@@ -2,28 +2,23 @@
 
 import pytest
 
+from emend.evals.benchmarks.docter.cases import EnglishTests, cross_case, english_case
 from emend.evals.benchmarks.docter.rows import (
     DocumentRow,
     EditRow,
-    EnglishTests,
-    FactRow,
+    GoldFactRow,
     QueriesRow,
     ReasoningRow,
-    cross_case,
-    document_edit,
-    english_case,
     last_sentence,
-    triplet_edit,
 )
 from emend.evals.case import Case
-from emend.memory.errors import BadData
 
 SUCCESS = EditRow(
     id=5, query="Ann hails from", paraphrase_query=("Fog. Ann is from",), original_target="Peru", altered_target="Chad"
 )
 LOCALITY = QueriesRow(id=5, query=("Bob hails from", "Bob hails from"), original_target="Peru", altered_target="Chad")
 REASONING = ReasoningRow(id=5, src="Does Ann hail from Africa?", label="False")
-EDIT = document_edit(DocumentRow(id=5, src="Ann, the juggler, hails from Chad."))
+EDIT = DocumentRow(id=5, src="Ann, the juggler, hails from Chad.").edit()
 
 
 def by_kind(case: Case, kind: str):
@@ -70,17 +65,17 @@ def test_a_document_gives_nothing_away_but_its_text():
 
 
 def test_a_gold_fact_is_a_triplet_in_one_sentence():
-    row = FactRow(id=5, subject="Ann", prompt_template="{} hails from", original_target="Peru", altered_target="Chad")
-    edit = triplet_edit(row)
+    fields = {"subject": "Ann", "original_target": "Peru", "altered_target": "Chad"}
+    edit = GoldFactRow(id=5, prompt_template="{} hails from", **fields).edit()
     assert (edit.form, edit.text, edit.cloze) == ("triplet", "Ann hails from Chad.", "Ann hails from")
     assert (edit.target_new, edit.target_true, edit.triplets[0].object) == ("Chad", "Peru", "Chad")
 
 
 @pytest.mark.parametrize("template", ["Ann hails from", "{} and {} hail from"])
 def test_a_template_without_exactly_one_subject_is_refused(template):
-    row = FactRow(id=5, subject="Ann", prompt_template=template, original_target="Peru", altered_target="Chad")
-    with pytest.raises(BadData, match="id 5, field 'prompt_template'.*Correct"):
-        triplet_edit(row)
+    fields = {"subject": "Ann", "original_target": "Peru", "altered_target": "Chad"}
+    with pytest.raises(ValueError, match=r"prompt_template\n.*exactly one \{\}"):
+        GoldFactRow(id=5, prompt_template=template, **fields)
 
 
 def test_white_space_around_cross_lingual_queries_is_taken_off():

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from emend.evals.benchmarks.elken.benchmark import ELKEN
-from emend.evals.benchmarks.elken.rows import BLOCKS, KNOWN, UNKNOWNS, split_options
+from emend.evals.benchmarks.elken.cases import BLOCKS, KNOWN, UNKNOWNS
+from emend.evals.benchmarks.elken.rows import TendencyQuestion
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
@@ -141,11 +142,10 @@ def test_cases_are_stable_and_survive_json():
     [
         ("(A) Rise (B) Fall (C) No change", ("Rise", "Fall", "No change")),
         (" (A)Rise (slowly) (B)Fall\n(C)No change ", ("Rise (slowly)", "Fall", "No change")),
-        ("(A) Rise (B) Fall", ()),
     ],
 )
 def test_options_are_split_at_their_letters(text, options):
-    assert split_options(text) == options
+    assert TendencyQuestion(question="Q?", candidate=text, answer="A").options == options
 
 
 # --- the benchmark

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.benchmarks.elken.benchmark import ELKEN
-from emend.evals.benchmarks.elken.knowledge import KIND
+from emend.evals.benchmarks.elken.cases import KNOWLEDGE_KIND
 from emend.evals.metrics.scorers import score
 from emend.memory.errors import BadData, MissingData
 from emend.memory.probe import Answer
@@ -32,7 +32,7 @@ def test_alone_it_asks_about_no_event(folder: Path) -> None:
     cases = list(benchmark.cases("event"))
     assert [case.edits for case in cases] == [()] * 3
     probes = [probe for case in cases for probe in case.probes]
-    assert {probe.kind for probe in probes} == {KIND} and not any(probe.in_scope for probe in probes)
+    assert {probe.kind for probe in probes} == {KNOWLEDGE_KIND} and not any(probe.in_scope for probe in probes)
     assert [metric.name for metric in benchmark.metrics()] == ["recall"]
     assert score(probes[1], Answer(text="kid.")).values == {"right": 1.0}
     assert score(probes[1], Answer(text="Child0")).values == {"right": 0.0}

@@ -9,8 +9,9 @@ import pytest
 
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.mquake.benchmark import MQuAKE
-from emend.evals.benchmarks.mquake.rows import ChainRow, contaminated_ids
+from emend.evals.benchmarks.mquake.rows import ChainRow
 from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.benchmarks.rows import contaminated_ids
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from emend.evals.benchmarks.recoe.benchmark import ReCoE, contested, even_shares
+from emend.evals.benchmarks.recoe.benchmark import ReCoE, contested
 from emend.evals.benchmarks.recoe.cases import row_case
-from emend.evals.benchmarks.recoe.rows import ROWS, ChoiceRow, FactRow, edits_of, parse_triple
+from emend.evals.benchmarks.recoe.rows import ROWS, ChoiceRow, CounterfactualRow, edits_of, parse_triple
 from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.benchmarks.sampling import even_shares
 from emend.evals.case import Case
 from emend.evals.metrics.recoe import canonical
 from emend.memory.errors import BadData
@@ -33,7 +34,7 @@ def cases(scheme: str, setting: str = "atomic") -> list[Case]:
 
 
 def choice(*triples: str, sentence: str = "Ann runs.") -> ChoiceRow:
-    facts = (FactRow(sentence=sentence, atomic_facts=(), atomic_triples=triples),)
+    facts = (CounterfactualRow(sentence=sentence, atomic_facts=(), atomic_triples=triples),)
     return ChoiceRow(question="Who?", answer="A", counterfactual_answer="B", counterfactuals_per_choice=facts)
 
 

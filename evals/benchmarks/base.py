@@ -1,0 +1,121 @@
+"""Base of the benchmarks that read rows from files: options, files, demonstrations and provenance."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from emend.editors.base import Demonstration
+from emend.evals.benchmarks.demonstrations import DemonstrationPool
+from emend.evals.benchmarks.files import data_folder, require, sha256
+from emend.evals.benchmarks.options import check_request, known_options, one_of
+from emend.evals.case import Case, Metric
+
+
+class FileBenchmark(ABC):
+    """A benchmark whose cases are made from the rows of its files.
+
+    A subclass gives the class variables, `build`, `metrics`, the demonstrations and the parts of the provenance.
+
+    Raises:
+        MissingData: the folder, or a file that the options need, is absent.
+        BadSettings: an option is unknown or its value impossible.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]
+    wording: ClassVar[str]
+    mode: ClassVar[str]
+    source: ClassVar[str]
+    """The repository that publishes the files."""
+    remedy: ClassVar[str]
+    """How to get the files; ends the error about a missing one."""
+    defaults: ClassVar[Mapping[str, str]]
+    """The options with their default values."""
+    values: ClassVar[Mapping[str, Collection[str]]] = {}
+    """The possible values of those options that are a choice."""
+    has_texts: bool = True
+    """True if `emend extract` can take triplets out of the benchmark's edits."""
+
+    def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
+        self.options = {**self.defaults, **known_options(self.name, options, self.defaults)}
+        for option, known in self.values.items():
+            one_of(self.name, option, self.options[option], known)
+        self.folder = data_folder(self.name, data)
+
+    def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
+        """The cases in the order of the files; with a limit a seeded sample.
+
+        Raises:
+            BadSettings: the setting is unknown or does not fit the options, or the limit is below 1.
+            MissingData: a file of the setting is absent.
+            BadData: a record is malformed.
+        """
+        check_request(self.name, setting, self.settings, limit, self.has_texts)
+        return self.build(setting, limit, seed)
+
+    @abstractmethod
+    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+        """The cases of a valid setting and limit."""
+
+    @abstractmethod
+    def metrics(self) -> Sequence[Metric]:
+        """The reported metrics, in the order of the paper's columns."""
+
+    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
+        """Hand-written demonstrations about invented subjects; `DemonstrationPool.rows` adds those of the data's rows.
+
+        Raises:
+            BadSettings: the setting is unknown.
+        """
+        one_of(self.name, "setting", setting, self.settings)
+        return DemonstrationPool.of(self.written(setting), lambda: self.from_rows(setting, seed))
+
+    @abstractmethod
+    def written(self, setting: str) -> Iterable[Demonstration]:
+        """The hand-written demonstrations."""
+
+    @abstractmethod
+    def from_rows(self, setting: str, seed: int) -> Iterable[Demonstration]:
+        """Demonstrations from rows about whose subjects no other row asks."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Source, files with sha256, options, and what was dropped, repaired or tagged, with counts."""
+        files = {
+            name: {"sha256": sha256(self.folder / name), **({} if records is None else {"records": records})}
+            for name, records in self.records().items()
+        }
+        return {"source": self.source, "files": files, **self.counts()}
+
+    @abstractmethod
+    def records(self) -> Mapping[str, int | None]:
+        """The files that are read, with the number of their records where they hold any."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, Any]:
+        """The further entries of the provenance."""
+
+    def first_file(self, names: Sequence[str]) -> str:
+        """Return the first of the names that is in the folder.
+
+        Raises:
+            MissingData: none is; names the first.
+        """
+        name = next((name for name in names if (self.folder / name).is_file()), names[0])
+        require(self.folder, [name], self.remedy)
+        return name
+
+
+def percent(
+    name: str,
+    value: str,
+    kinds: tuple[str, ...],
+    summary: str,
+    *,
+    per: str = "record",
+    group: str = "",
+    share: bool = True,
+) -> Metric:
+    """A metric that papers print in percent."""
+    return Metric(name=name, value=value, kinds=kinds, summary=summary, per=per, group=group, share=share, scale=100.0)

@@ -1,0 +1,89 @@
+"""Row models that several benchmarks share: pydantic models of the records in a benchmark's files."""
+
+from collections.abc import Iterable
+from typing import Annotated, Protocol
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Tags = dict[str, str | int | float | bool]
+"""Tags of a case or a probe."""
+
+
+def check_slot(prompt: str) -> str:
+    """Return the prompt, if it has exactly one `{}` for the subject; other braces are text.
+
+    Raises:
+        ValueError: it has none or several.
+    """
+    if prompt.count("{}") != 1:
+        raise ValueError("exactly one {} expected")
+    return prompt
+
+
+ClozePrompt = Annotated[Text, AfterValidator(check_slot)]
+
+
+def aliases_field(name: str) -> AliasChoices:
+    """Both spellings of a field of aliases: `answer_alias`, `answer_aliases`."""
+    return AliasChoices(name, f"{name}es")
+
+
+class BenchmarkRow(BaseModel):
+    """Base of the row models; fields that Emend does not use are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class NumberedRow(BenchmarkRow):
+    """A row with the number that joins it to the rows of other files."""
+
+    id: int
+
+
+class WikidataEntity(BenchmarkRow):
+    """A Wikidata entity: its label, which the files call `str`, and its id."""
+
+    label: Text = Field(validation_alias="str")
+    id: str | None = None
+
+
+class HopRow(BenchmarkRow):
+    """One hop of a multi-hop question."""
+
+    question: str
+    answer: Text
+    answer_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_alias"))
+
+
+class ChainTriples(BenchmarkRow):
+    """Wikidata ids (subject, relation, object) of the hops after the record's edits, and of these edits."""
+
+    new_triples: tuple[tuple[str, str, str], ...]
+    edit_triples: tuple[tuple[str, str, str], ...]
+
+
+class _Chained(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def orig(self) -> ChainTriples: ...
+
+
+def contaminated_ids(rows: Iterable[_Chained]) -> frozenset[int]:
+    """Ids of the rows with a hop, edited or not, to which another row's edit gives another object."""
+    chains = [(row.id, row.orig) for row in rows]
+    objects: dict[tuple[str, str], set[str]] = {}
+    for _, orig in chains:
+        for subject, relation, target in orig.edit_triples:
+            objects.setdefault((subject, relation), set()).add(target)
+    return frozenset(
+        number
+        for number, orig in chains
+        if any(objects.get((subject, relation), set()) - {target} for subject, relation, target in orig.new_triples)
+    )
+
+
+def golds(answer: str, aliases: Iterable[str]) -> tuple[str, ...]:
+    """The answer, then each alias once; blank aliases are dropped."""
+    return tuple(dict.fromkeys([answer, *(alias for alias in aliases if alias.strip())]))
