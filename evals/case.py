@@ -1,9 +1,9 @@
-"""Cases and records: what a benchmark asks, and the line that is kept of each thing asked."""
+"""Cases, records and metrics: what a benchmark asks, the line of each answer, and what is reported."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
-from pydantic import model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from emend.editors.base import NO_COST, Demonstration, EditCost
 from emend.memory.edit import Edit, FrozenModel, content_id
@@ -29,7 +29,7 @@ class Case(FrozenModel):
 
 
 class Record(FrozenModel):
-    """One probe of one unit: who was asked what under which edit, what it said, how that scored, and what it cost.
+    """One probe of one unit: prompt, answer, scores and cost, with the editor and the edits it was asked under.
 
     `values` holds a number per scorer output; `unscored` a reason per output that has none: a missing value is never 0.
     """
@@ -50,32 +50,31 @@ class Record(FrozenModel):
     rival: str | None = None
     answer: str | None = None
     reply: str | None = None
-    """The whole reply where the answer was read off thoughts, for judges of the chain."""
+    """The whole reply if the answer was parsed from a chain of thought, for judges of the chain."""
     log_probs: tuple[float, ...] = ()
     target_tokens: tuple[int, ...] = ()
-    """How many tokens each of `log_probs` covers; empty where that was not told."""
+    """Number of tokens that each of `log_probs` covers; empty if the model does not report it."""
     values: dict[str, float] = {}
     unscored: dict[str, str] = {}
     retrieved: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
-    """The nodes of the editor's graph that the probe went through, in their order; twice where it was asked twice."""
+    """Nodes of the editor's graph that the probe went through, in order; twice if it was asked twice."""
     cut_tokens: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
-    kept: bool = False
-    """The answer was taken from `baseline.jsonl`, where its tokens are counted already."""
-    standing: int = 0
-    """How many edits stood; 0 also in runs that did not keep it."""
+    from_baseline: bool = Field(default=False, validation_alias=AliasChoices("from_baseline", "kept"))
+    """The answer is that of `baseline.jsonl`, where its tokens are counted."""
+    active_edits: int = Field(default=0, validation_alias=AliasChoices("active_edits", "standing"))
+    """Number of edits that were applied; 0 also in older runs."""
     checkpoint: int = 0
-    """The number of edits after which the case was asked again; 0 when it was asked under its own edit first."""
+    """Number of edits after which the case was asked again; 0 the first time, under its own edits."""
     edit_cost: EditCost = NO_COST
-    """What it took to let the case's edits stand, with those that stood up together with them: `edits` says how many,
-    so that a share per edit is what one divides by it. `edits` is 0 in runs that did not keep it."""
+    """Cost of applying the case's edits, `edits` of them together: divide by it for a share. It is 0 in older runs."""
     tags: dict[str, str | int | float | bool] = {}
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """The record of one JSON line."""
+        """Parse one JSON line."""
         return cls.model_validate_json(line)
 
 

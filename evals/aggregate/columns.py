@@ -102,7 +102,7 @@ class RecordTable:
                 column.miss(case, 0)
             else:
                 column.put(cost, case)
-        if not record.kept:
+        if not record.from_baseline:
             self.spent.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
             self.spent.update(untold=usage.untold)
         for reason in set(record.unscored.values()):

@@ -67,7 +67,7 @@ class ResultWriter:
         unscored = sum(bool(record.unscored) for record in result.records)
         counts = Counter(finished=1, records=len(result.records), unscored=unscored)
         for record in result.records:
-            if not record.kept:
+            if not record.from_baseline:
                 usage = record.usage
                 counts.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
         with self._lock:

@@ -101,7 +101,7 @@ def spans_of(unit: UnitTrace) -> Iterator[Span]:
         "emend.mode": first.mode,
         "emend.repeat": first.repeat,
         "emend.checkpoint": first.checkpoint,
-        "emend.standing": first.standing,
+        "emend.active_edits": first.active_edits,
     }
     start, end = min(spans[0].start for spans in probes), max(spans[0].end for spans in probes)
     yield Span(f"case {unit.number} {first.editor}", key, start, end, attributes)

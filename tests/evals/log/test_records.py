@@ -38,6 +38,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert repair_torn_tail(tmp_path) == ({"a", "b"}, [])
 
 
+def test_records_of_older_runs_are_read_with_their_fields_of_then(tmp_path: Path) -> None:
+    line = record("a", 1, 0).model_copy(update={"from_baseline": True, "active_edits": 7}).model_dump_json()
+    old = line.replace('"from_baseline"', '"kept"').replace('"active_edits"', '"standing"')
+    assert old != line and Record.parse(old) == Record.parse(line) and Record.parse(old).active_edits == 7
+
+
 def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
     whole = (tmp_path / RECORDS).read_bytes()

@@ -64,7 +64,7 @@ def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) ->
     go(tmp_path / "run", mode=mode)
     go(tmp_path / "all", mode="all")
     assert [len(edits) for edits in ToyEditor.log] == [6, 6]
-    batch, whole = ({(r.probe, r.answer, r.standing) for r in records(tmp_path / name)} for name in ("run", "all"))
+    batch, whole = ({(r.probe, r.answer, r.active_edits) for r in records(tmp_path / name)} for name in ("run", "all"))
     assert batch == whole and {standing for *_, standing in batch} == {6}
 
 
@@ -97,7 +97,7 @@ def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(
     rivers = [prompt for prompt in model.calls if "river" in prompt]
     assert summary.baseline_calls == 12  # six probes, twice
     assert len(rivers) == 12 + 2 * 12  # and those of the two editors that edit
-    kept = [r for r in records(tmp_path / "run") if r.kept]
+    kept = [r for r in records(tmp_path / "run") if r.from_baseline]
     assert {(r.editor, r.kind) for r in kept} == {("unedited", "neighborhood")} and len(kept) == 12
     assert all(r.usage.calls == 1 and r.answer == "Blue" for r in kept)
     (tmp_path / "run" / "records.jsonl").write_text("")
@@ -115,7 +115,10 @@ def test_calls_of_the_unedited_model_are_counted_with_the_others(tmp_path: Path)
     assert summary.calls == spent.calls == len(model.calls)
     assert summary.baseline_calls == spent.baseline_calls == 6
     assert (summary.input_tokens, summary.output_tokens) == (spent.input_tokens, spent.output_tokens)
-    assert summary.input_tokens == sum(r.usage.input_tokens for r in records(tmp_path / "run") if not r.kept) + 6 * 6
+    assert (
+        summary.input_tokens
+        == sum(r.usage.input_tokens for r in records(tmp_path / "run") if not r.from_baseline) + 6 * 6
+    )
 
 
 @pytest.mark.parametrize("mode", ["single", "all", "sequential"])

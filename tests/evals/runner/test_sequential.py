@@ -111,8 +111,8 @@ def test_earlier_cases_are_asked_again_at_each_checkpoint(tmp_path: Path, editor
     lands = [f"Land{n}" for n in range(4)]
     assert {k: sorted(v) for k, v in places(found).items()} == {0: lands, 2: lands[:2], 4: lands}
     assert summary.units == summary.finished == 4 + 2 + 4
-    assert {(r.checkpoint, r.standing) for r in found if r.checkpoint} == {(2, 2), (4, 4)}
-    assert sorted(r.standing for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert {(r.checkpoint, r.active_edits) for r in found if r.checkpoint} == {(2, 2), (4, 4)}
+    assert sorted(r.active_edits for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
     assert len({r.unit for r in found}) == 10
 
 
@@ -185,8 +185,8 @@ def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_witho
     lines = list(read_lines(tmp_path / "run", ERRORS))
     assert [(line["error"], line["checkpoint"]) for line in lines] == [("BadData", 0), ("BadData", 5)]
     found = list(read_records(tmp_path / "run"))
-    assert sorted(r.standing for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
-    assert {r.standing for r in found if r.checkpoint == 5} == {4}
+    assert sorted(r.active_edits for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert {r.active_edits for r in found if r.checkpoint == 5} == {4}
     before = told(tmp_path / "run")
     again = go(tmp_path / "run", reevaluate_at="2,end", limit=5, overrides=hard, fail_on_error="false")
     assert (again.failed, again.finished) == (2, 0) and told(tmp_path / "run") == before
@@ -211,12 +211,12 @@ def test_a_run_folder_without_checkpoints_is_still_read(tmp_path: Path) -> None:
     single: dict[str, Any] = {"mode": "single", "editors": (EDITOR,), "reevaluate_at": None}
     go(tmp_path / "run", **single)
     path = tmp_path / "run" / RECORDS
-    old = re.sub(r',"kept":false,"standing":1,"checkpoint":0,"edit_cost":{[^}]*}', "", path.read_text())
+    old = re.sub(r',"from_baseline":false,"active_edits":1,"checkpoint":0,"edit_cost":{[^}]*}', "", path.read_text())
     assert old != path.read_text()
     path.write_text(old)
     manifest = tmp_path / "run" / "manifest.json"
     bare = re.sub(r'\n\s*"(reevaluate_at|again)": (null|0),?', "", manifest.read_text())
     manifest.write_text(re.sub(r",(\s*})", r"\1", bare))
     assert "reevaluate_at" not in manifest.read_text() and Manifest.read(tmp_path / "run").units == 6
-    assert {r.standing for r in read_records(tmp_path / "run")} == {0}
+    assert {r.active_edits for r in read_records(tmp_path / "run")} == {0}
     assert go(tmp_path / "run", **single).skipped == 6
