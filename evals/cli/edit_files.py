@@ -29,7 +29,7 @@ def read_files(files: Sequence[str]) -> list[Edit]:
 
 
 def distinct(edits: Sequence[Edit]) -> list[Edit]:
-    """One edit for each id, in their order; the number of repetitions is logged."""
+    """The edits, each id once, in their order; the number of repetitions is logged."""
     unique = list({edit.id: edit for edit in edits}.values())
     if len(unique) < len(edits):
         repeated = len(edits) - len(unique)
@@ -49,9 +49,9 @@ def warn_of_contradictions(edits: Sequence[Edit]) -> None:
                 contradictions.setdefault(edit.id, both)
     if contradictions:
         example, count = next(iter(contradictions.values())), len(contradictions) - 1
-        more = f", and {count} more" if count else ""
+        others = f", and {count} more" if count else ""
         logging.getLogger(__name__).warning(
-            "edits contradict each other: %s%s: leave out what no longer holds", example, more
+            "edits contradict each other: %s%s: leave out what no longer holds", example, others
         )
 
 

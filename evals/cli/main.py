@@ -53,11 +53,12 @@ COMMANDS = {
 def load_command(name: str) -> Any:
     """The click command of that name, its module imported now."""
     module, _, attribute = COMMANDS[name].place.partition(":")
-    found = getattr(importlib.import_module(f"emend.evals.cli.commands.{module}"), attribute)
-    if not isinstance(found, typer.Typer):
-        command, found = found, typer.Typer(add_completion=False)
-        found.command(name)(command)
-    return _without_types_of_flags(typer.main.get_command(found))
+    command = getattr(importlib.import_module(f"emend.evals.cli.commands.{module}"), attribute)
+    if not isinstance(command, typer.Typer):
+        single = typer.Typer(add_completion=False)
+        single.command(name)(command)
+        command = single
+    return _without_types_of_flags(typer.main.get_command(command))
 
 
 def _without_types_of_flags(command: Any) -> Any:
@@ -89,8 +90,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(version("emend"))
         raise typer.Exit
 

@@ -90,7 +90,7 @@ class Only:
 
 
 @dataclass(frozen=True)
-class Changes:
+class OptionalFields:
     """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given."""
 
     model: type[BaseModel]
@@ -108,7 +108,7 @@ class _OptionGroup:
         """Group that a parameter's annotation asks for; None if the parameter is one of typer's."""
         base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
         for extra in extras:
-            if isinstance(extra, Changes):
+            if isinstance(extra, OptionalFields):
                 return cls(extra.model, extra.fields, changes=True)
         if not (isinstance(base, type) and issubclass(base, BaseModel)):
             return None
@@ -139,11 +139,11 @@ class _OptionGroup:
             )
 
     def build(self, values: Mapping[str, Any]) -> Any:
-        given = {name: self._read(name, value) for name, value in values.items() if value is not None}
+        fields = {name: self._read(name, value) for name, value in values.items() if value is not None}
         if self.changes:
-            return given
+            return fields
         try:
-            return self.model(**given)
+            return self.model(**fields)
         except ValidationError as error:
             first = error.errors()[0]
             raise BadSettings(f"{flag_of(str(first['loc'][0]))} {first['input']}: {first['msg']}.") from error
@@ -203,10 +203,10 @@ def exclusive(options: Mapping[str, Any]) -> list[str]:
     Raises:
         BadSettings: several are.
     """
-    given = [name for name, value in options.items() if value not in (None, False, ())]
-    if len(given) > 1:
-        raise BadSettings(f"{' and '.join(given)} do not go together: give one of them.")
-    return given
+    named = [name for name, value in options.items() if value not in (None, False, ())]
+    if len(named) > 1:
+        raise BadSettings(f"{' and '.join(named)} do not go together: give one of them.")
+    return named
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:

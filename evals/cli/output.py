@@ -19,12 +19,12 @@ def emit(
     rows: "Iterable[BaseModel | Mapping[str, Any]]",
     as_json: bool,
     show: "Callable[[Console], None]",
-    **more: list[dict[str, Any]],
+    **lists: list[dict[str, Any]],
 ) -> None:
     """Print the rows as one JSON object, with further lists beside them, or call `show` with a console."""
     if as_json:
         plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
-        typer.echo(json.dumps({"rows": plain} | more, ensure_ascii=True, indent=1))
+        typer.echo(json.dumps({"rows": plain} | lists, ensure_ascii=True, indent=1))
         return
     from emend.evals.report.tables.metrics import console_for
 

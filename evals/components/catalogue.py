@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[Callable[[], Registry[Any]], str]] = {
 
 
 def list_settings() -> list[dict[str, Any]]:
-    """One row per setting of each built-in editor: editor, setting, type, and default as JSON has it.
+    """A row per setting of each built-in editor: editor, setting, type, and default as JSON has it.
 
     The defaults of weight editors are those for a model family that Emend ships no values for.
     """
@@ -78,4 +78,6 @@ def _type_name(kind: Any) -> str:
         return _type_name(get_args(kind)[0])
     if get_origin(kind) is Literal:
         return " | ".join(map(str, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"list of {_type_name(get_args(kind)[0])}"
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)

@@ -37,7 +37,7 @@ class ExtractionRows(FrozenModel):
     """Lines of the file, in the order of the documents, and how many of them this call added or skipped."""
 
     rows: tuple[ExtractedDocument, ...]
-    done: int
+    added: int
     skipped: int
 
 
@@ -59,23 +59,23 @@ def extract_to(
         RunRefused: the file was made with other settings, is in use, or cannot be written; nothing in it is lost.
         BadData: a line of it is damaged.
     """
-    shown = progress or NoProgress()
+    bar = progress or NoProgress()
     with _lock(out):
         rows = {row.document_id: row for row in _read_repaired(out, fingerprint, settings or {})}
         left = [each for each in documents if each.edit.id not in rows or rows[each.edit.id].failed]
-        shown.start(len(documents), len(documents) - len(left))
+        bar.start(len(documents), len(documents) - len(left))
         try:
             with out.open("ab") as file:
                 for row in _until_silent(_in_threads(extract, [each.edit for each in left], concurrency)):
                     _append(file, row)
                     rows[row.document_id] = row
-                    shown.unit(row.method, row.failed, tokens=row.usage.input_tokens + row.usage.output_tokens)
+                    bar.unit(row.method, row.failed, tokens=row.usage.input_tokens + row.usage.output_tokens)
         finally:
-            shown.close()
+            bar.close()
         if any(row.failed for row in rows.values()) or len(rows) != sum(1 for _ in read_extracted(out)):
             _rewrite(out, rows.values())
     ordered = tuple(rows[each.edit.id] for each in documents)
-    return ExtractionRows(rows=ordered, done=len(left), skipped=len(documents) - len(left))
+    return ExtractionRows(rows=ordered, added=len(left), skipped=len(documents) - len(left))
 
 
 def _until_silent(rows: Iterator[ExtractedDocument]) -> Iterator[ExtractedDocument]:

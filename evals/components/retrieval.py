@@ -80,7 +80,7 @@ class TimedEmbedding:
 
 
 def measure_retrieval(config: RetrievalConfig) -> list[RetrievalReport]:
-    """One report per setting: the strategies on all probes of the cases, with the edits of all cases in one memory.
+    """A report per setting: the strategies on all probes of the cases, with the edits of all cases in one memory.
 
     Raises:
         BadSettings: an unknown name, an impossible limit, or no such kind to calibrate on.

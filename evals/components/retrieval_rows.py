@@ -1,4 +1,4 @@
-"""What `emend retrieval` tells: a row per strategy and kind of probe, and thresholds."""
+"""Results of `emend retrieval`: a row per strategy and kind of probe, and calibrated thresholds."""
 
 from pydantic import Field
 
@@ -7,12 +7,12 @@ from emend.memory.retrieval.threshold import Sign
 
 
 class RetrievalRow(FrozenModel):
-    """One strategy on one kind of probe; shares lie in 0..1.
+    """Results of a strategy on one kind of probe; proportions from 0 to 1.
 
-    A query hits at k if one of the first k entries is of an edit that bears on it. For a probe out of scope nothing is
-    the right thing to find: its row's `hit@1`, `hit@5` and `mrr` are all the share for which nothing was returned, and
-    `false_hits` is the rest. `low` and `high` bound `hit@1` with 95 % confidence (bootstrap over cases). `ms` is the
-    mean time of a search in milliseconds, without the time that the embedding took.
+    A query hits at k if one of the first k entries belongs to a relevant edit. For a probe out of scope nothing should
+    be retrieved: its row's `hit@1`, `hit@5` and `mrr` are all the proportion for which nothing was, and `false_hits` is
+    the rest. `low` and `high` bound `hit@1` with 95 % confidence (bootstrap over cases). `ms` is the mean time of a
+    search in milliseconds, without the time of the embedding.
     """
 
     strategy: str
@@ -28,15 +28,15 @@ class RetrievalRow(FrozenModel):
 
     @property
     def false_hits(self) -> float | None:
-        """The share of probes out of scope for which anything was returned; None in scope."""
+        """Proportion of probes out of scope for which anything was retrieved; None in scope."""
         return None if self.in_scope else 1 - self.hit_at_1
 
 
 class ThresholdRow(FrozenModel):
-    """What a threshold that keeps a share of the right first hits does to one kind of probe out of scope.
+    """Effect of a calibrated threshold on one kind of probe out of scope.
 
-    `least` is the threshold by the strategy's `score` or its `lead`, found on `right` right first hits; `false_hits`
-    is the share of the n probes of `kind` that are given something nevertheless.
+    `least` is the threshold on the strategy's `score` or its `lead`, found on `right` correct first hits; `false_hits`
+    is the proportion of the n probes of `kind` that still retrieve something.
     """
 
     strategy: str
@@ -51,7 +51,7 @@ class ThresholdRow(FrozenModel):
 
 
 class RetrievalReport(FrozenModel):
-    """What was measured where: the rows, by kind and then strategy, and what the memory held."""
+    """Rows by kind and strategy, thresholds, and the contents of the memory that was searched."""
 
     benchmark: str
     setting: str
@@ -59,8 +59,8 @@ class RetrievalReport(FrozenModel):
     edits: int
     entries: int
     skipped: int
-    """Probes in scope that do not say which edit bears on them."""
+    """Probes in scope that do not name their relevant edit."""
     rows: tuple[RetrievalRow, ...]
     thresholds: tuple[ThresholdRow, ...] = ()
     keep: float = 0.95
-    """Share of the right first hits that the thresholds keep."""
+    """Proportion of the correct first hits that the thresholds keep."""

@@ -1,4 +1,4 @@
-"""Local text, or a named dataset, as a stream of texts: what `emend covariance` reads."""
+"""Corpora for covariance statistics: local files or a dataset, as a stream of texts."""
 
 import hashlib
 import importlib.util
@@ -16,16 +16,16 @@ HUB = "hf:"
 FIELD = "text"
 KINDS = ".txt (a text a line), .jsonl (field text), or a dataset as hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT"
 HEAD = 100
-"""Texts of a dataset that its name is checked by."""
+"""Number of a dataset's texts that the corpus name is a hash of."""
 
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """Texts in a stable order, and a name that another corpus does not have."""
+    """Texts in a stable order, under a name that depends on their content."""
 
     name: str
     count: int | None
-    """How many there are; None where nobody knows before the end."""
+    """Number of texts; None if it is unknown before the end."""
     stream: Callable[[], Iterator[str]]
 
     def __iter__(self) -> Iterator[str]:
@@ -33,17 +33,17 @@ class TextCorpus:
 
 
 def read_corpus(sources: Sequence[str], limit: int | None = None) -> TextCorpus:
-    """The texts of all sources one after another, blank ones left out; nothing is downloaded but what `hf:` names.
+    """The texts of all sources in order, without blank ones; only sources that begin with `hf:` are downloaded.
 
-    The corpus is named by its first source, and by a hash of the files' content (of a dataset: of its name and first
-    texts) and of the limit.
+    The corpus is named after its first source, with a hash of the limit and of the files' content (of a dataset: of its
+    name and first texts).
 
     Raises:
         MissingData: a file is absent.
-        BadSettings: it is of no known kind.
-        BadData: a line is not as its kind says.
+        BadSettings: a file has an unknown suffix.
+        BadData: a line is malformed.
         MissingExtra: a dataset is named and the package that reads it is not installed.
-        FetchFailed: the dataset cannot be had.
+        FetchFailed: the dataset cannot be read.
     """
     total = hashlib.sha256(repr(limit).encode())
     count: int | None = 0
@@ -71,7 +71,7 @@ def _file(path: Path) -> Callable[[], Iterator[str]]:
             f"no corpus '{path}': write emend covariance --model M --corpus FILES, with files of local text, {KINDS}."
         )
     if path.suffix not in (".txt", ".jsonl"):
-        raise BadSettings(f"corpus '{path}' is of no known kind: give {KINDS}.")
+        raise BadSettings(f"corpus '{path}' has an unknown suffix: give {KINDS}.")
     return lambda: _lines(path)
 
 
@@ -87,17 +87,17 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _text(line: str, where: str) -> str:
     try:
-        told = json.loads(line)
+        row = json.loads(line)
     except ValueError as error:
-        raise BadData(f"{where}: no JSON ({error}): each line is an object with the field '{FIELD}'.") from error
-    if not isinstance(told, dict) or not isinstance(told.get(FIELD), str):
+        raise BadData(f"{where}: not JSON ({error}): each line is an object with the field '{FIELD}'.") from error
+    if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
         raise BadData(f"{where}: no field '{FIELD}' with a text: each line is an object with one.")
-    return str(told[FIELD])
+    return str(row[FIELD])
 
 
 def _dataset(source: str) -> Callable[[], Iterator[str]]:
-    name, _, more = source.removeprefix(HUB).partition(":")
-    config, _, split = more.partition(":")
+    name, _, rest = source.removeprefix(HUB).partition(":")
+    config, _, split = rest.partition(":")
     if not name:
         raise BadSettings(f"corpus '{source}' names no dataset: give {KINDS}.")
     if importlib.util.find_spec("datasets") is None:
@@ -116,11 +116,11 @@ def _dataset(source: str) -> Callable[[], Iterator[str]]:
 
 
 def _rows(source: str, name: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, one after another as they come; it is never held whole."""
+    """Stream of the rows of a dataset; it is never in memory as a whole."""
     import datasets
 
     try:
         yield from datasets.load_dataset(name, config, split=split, streaming=True)
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
-        raise FetchFailed(f"corpus '{source}' cannot be had: {line}. Give files of local text instead.") from error
+        raise FetchFailed(f"corpus '{source}' cannot be read: {line}. Give files of local text instead.") from error

@@ -31,7 +31,7 @@ class EncoderRow(FrozenModel):
     high: float | None
 
 
-def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda done, total: None) -> list[EncoderRow]:
+def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda step, steps: None) -> list[EncoderRow]:
     """Train an adapter on questions in scope, write it into a folder, and return hit@1 with and without it.
 
     Raises:

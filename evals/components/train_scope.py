@@ -1,6 +1,7 @@
 """Train SERAC's scope classifier on a benchmark, and measure its decisions."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Literal
 
@@ -66,13 +67,13 @@ class ScopeQuestions(FrozenModel):
         return [ScopeExample(question, about, beside) for question, about, beside in columns]
 
     def where(self, keep: Sequence[bool]) -> "ScopeQuestions":
-        """The same texts with the questions for which `keep` is True."""
+        """All texts, with the questions for which `keep` is True."""
         names = ("questions", "about", "beside", "cases")
-        columns = {name: tuple(v for v, kept in zip(getattr(self, name), keep, strict=True) if kept) for name in names}
+        columns = {name: tuple(compress(getattr(self, name), keep)) for name in names}
         return self.model_copy(update=columns)
 
 
-def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda done, total: None) -> list[ScopeRow]:
+def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step, steps: None) -> list[ScopeRow]:
     """Train a classifier, write it into a folder, and return its accuracy.
 
     On the training questions the embedding classifier is measured with weights that did not see them
@@ -204,7 +205,7 @@ def _nearest_texts(questions: ScopeQuestions, embedding: Embedding) -> list[list
 def _rows(
     split: Literal["train", "check"], questions: ScopeQuestions, results: Sequence[Decision], threshold: float
 ) -> list[ScopeRow]:
-    """One row for questions in scope, one for those out of it, one for all."""
+    """Three rows: for questions in scope, out of scope, and all."""
     inside = [about is not None for about in questions.about]
     kinds: dict[Literal["in", "out", "all"], list[bool]] = {
         "in": inside,
@@ -213,8 +214,8 @@ def _rows(
     }
     rows = []
     for name, keep in kinds.items():
-        right = [float(result.right) for result, kept in zip(results, keep, strict=True) if kept]
-        cases = [case for case, kept in zip(questions.cases, keep, strict=True) if kept]
+        right = [float(result.right) for result in compress(results, keep)]
+        cases = list(compress(questions.cases, keep))
         mean = estimate(right, cases)
         rows.append(
             ScopeRow(

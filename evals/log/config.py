@@ -153,7 +153,7 @@ class CallLimits(FrozenModel):
     tpm: float | None = Field(default=None, description="Maximum API tokens per minute.")
     cache: str | None = Field(default=None, description="Folder in which API replies are stored and reused.")
 
-    def policy(self, **more: Any) -> "CallPolicy":
+    def policy(self) -> "CallPolicy":
         """The call policy with these limits.
 
         Raises:
@@ -163,7 +163,7 @@ class CallLimits(FrozenModel):
 
         limits: dict[str, Any] = {name: getattr(self, name) for name in CallLimits.model_fields}
         paths = {name: Path(limits[name]).expanduser() for name in ("prices", "cache") if limits[name]}
-        return CallPolicy(**limits | paths | more)
+        return CallPolicy(**limits | paths)
 
 
 class RunConfig(CallLimits):

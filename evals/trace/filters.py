@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.memory.edit import FrozenModel
@@ -12,11 +14,11 @@ from emend.memory.registry import nearest
 
 
 class RecordFilter(FrozenModel):
-    """Selects records: by the beginning of the probe's id, by editor, and by kind of probe; None fits all."""
+    """Selects records by probe, editor and kind; None fits all."""
 
-    probe: str | None = None
-    editor: str | None = None
-    kind: str | None = None
+    probe: str | None = Field(default=None, description="Show only this probe: the beginning of its id.")
+    editor: str | None = Field(default=None, description="Show only this editor.")
+    kind: str | None = Field(default=None, description="Show only probes of this kind, such as efficacy.")
 
     def fits(self, record: Record) -> bool:
         """Return whether the record fits everything that is given."""
@@ -34,13 +36,14 @@ class RecordFilter(FrozenModel):
 class StepFilter(FrozenModel):
     """Selects steps; a step must fit everything that is given.
 
-    `node` is a node's name; `grep` a text anywhere in the step, upper and lower case alike; `errors` selects steps that
-    failed or had to call a provider again, and probes with an unscored value.
+    `errors` selects steps that failed or had to call a provider again, and probes with an unscored value.
     """
 
-    node: str | None = None
-    grep: str | None = None
-    errors: bool = False
+    node: str | None = Field(default=None, description="Show only steps of this node of the editor's graph.")
+    grep: str | None = Field(
+        default=None, description="Show only steps whose prompts, replies or state contain this text, ignoring case."
+    )
+    errors: bool = Field(default=False, description="Show only what failed, was retried or is unscored.")
 
     @property
     def is_empty(self) -> bool:

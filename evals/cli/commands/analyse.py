@@ -52,10 +52,10 @@ def analyse(
 
         require_plotting(plot)
     runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
-    found = analyse_runs(kind, runs, AnalysisRequest(tuple(triples or ()), metric, embedding))
-    rows = [row.model_dump(exclude={"x"}) for row in found.rows]
-    emit(rows, as_json, lambda console: show_analysis(found, console))
+    analysis = analyse_runs(kind, runs, AnalysisRequest(tuple(triples or ()), metric, embedding))
+    rows = [row.model_dump(exclude={"x"}) for row in analysis.rows]
+    emit(rows, as_json, lambda console: show_analysis(analysis, console))
     if plot is not None:
         from emend.evals.report.plots.analysis_plot import plot_analysis
 
-        plot_analysis(found, plot)
+        plot_analysis(analysis, plot)

@@ -79,7 +79,7 @@ def ask(
 
 
 def questions(source: TextIO, prompt: TextIO) -> Iterator[str]:
-    """One question per line until the input ends; on a terminal a prompt is written before each.
+    """Questions, one per line, until the input ends; on a terminal a prompt is written before each.
 
     Raises:
         BadData: the input is not UTF-8.

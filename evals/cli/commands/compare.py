@@ -41,7 +41,7 @@ def compare(
     from emend.evals.analyses.compare import compare as compare_runs
     from emend.evals.report.tables.comparison import show_comparison
 
-    found = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
-    rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in found.rows]
-    rows += [coverage.model_dump() for coverage in found.coverage]
-    emit(rows, as_json, lambda console: show_comparison(found, console))
+    comparison = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
+    rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in comparison.rows]
+    rows += [coverage.model_dump() for coverage in comparison.coverage]
+    emit(rows, as_json, lambda console: show_comparison(comparison, console))

@@ -25,7 +25,7 @@ def covariance(
             "hf:NAME:CONFIG:SPLIT.",
         ),
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
+    more_files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
     layers: Annotated[
         str | None,
         typer.Option(metavar="N,N,...", help="Layers, such as 3,4,5; default: those that ROME and MEMIT edit."),
@@ -46,7 +46,7 @@ def covariance(
     from emend.evals.log.config import MODEL
 
     overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
-    read = read_corpus([*corpus, *(more or ())], texts)
+    read = read_corpus([*corpus, *(more_files or ())], texts)
     with (
         interrupts_as_exit("the same command continues from the last saved state."),
         local_model(model, overrides.pop(MODEL, {})) as loaded,
@@ -72,19 +72,19 @@ def _collect(
     from emend.evals.report.covariance_progress import showing
 
     settings = writing_settings(lm, overrides)
-    given = next((each.architecture for each in settings if each.architecture), None)
+    custom_paths = next((each.architecture for each in settings if each.architecture), None)
     numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(settings)})
-    paths = architecture_of(lm.model, given, ("down_projection",), numbers)
+    paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or statistics_folder(lm, f"{corpus.name}-{cap}")
     with showing(corpus.count) as on_progress:
-        found = collect(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress)
+        counts = collect(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress)
     if warning := too_little(folder, key_size(lm, paths, numbers[0])):
         typer.echo(warning, err=True)
-    counts = f"{found.tokens:,} tokens of {found.texts:,} texts"
+    amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"
     custom = lm.model.config.model_type not in ARCHITECTURES
-    lines = f"layers {', '.join(map(str, numbers))}: {counts}, in {folder}\n"
+    lines = f"layers {', '.join(map(str, numbers))}: {amount}, in {folder}\n"
     lines += f"Use them: {_edit_command(model, numbers, folder, custom)} ..."
-    row = {"folder": str(folder), "layers": numbers, **found.model_dump()}
+    row = {"folder": str(folder), "layers": numbers, **counts.model_dump()}
     emit([row], as_json, lambda console: typer.echo(lines))
 
 

@@ -55,8 +55,9 @@ def edit(
     Three forms: --model, --method, --edits and --out compute a delta; --model, --apply and --save-model save an edited
     model; --revert restores one.
     """
-    given = {"--method": method, "--edits": edits, "--out": out, "--apply": apply, "--save-model": save_model}
-    named = {option for option, value in (given | {"--model": model, "--revert": revert}).items() if value is not None}
+    options = {"--model": model, "--method": method, "--edits": edits, "--out": out}
+    options |= {"--apply": apply, "--save-model": save_model, "--revert": revert}
+    named = {option for option, value in options.items() if value is not None}
     overrides = parse_overrides(settings or [])
     if named == {"--model", "--method", "--edits", "--out"}:
         with interrupts_as_exit("nothing was kept."):
@@ -68,8 +69,8 @@ def edit(
     elif named == {"--revert"}:
         _revert(Path(str(revert)), as_json)
     else:
-        options = ", ".join(sorted(named)) or "nothing"
-        raise BadSettings(f"emend edit was given {options}: write one of: {'; '.join(FORMS)}.")
+        listed = ", ".join(sorted(named)) or "nothing"
+        raise BadSettings(f"emend edit was given {listed}: write one of: {'; '.join(FORMS)}.")
 
 
 def _refuse_unused(overrides: dict[str, Any], prompt_template: str, seed: int, with_model: bool) -> None:

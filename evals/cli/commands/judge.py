@@ -51,7 +51,7 @@ class JudgeOptions(FrozenModel):
         """Settings with which every judge is loaded."""
         return self.overrides.get("judge", {})
 
-    def panel(self, **more: Any) -> "Panel":
+    def panel(self, **settings: Any) -> "Panel":
         """The judges as one panel, each judge once.
 
         Raises:
@@ -59,7 +59,7 @@ class JudgeOptions(FrozenModel):
         """
         from emend.evals.judges.panel import Panel
 
-        return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **more)
+        return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
 
 
 @contextmanager
@@ -135,12 +135,12 @@ def calibrate(
     panel, rows = judges.panel(), read_labels(labels)
     with _open_policy(limits) as policy:
         models = panel.models(policy, judges.settings)
-        found = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
-    if scored := [each for each in found if each.n]:
+        results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
+    if scored := [each for each in results if each.n]:
         previous = [stored_calibration(panel.judges, each.kind) for each in scored]
         files = [store_calibration(each, panel.judges) for each in scored]
         _print_calibrations(scored, files, previous, plot, as_json)
-    if silent := [each.kind for each in found if not each.n]:
+    if silent := [each.kind for each in results if not each.n]:
         raise ModelError(
             f"{', '.join(panel.judges)} gave no verdict on any label of {', '.join(silent)}, so no calibration of it "
             "is stored: check that the judge answers (emend doctor --model ...), and that the labels are not null."
@@ -172,13 +172,13 @@ def stress(
     from emend.evals.judges.stress_cases import own_cases
     from emend.evals.report.tables.stress import show_stress
 
-    own = own_cases(cases) if cases else None
+    stress_cases = own_cases(cases) if cases else None
     panel = judges.panel()
     with _open_policy(limits) as policy:
         models = panel.models(policy, judges.settings)
-        found = stress_judges(panel, models, kind or (), judges.concurrency, own)
-    emit((*found.rows, *found.relations), as_json, lambda console: show_stress(found, console))
-    if any(relation.outcome == "broken" for relation in found.relations):
+        results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
+    emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
+    if any(relation.outcome == "broken" for relation in results.relations):
         raise typer.Exit(1)
 
 

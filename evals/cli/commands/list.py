@@ -39,7 +39,8 @@ def list_parts(
         raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
     if settings:
         rows = list_settings()
-        emit(rows, as_json, lambda console: _show_columns(rows, console))
+        columns = [{"name": f"{row['editor']}.{row['setting']}", "summary": _in_words(row)} for row in rows]
+        emit(rows, as_json, lambda console: _show_columns(columns, console))
         return
     registry = KINDS[kind][0]()
     parts = list(registry.rows())
@@ -70,6 +71,11 @@ def graph(
         return
     nodes = nodes_of(app)
     emit(nodes, as_json, lambda console: _show_graph(str(app.name), nodes, console))
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    """Type and default of a setting in one line."""
+    return row["type"] if row["default"] in (None, "") else f"{row['type']}; default: {row['default']}"
 
 
 def _show_columns(rows: list[dict[str, Any]], console: "Console") -> None:

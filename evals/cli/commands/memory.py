@@ -183,8 +183,8 @@ def stats(where: MemoryLocation = MEMORY_FOLDER, as_json: Json = False) -> None:
     from emend.memory.store.open_memory import open_memory
 
     with open_memory(where) as opened:
-        found = opened.stats()
-    emit([{"memory": where, **found.model_dump()}], as_json, lambda console: show_stats(where, found, console))
+        counts = opened.stats()
+    emit([{"memory": where, **counts.model_dump()}], as_json, lambda console: show_stats(where, counts, console))
 
 
 @memory.command()

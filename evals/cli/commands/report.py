@@ -35,16 +35,16 @@ def report(
             raise BadSettings("--references prints RS alone: leave out --svg, --against and --scoring.")
         _print_consistency(folder, references, as_json)
         return
-    found = report_of(folder, scoring)
+    result = report_of(folder, scoring)
     if svg is not None:
         from emend.evals.report.plots.svg import write_svg
 
-        write_svg(found, svg)
+        write_svg(result, svg)
     if against is not None:
         _print_comparison(folder, against, as_json, scoring)
         return
-    rows = (*found.rows, *found.forgetting, *found.perplexity, *found.costs)
-    emit(rows, as_json, lambda console: show(found, console))
+    rows = (*result.rows, *result.forgetting, *result.perplexity, *result.costs)
+    emit(rows, as_json, lambda console: show(result, console))
 
 
 def papers(
@@ -59,9 +59,9 @@ def papers(
     from emend.evals.report.tables.papers import show_list, show_paper_table
 
     if name is not None and ":" in name:
-        found = table(name)
-        cells = [{"table": found.id} | cell.as_row() for cell in found.cells]
-        emit(cells, as_json, lambda console: show_paper_table(found, console))
+        published = table(name)
+        cells = [{"table": published.id} | cell.as_row() for cell in published.cells]
+        emit(cells, as_json, lambda console: show_paper_table(published, console))
         return
     listed = all_papers() if name is None else [paper(name)]
     rows = [row.as_row() for each in listed for row in each.tables]
@@ -73,8 +73,8 @@ def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | No
     from emend.evals.papers.compare_published import against
     from emend.evals.report.tables.published import show_against
 
-    found = against(folder, table, scoring)
-    emit(found.lines, as_json, lambda console: show_against(found, console))
+    comparison = against(folder, table, scoring)
+    emit(comparison.lines, as_json, lambda console: show_against(comparison, console))
 
 
 def _print_consistency(run: Path, references: Path, as_json: bool) -> None:

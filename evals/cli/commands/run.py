@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emend.evals.cli.options import Changes, RunFolder, grouped
+from emend.evals.cli.options import OptionalFields, RunFolder, grouped
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import FREE, Manifest
 from emend.evals.report.escape import one_line
@@ -31,7 +31,7 @@ def run(config: RunConfig, out: Out = None) -> None:
 
 
 @grouped
-def resume(folder: RunFolder, changes: Annotated[dict[str, Any], Changes(RunConfig, FREE)]) -> None:
+def resume(folder: RunFolder, changes: Annotated[dict[str, Any], OptionalFields(RunConfig, FREE)]) -> None:
     """Continue an interrupted run and retry its failed units.
 
     Options that are left out keep the values that the run was started with.

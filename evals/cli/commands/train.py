@@ -52,7 +52,7 @@ def _refuse_existing(out: Path) -> None:
         raise BadSettings(f"--out '{out}' is not empty: name a new folder, or empty it.")
 
 
-def _print_steps(done: int, total: int) -> None:
+def _print_steps(step: int, total: int) -> None:
     """Write a line to stderr at every tenth of the training steps."""
-    if done == total or done % max(1, total // 10) == 0:
-        sys.stderr.write(f"training: {done:,} of {total:,} steps\n")
+    if step == total or step % max(1, total // 10) == 0:
+        sys.stderr.write(f"training: {step:,} of {total:,} steps\n")

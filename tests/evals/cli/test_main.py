@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,28 @@ def test_lists_have_name_and_summary(emend: Any, kind: str, name: str) -> None:
     assert shown.code == 0 and name in shown.out
 
 
+def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(emend: Any) -> None:
+    assert [row["name"] for row in emend("list", "--json").rows] == [
+        "editors", "benchmarks", "retrievers", "judges", "models", "graphs",
+    ]  # fmt: skip
+    rows = emend("list", "editors", "--settings", "--json").rows
+    assert {"editor": "rag", "setting": "k", "type": "int", "default": 1} in rows
+    assert {row["editor"] for row in rows} >= {"ike", "mello", "ft", "rome", "memit", "alphaedit"}
+    shown = emend("list", "editors", "--settings").out
+    assert all(row["setting"] in shown for row in rows)
+
+
+def test_the_version_is_printed(emend: Any) -> None:
+    assert emend("--version").out.strip() == version("emend")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("run", "--benchmark", "docterr", "--editor", "rag"), "unknown benchmark 'docterr': did you mean 'docter'?"),
         (("run", "--benchmark", BENCHMARK, "--editor", "ragg"), "unknown editor 'ragg': did you mean 'rag'?"),
+        (("run", "--benchmark", BENCHMARK, "--editor", "rag,ike"), "repeat --editor, as in --editor rag --editor ike"),
+        (("list", "graphs", "--settings"), "write emend list editors --settings"),
         ((*RUN, "--setting", "plane"), "no setting 'plane': did you mean 'plain'?"),
         ((*RUN, "--retriever", "bm52"), "unknown retriever 'bm52': did you mean 'bm25'?"),
         ((*RUN, "--mode", "singel"), "unknown mode 'singel': did you mean 'single'?"),

@@ -115,7 +115,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored(emend):
     [
         ("facts.csv", "subject,relation,object\nVeldania,mayor,Mira\n", "facts.csv, line 1: no JSON but 'subject,rel"),
         ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' is not a text"),
-        ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' stands twice"),
+        ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' occurs twice"),
         ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
     ],
 )

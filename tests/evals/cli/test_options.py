@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from emend.evals.cli.commands.judge import JudgeOptions
 from emend.evals.cli.main import COMMANDS, load_command
-from emend.evals.cli.options import Changes, Only, exclusive, grouped
+from emend.evals.cli.options import Only, OptionalFields, exclusive, grouped
 from emend.evals.log.config import CallLimits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
@@ -78,7 +78,7 @@ def test_only_some_fields_become_options_and_changes_are_those_given() -> None:
     @shell.command()
     @grouped
     def decorate(
-        paint: Annotated[Paint, Only(("colour",))], brush: Annotated[dict[str, Any], Changes(Brush, ("width",))]
+        paint: Annotated[Paint, Only(("colour",))], brush: Annotated[dict[str, Any], OptionalFields(Brush, ("width",))]
     ) -> None:
         """Decorate."""
         seen.extend([paint, brush])

@@ -43,7 +43,7 @@ def test_a_second_call_reads_nothing_again(tmp_path):
     first = extract_to(out, DOCUMENTS, read, "f1")
     content = out.read_bytes()
     second = extract_to(out, DOCUMENTS, read, "f1")
-    assert (first.done, first.skipped, second.done, second.skipped) == (5, 0, 0, 5)
+    assert (first.added, first.skipped, second.added, second.skipped) == (5, 0, 0, 5)
     assert len(read.asked) == 5 and first.rows == second.rows and out.read_bytes() == content
 
 
@@ -51,7 +51,7 @@ def test_more_documents_are_added_to_those_that_are_there(tmp_path):
     out, read = tmp_path / "t.jsonl", reader()
     extract_to(out, DOCUMENTS[:2], read, "f1")
     found = extract_to(out, DOCUMENTS, read, "f1")
-    assert found.done == 3 and [row.triplets[0].object for row in found.rows] == list("01234")
+    assert found.added == 3 and [row.triplets[0].object for row in found.rows] == list("01234")
 
 
 def test_an_interrupted_call_keeps_what_is_finished_and_cuts_a_torn_line(tmp_path):
@@ -67,7 +67,7 @@ def test_an_interrupted_call_keeps_what_is_finished_and_cuts_a_torn_line(tmp_pat
     with out.open("ab") as file:
         file.write(b'{"document_id": "to')
     assert len(list(read_extracted(out))) == 3
-    assert extract_to(out, DOCUMENTS, read, "f1").done == 2
+    assert extract_to(out, DOCUMENTS, read, "f1").added == 2
     assert len(out.read_text().splitlines()) == 5 == len(read.asked)
 
 

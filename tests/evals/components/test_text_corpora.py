@@ -71,13 +71,13 @@ def test_a_file_that_is_not_there_names_the_command(tmp_path):
 
 def test_a_kind_that_is_not_known_is_refused(tmp_path):
     (tmp_path / "pages.pdf").write_text("x")
-    with pytest.raises(BadSettings, match=r"pages.pdf' is of no known kind: give .txt"):
+    with pytest.raises(BadSettings, match=r"pages.pdf' has an unknown suffix: give .txt"):
         read_corpus([str(tmp_path / "pages.pdf")])
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("{", "line 2: no JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: no field 'text'")],
+    [("{", "line 2: not JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: no field 'text'")],
 )
 def test_a_line_that_is_wrong_is_named(tmp_path, line, words):
     file = tmp_path / "rows.jsonl"
@@ -103,7 +103,7 @@ def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):
 
 
 def test_a_dataset_that_cannot_be_had_or_has_no_text_says_so(datasets):
-    with pytest.raises(FetchFailed, match="cannot be had: no dataset of that name. Give files of local text"):
+    with pytest.raises(FetchFailed, match="cannot be read: no dataset of that name. Give files of local text"):
         read_corpus(["hf:none/such"])
     with pytest.raises(BadData, match="rows have no field 'text', seen body"):
         read_corpus(["hf:other/field"])
