@@ -25,8 +25,8 @@ from emend.agents.roles.decompose import (
     SUBQUESTION,
     TENTATIVE,
     Checked,
+    FactCheck,
     NextStep,
-    Verdict,
     check_prompt,
     cloze_of,
     opening,
@@ -139,9 +139,9 @@ def _next_schema(
     steps = transcript.removeprefix(opening(walked(probe))).splitlines()
     said = ask_structured(context.model, step_prompt(walked(probe), steps), NextStep)
     usage, step = spent(state, said.usage), said.value
-    if step.done and clean_answer(step.final_answer):
+    if step.finished and clean_answer(step.final_answer):
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
-    if step.done or not step.subquestion.strip() or not step.tentative_answer.strip():
+    if step.finished or not step.subquestion.strip() or not step.tentative_answer.strip():
         raise ModelReplyError(
             f"the step has neither a subquestion with an answer nor a final answer: {said.reply}", said.reply
         )
@@ -207,12 +207,12 @@ def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     else:
         hop = hops[-1]
         asked = ask_structured(context.model, check_prompt(hop["subquestion"], hop["tentative"], hop["fact"]), Checked)
-        verdict, usage = Verdict(asked.value.contradicts, clean_answer(asked.value.intermediate_answer)), asked.usage
+        verdict, usage = FactCheck(asked.value.contradicts, clean_answer(asked.value.intermediate_answer)), asked.usage
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
     return {"hops": hops, "transcript": f"{state['transcript']}{_told(verdict)}\n", "usage": spent(state, usage)}
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: FactCheck) -> str:
     does = "contradicts" if verdict.contradicts else "does not contradict"
     return f"{CHECKED} {does} to generated answer, so the intermediate answer is: {verdict.answer}"
 

@@ -1,4 +1,4 @@
-"""The answering role: how new facts and a prompt are put before a model, and how its reply is read."""
+"""The answering role: prompts with new facts, and parsing of the reply."""
 
 import hashlib
 import re
@@ -15,20 +15,20 @@ from emend.memory.registry import nearest
 
 @dataclass(frozen=True)
 class Wording:
-    """How a prompt with facts is worded; fields are {fact}, {facts}, {asked} and {prompt}."""
+    """A template of prompts with facts; its placeholders are {fact}, {facts}, {asked} and {prompt}."""
 
     summary: str
     fact: str
-    """Each fact; then all of them, joined by `between`, are {facts}."""
+    """Template of each fact; {facts} is all of them, joined by `between`."""
     between: str
     whole: str
-    """{facts} and what is {asked}."""
+    """Template of {facts} and the question that is {asked}."""
     cloze: str
-    """What is asked, from the {prompt}, for each style."""
+    """Templates of {asked} from the {prompt}, one for each style."""
     question: str
     raw: str
     before: str = ""
-    """Stands before everything, with facts and without."""
+    """Precedes everything, with facts and without."""
 
 
 _WORDINGS = {
@@ -59,7 +59,7 @@ WORDINGS = _WORDINGS | {
     )
 }
 ALONE = {"cloze": "{prompt}", "question": "Q: {prompt}\nA:", "raw": "{prompt}"}
-"""What is asked where no fact stands before it, whatever the wording."""
+"""Templates of {asked} without facts, for every prompt template."""
 BETWEEN_DEMONSTRATIONS = "\n\n"
 
 
@@ -73,12 +73,12 @@ class Solved(Protocol):
 
     @property
     def prompt(self) -> str:
-        """What is asked."""
+        """The prompt."""
         ...
 
     @property
     def style(self) -> str:
-        """How it is asked, a `Style`."""
+        """Its `Style`."""
         ...
 
     @property
@@ -88,45 +88,47 @@ class Solved(Protocol):
 
 
 def find_wording(name: str) -> Wording:
-    """The wording of that name.
+    """The prompt template of that name.
 
     Raises:
-        BadSettings: there is none.
+        BadSettings: unknown name.
     """
     if name not in WORDINGS:
-        raise BadSettings(f"unknown wording '{name}': {nearest(name, list(WORDINGS))}")
+        raise BadSettings(f"unknown prompt template '{name}': {nearest(name, list(WORDINGS))}")
     return WORDINGS[name]
 
 
 def build_prompt(
     probe: Probe, facts: Sequence[str] = (), demonstrations: Sequence[Solved] = (), wording: str = "new_fact"
 ) -> str:
-    """The exact text a model is given: examples, demonstrations, the facts, then the probe's prompt in its style.
+    """The exact prompt: the probe's examples, demonstrations, the facts, then the probe's prompt in its style.
 
-    Without facts a cloze stands as it is and a question as "Q: ...", newline, "A:", behind what the wording has before
-    everything.
+    Without facts a cloze is left as it is and a question becomes "Q: ...", newline, "A:"; the template's `before`
+    precedes both.
 
     Raises:
-        BadSettings: unknown wording, or a demonstration of unknown style.
+        BadSettings: unknown prompt template, or a demonstration of unknown style.
     """
     words = find_wording(wording)
-    shown = [
+    solved = [
         join_target(_asked(words, (d.fact,) if d.fact else (), d.prompt, d.style), d.target) for d in demonstrations
     ]
-    solved = [probe.examples, *shown] if probe.examples else shown
+    solved = [probe.examples, *solved] if probe.examples else solved
     return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
 
-def put_again(walk: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
-    """A walk in steps and, behind it, the probe once more as it is, under the facts that were found on the way.
+def put_again(transcript: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
+    """A transcript of steps, followed by the probe's own prompt under the facts that the steps retrieved.
 
-    For a probe with choices and a model that takes one line at a time: the last line of such a walk is a name, which
-    is none of the choices.
+    For a probe with choices and a model that takes one line at a time: the last line of such steps is a name, which is
+    none of the choices.
 
     Raises:
-        BadSettings: unknown wording.
+        BadSettings: unknown prompt template.
     """
-    return f"{walk.rstrip()}{BETWEEN_DEMONSTRATIONS}{build_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)}"
+    return (
+        f"{transcript.rstrip()}{BETWEEN_DEMONSTRATIONS}{build_prompt(probe, tuple(dict.fromkeys(facts)), (), wording)}"
+    )
 
 
 def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str) -> str:
@@ -134,21 +136,21 @@ def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str
         raise BadSettings(f"unknown style '{style}' of a demonstration: {nearest(style, list(ALONE))}")
     if not facts:
         return ALONE[style].format(prompt=prompt)
-    asked = {"cloze": words.cloze, "question": words.question, "raw": words.raw}[style].format(prompt=prompt)
-    told = words.between.join(words.fact.format(fact=fact.strip()) for fact in facts)
-    return words.whole.format(facts=told, asked=asked)
+    question = {"cloze": words.cloze, "question": words.question, "raw": words.raw}[style].format(prompt=prompt)
+    joined = words.between.join(words.fact.format(fact=fact.strip()) for fact in facts)
+    return words.whole.format(facts=joined, asked=question)
 
 
 def prompt_id(wording: str) -> str:
-    """Eight hex digits that change when a template of the wording does.
+    """Eight hex digits that change with the prompt template.
 
     Raises:
-        BadSettings: unknown wording.
+        BadSettings: unknown prompt template.
     """
-    told = find_wording(wording)
+    template = find_wording(wording)
     parts = (
-        *astuple(told)[1:-1],
-        *((told.before,) if told.before else ()),
+        *astuple(template)[1:-1],
+        *((template.before,) if template.before else ()),
         *sorted(ALONE.items()),
         BETWEEN_DEMONSTRATIONS,
     )
@@ -156,20 +158,18 @@ def prompt_id(wording: str) -> str:
 
 
 NEXT_QUESTION = "\nQuestion:"
-"""Where a model that has answered goes on to ask itself; the rest is not its answer."""
+"""A model that has answered may go on to ask itself; from here on the reply is not its answer."""
 _ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNORECASE)
-"""What stands before the answer to a chain of thought, in bold or not."""
+"""The label of the answer to a chain of thought, in bold or not."""
 
 
 def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "") -> str:
-    r"""The answer that a reply holds.
+    r"""The answer in a reply.
 
-    Thoughts between a reasoning model's own marks are passed over. After a chain of thought it is the line that follows
-    the last "Answer:", the form of the chains that ReCoE (Figures 13 and 14) and MQuAKE show; how their authors read it
-    is not published.
-
-    A line that says once more, as chat models do, the `cloze` that it goes on from, or the lead on which the `prompt`
-    ends, such as "A:", is read from behind it.
+    A reasoning model's delimited thoughts are skipped. After a chain of thought the answer is the line after the last
+    "Answer:", the form of the chains in ReCoE (Figures 13 and 14) and MQuAKE; how their authors parse it is not
+    published. If the line repeats, as chat models do, the `cloze` or the last label of the `prompt`, such as "A:", the
+    answer begins after it.
 
     >>> read_answer("Brisko is 40 metres deep.\nAnswer: Halmen.\n\nQuestion: Which", "thoughts")
     'Halmen'
@@ -179,27 +179,27 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "")
     'Halmen'
 
     Raises:
-        ModelReplyError: thoughts do not come to an answer.
+        ModelReplyError: the chain of thought has no answer.
     """
     if reading == "thoughts":
         return _concluded(reply)
-    said = strip_reasoning(reply)
+    text = strip_reasoning(reply)
     if reading == "line":
-        return _behind(clean_answer(_behind_lead(said, prompt)), cloze)
-    return said.partition(NEXT_QUESTION)[0].strip()
+        return _behind(clean_answer(_behind_lead(text, prompt)), cloze)
+    return text.partition(NEXT_QUESTION)[0].strip()
 
 
 def thoughts_and_answer(reply: str) -> tuple[str, str]:
-    r"""What stands before the last "Answer:" of a chain of thought, and the line behind it; "" where there is none.
+    r"""The text before the last "Answer:" of a chain of thought, and the line after it; "" if there is none.
 
     >>> thoughts_and_answer("Brisko is deep.\n**Answer**: Halmen.\n\nQuestion: Which")
     ('Brisko is deep.', 'Halmen')
     """
-    own = reply.partition(NEXT_QUESTION)[0]
-    *_, last = [None, *_ANSWER.finditer(own)]
+    text = reply.partition(NEXT_QUESTION)[0]
+    *_, last = [None, *_ANSWER.finditer(text)]
     if last is None:
-        return own.strip(), ""
-    return own[: last.start()].strip(), clean_answer(own[last.end() :].replace("**", ""))
+        return text.strip(), ""
+    return text[: last.start()].strip(), clean_answer(text[last.end() :].replace("**", ""))
 
 
 def _concluded(reply: str) -> str:
@@ -214,20 +214,20 @@ def _concluded(reply: str) -> str:
 
 
 def _behind_lead(reply: str, prompt: str) -> str:
-    """What follows the prompt's last line in a reply that begins with it, where that line ends with a colon."""
-    said, lead = reply.strip(), prompt.rstrip().rpartition("\n")[2].strip()
-    return said[len(lead) :] if lead.endswith((":", "：")) and said.startswith(lead) else reply
+    """The reply without the prompt's last line, if it begins with it and that line ends with a colon."""
+    text, lead = reply.strip(), prompt.rstrip().rpartition("\n")[2].strip()
+    return text[len(lead) :] if lead.endswith((":", "：")) and text.startswith(lead) else reply
 
 
 def _behind(answer: str, cloze: str) -> str:
-    """What follows the cloze in an answer that begins with it as whole words; else the answer."""
-    said, again = (" ".join(text.split()) for text in (answer, cloze))
-    rest = said[len(again) :]
-    repeated = again and said.casefold().startswith(again.casefold()) and rest[:1] in (" ", ":")
+    """The answer without the cloze, if it begins with it as whole words."""
+    plain, lead = (" ".join(text.split()) for text in (answer, cloze))
+    rest = plain[len(lead) :]
+    repeated = lead and plain.casefold().startswith(lead.casefold()) and rest[:1] in (" ", ":")
     return rest.strip(" :") if repeated else answer
 
 
 def clean_answer(text: str) -> str:
-    """The first line that says something, without white space around it and without a full stop at its end."""
+    """The first line that is not blank, without white space around it and without a final full stop."""
     line = text.strip().partition("\n")[0].strip()
     return line.removesuffix(".").rstrip()

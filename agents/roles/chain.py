@@ -1,8 +1,8 @@
-"""The reasoning role: thoughts under the new facts, then the answer.
+"""The reasoning role: a chain of thought under the new facts, then the answer.
 
-Two forms. `thoughts` has the lines `Question:`, `Thoughts:` and `Answer:` of MQuAKE's and ReCoE's chains, with solved
-examples of our own; `steps` has MeLLo's lines without its retrieval, and takes them one at a time, for models too small
-to keep to a form.
+Two forms. `thoughts` has the lines `Question:`, `Thoughts:` and `Answer:` of MQuAKE's and ReCoE's chains, with our own
+demonstrations; `steps` has MeLLo's lines without its retrieval, generated one at a time, for models too small to follow
+a format.
 """
 
 from typing import NamedTuple
@@ -39,9 +39,9 @@ Answer: Clara Schumann
 
 
 class Thought(NamedTuple):
-    """Thoughts up to where the answer follows, the answer if the model went on to give it, and the cost.
+    """A chain of thought up to its answer, the answer if the model has given it, and the cost.
 
-    `cut_tokens` is how much of the prompt did not fit the window when the answer was given.
+    `cut_tokens` counts the tokens of the prompt that did not fit the window when the answer was given.
     """
 
     text: str
@@ -51,23 +51,23 @@ class Thought(NamedTuple):
 
 
 def think_aloud(model: BaseChatModel, prompt: str) -> Thought:
-    """The model's thoughts after a prompt that asks for them, with its answer.
+    """The model's chain of thought with its answer.
 
     Raises:
-        ModelReplyError: the reply does not come to an answer.
+        ModelReplyError: the reply has no answer.
     """
-    said = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
-    thoughts, answer = thoughts_and_answer(said.text)
+    reply = continue_text(model, prompt, [NEXT_QUESTION], THOUGHT_TOKENS)
+    thoughts, answer = thoughts_and_answer(reply.text)
     if not answer:
-        raise ModelReplyError(f"the thoughts come to no '{ANSWER}': {said.text!r}.", said.text)
-    return Thought(f"{prompt} {thoughts}\n{ANSWER}", answer, said.usage, said.cut_tokens)
+        raise ModelReplyError(f"the thoughts come to no '{ANSWER}': {reply.text!r}.", reply.text)
+    return Thought(f"{prompt} {thoughts}\n{ANSWER}", answer, reply.usage, reply.cut_tokens)
 
 
 def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool, hops: int) -> Thought:
-    """So many steps, line by line; what follows is the final answer, which is not asked for yet.
+    """A chain of `hops` steps, line by line, up to the label of the final answer.
 
     Raises:
-        ModelReplyError: a line stays empty.
+        ModelReplyError: a line is empty.
     """
     text, usage = f"{facts}{STEP_BY_STEP}\n{opening(question)}", Usage()
     for _ in range(hops):
@@ -77,6 +77,6 @@ def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool,
 
 
 def prompt_id(form: str, demonstrations: str) -> str:
-    """Eight hex digits that change when what a model is asked in that form does."""
+    """Eight hex digits that change with the prompts of the form."""
     ends = (LINES_END,) if form == "steps" else ()
     return content_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)[:8]

@@ -1,4 +1,4 @@
-"""A model continues a plain text: what it says up to a stop, and what that cost."""
+"""Completion of plain text by any chat model, up to a stop text."""
 
 import re
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from emend.memory.errors import RequestRefused
 from emend.memory.probe import Usage
 
 STOP = re.compile(r"\bstop(_sequences)?\b")
-"""How a provider names the stop texts that it rejects."""
+"""The parameter that a provider names when it rejects stop texts."""
 LINE_TOKENS = 32
-"""A line of a chain has at most so many tokens."""
+"""Maximum number of tokens of one line of a chain."""
 CHARACTERS = 3
-"""So many characters make a token at least, in English."""
+"""Lower bound of characters per token in English."""
 
 
 class Continued(NamedTuple):
-    """The continuation without a reasoning model's thoughts, its cost, and how many tokens of the text were cut off."""
+    """The completion without a reasoning model's thoughts, its cost, and the number of prompt tokens cut off."""
 
     text: str
     usage: Usage
@@ -30,42 +30,42 @@ class Continued(NamedTuple):
 
 
 def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = None, new_tokens: int = 0) -> Continued:
-    """What the model says after the text, up to a stop text; a chat model gets the text as one message.
+    """The model's completion of the text, up to a stop text; a chat model gets the text as one message.
 
     Args:
         model: any chat model.
-        text: what is to be continued.
-        stop: texts that end the continuation; None leaves it to the model, and some providers refuse white space alone.
-        new_tokens: at most so many, on models that continue plain text; 0 leaves it to the model.
+        text: the prompt.
+        stop: texts that end the completion; None leaves it to the model. Some providers refuse white space alone.
+        new_tokens: maximum number of tokens, for models that continue plain text; 0 leaves it to the model.
 
     Raises:
-        ModelReplyError: the model thinks, and says nothing.
+        ModelReplyError: the reply has thoughts only.
     """
     plain = isinstance(model, LimitedModel)
-    more: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
+    limit: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
     ends = [end for end in stop or () if plain or end.strip()]
-    message = _continued(model, text, ends, more)
+    message = _invoke(model, text, ends, limit)
     cut = int(message.response_metadata.get("cut_tokens", 0))
-    raw, said = str(message.text), answer_text(message)
-    if not plain:  # some models and protocols take no stop texts, and some servers do not heed them
-        said = said[: min((at for end in ends if (at := said.find(end)) >= 0), default=len(said))]
-    return Continued(said if said == raw else said.lstrip("\n"), usage_of(message), cut)
+    raw, answer = str(message.text), answer_text(message)
+    if not plain:  # some models and protocols take no stop texts, and some servers ignore them
+        answer = answer[: min((at for end in ends if (at := answer.find(end)) >= 0), default=len(answer))]
+    return Continued(answer if answer == raw else answer.lstrip("\n"), usage_of(message), cut)
 
 
-def _continued(model: BaseChatModel, text: str, ends: list[str], more: dict[str, Any]) -> AIMessage:
-    """The model's message; one whose provider takes no stop texts, as those of OpenAI that reason, is sent none."""
+def _invoke(model: BaseChatModel, text: str, ends: list[str], limit: dict[str, Any]) -> AIMessage:
+    """The model's message; no stop texts are sent if its provider takes none, as for OpenAI's reasoning models."""
     if not getattr(model, "supports_stop", True):
         ends = []
     try:
-        return model.invoke(text, stop=ends or None, **more)
+        return model.invoke(text, stop=ends or None, **limit)
     except RequestRefused as error:
         if not ends or not STOP.search(provider_text(error)) or not hasattr(model, "supports_stop"):
             raise
-    model.supports_stop = False  # it need not be told again
-    return model.invoke(text, **more)
+    model.supports_stop = False  # remembered for the next call
+    return model.invoke(text, **limit)
 
 
 def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:
-    """Whether a text, and so many new tokens, take less than half of the model's window; True where none is told."""
+    """Return whether a text and the new tokens fill less than half of the model's window; True if it is unknown."""
     window = getattr(getattr(model, "lm", None), "window", None)
     return not window or len(text) / CHARACTERS + new_tokens <= window / 2

@@ -1,8 +1,8 @@
-"""The decomposing role: a question in steps, each answered, checked against a retrieved fact, and carried on.
+"""The decomposing role: a question in steps, each answered and checked against a retrieved fact.
 
 The lines are those of MeLLo ("MQuAKE", Zhong et al. 2023, section 5 and appendix E): `Subquestion:`, `Generated
-answer:`, `Retrieved fact:`, the one that says whether the fact contradicts the answer, and `Final answer:`. The solved
-examples are our own.
+answer:`, `Retrieved fact:`, the one that says whether the fact contradicts the answer, and `Final answer:`. The
+demonstrations are our own.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from emend.agents.roles.answer import clean_answer
 from emend.agents.roles.continuing import LINE_TOKENS, continue_text
@@ -22,9 +22,9 @@ from emend.memory.probe import Probe, Usage
 QUESTION, SUBQUESTION, TENTATIVE = "Question:", "Subquestion:", "Generated answer:"
 RETRIEVED, CHECKED, FINAL = "Retrieved fact:", "Retrieved fact", "Final answer:"
 LINES_END = "a probe with choices is put again"
-"""Part of the prompts' id where a model takes one line at a time."""
+"""Part of the prompts' id where a model generates one line at a time."""
 NOTHING = "None."
-"""What stands for a retrieval that found nothing."""
+"""The fact of a retrieval without hits."""
 DEMONSTRATIONS = """\
 Question: What is the official language of the country where the Hagia Sophia stands?
 Subquestion: In which country does the Hagia Sophia stand?
@@ -91,29 +91,29 @@ _VERDICT = re.compile(
     r"so the intermediate answer is:\s*(.*)$"
 )
 _DRESS = re.compile(r"^Question:\s*|\n(?:Answer|Thoughts):\s*\Z", re.MULTILINE)
-"""Lines' leads of benchmarks' own prompts; a walk has its own."""
+"""Labels in the prompts of benchmarks; steps have labels of their own."""
 
 
-class Verdict(NamedTuple):
-    """Whether a retrieved fact contradicts the tentative answer, and what then is the answer of the step."""
+class FactCheck(NamedTuple):
+    """The check of a tentative answer against the retrieved fact, and the answer of the step."""
 
     contradicts: bool
     answer: str
 
 
 class Round(NamedTuple):
-    """What one generation of the published loop says; `final` is None while there is another subquestion."""
+    """A generation of the published loop; `final` is None while there is another subquestion."""
 
-    verdict: Verdict | None
+    verdict: FactCheck | None
     subquestion: str
     tentative: str
     final: str | None
     text: str
-    """What of the reply belongs to the question; a model that goes on to invent another one is cut here."""
+    """The part of the reply that belongs to the question, without further questions that the model invented."""
 
 
 class LineStep(NamedTuple):
-    """A step taken line by line: the text with both lines, what they say, and what that cost."""
+    """A step generated line by line: the text with both lines, their contents, and the cost."""
 
     text: str
     subquestion: str
@@ -122,9 +122,10 @@ class LineStep(NamedTuple):
 
 
 class NextStep(BaseModel):
-    """What to do next."""
+    """The next step, as a model with a schema replies."""
 
-    done: bool = Field(description="whether the steps so far answer the question")
+    model_config = ConfigDict(json_schema_extra={"description": "What to do next."})  # what the model sees
+    finished: bool = Field(alias="done", description="whether the steps so far answer the question")
     subquestion: str = Field(description="the next simple question; empty when done")
     tentative_answer: str = Field(description="your own answer to it, in one sentence; empty when done")
     final_answer: str = Field(description="the answer to the whole question, a name or a few words; empty until done")
@@ -146,7 +147,7 @@ class Checked(BaseModel):
 
 
 def walked(probe: Probe) -> str:
-    r"""What is taken in steps: the prompt without the leads of its lines; where it has solved thoughts, its question.
+    r"""The question to take in steps: the prompt without labels; of a prompt with chains of thought, its query.
 
     >>> walked(Probe(kind="fact", prompt="Be brief.\nQuestion: Who?\nAnswer:", gold=("Ana",)))
     'Be brief.\nWho?'
@@ -157,30 +158,30 @@ def walked(probe: Probe) -> str:
 
 
 def cloze_of(probe: Probe) -> str:
-    """The text that is its own subquestion and is continued; "" where a question is asked."""
+    """The cloze, which serves as its own subquestion; "" for a question."""
     return probe.prompt if probe.style == "cloze" and probe.prompt.strip() else ""
 
 
 def opening(question: str, demonstrations: str = "") -> str:
-    """The solved examples, and the question whose steps follow."""
+    """The demonstrations, and the question whose steps follow."""
     head = f"{demonstrations.strip()}\n\n" if demonstrations.strip() else ""
     return f"{head}{QUESTION} {question}\n"
 
 
 def read_round(reply: str, checking: bool = False) -> Round:
-    """One generation: the verdict on the fact before it where there is one, then a subquestion or the final answer.
+    """Parse one generation: the check of the last fact, if any, then a subquestion or the final answer.
 
-    As published the last subquestion of the reply counts, with the line after it as the tentative answer; unlike there,
-    the first final answer does, whatever the model invents after it.
+    As published, the last subquestion of the reply counts, with the line after it as the tentative answer. Unlike
+    there, the first final answer counts, whatever the model invents after it.
 
     Args:
-        reply: of the model, up to where a fact is to be retrieved.
-        checking: whether a verdict has to be in it.
+        reply: the model's, up to the next retrieval.
+        checking: whether it must contain a check.
 
     Raises:
-        ModelReplyError: it has neither a subquestion with an answer nor a final answer, or no verdict.
+        ModelReplyError: it has neither a subquestion with an answer nor a final answer, or no check.
     """
-    lines = [told for line in reply.replace("**", "").splitlines() if (told := line.strip())]
+    lines = [text for line in reply.replace("**", "").splitlines() if (text := line.strip())]
     verdict = read_verdict(lines[0]) if lines else None
     if checking and verdict is None:
         raise ModelReplyError(f"no line says whether the retrieved fact contradicts; the reply is {reply!r}.", reply)
@@ -190,53 +191,53 @@ def read_round(reply: str, checking: bool = False) -> Round:
             if not clean_answer(final):
                 break
             return Round(verdict, "", "", final, "\n".join(lines[: place + 1]))
-    asked = [place for place, line in enumerate(lines) if line.startswith(SUBQUESTION)]
-    if not asked or asked[-1] + 1 >= len(lines) or not lines[asked[-1]].removeprefix(SUBQUESTION).strip():
+    last = max((place for place, line in enumerate(lines) if line.startswith(SUBQUESTION)), default=len(lines))
+    question = lines[last].removeprefix(SUBQUESTION).strip() if last + 1 < len(lines) else ""
+    if not question:
         raise ModelReplyError(
             f"neither '{SUBQUESTION}' with an answer after it nor '{FINAL}' is in the reply {reply!r}.", reply
         )
-    question = lines[asked[-1]].removeprefix(SUBQUESTION).strip()
-    tentative = lines[asked[-1] + 1].removeprefix(TENTATIVE).strip()
+    tentative = lines[last + 1].removeprefix(TENTATIVE).strip()
     if not tentative:
         raise ModelReplyError(f"nothing follows '{TENTATIVE}' in the reply {reply!r}.", reply)
-    return Round(verdict, question, tentative, None, "\n".join(lines[: asked[-1] + 2]))
+    return Round(verdict, question, tentative, None, "\n".join(lines[: last + 2]))
 
 
-def read_verdict(line: str) -> Verdict | None:
-    """The verdict that a line states, if it does."""
-    found = _VERDICT.match(line.strip())
-    answer = found[2].strip().removesuffix(".") if found else ""
-    return Verdict(found[1] == "contradicts", answer) if found and answer else None
+def read_verdict(line: str) -> FactCheck | None:
+    """The check that a line states; None if it states none."""
+    hit = _VERDICT.match(line.strip())
+    answer = hit[2].strip().removesuffix(".") if hit else ""
+    return FactCheck(hit[1] == "contradicts", answer) if hit and answer else None
 
 
 def take_step(model: BaseChatModel, text: str, cloze: str = "") -> LineStep:
-    """The next subquestion and the model's answer to it, each with the beginning of its line given.
+    """Generate the next subquestion and the model's answer to it, each after the label of its line.
 
     Args:
         model: continues plain text.
-        text: the walk so far.
-        cloze: what is to be continued; it is its own subquestion, and the model continues it. Empty for a question.
+        text: the transcript so far.
+        cloze: serves as its own subquestion, and the model continues it; empty for a question.
 
     Raises:
-        ModelReplyError: a line stays empty.
+        ModelReplyError: a line is empty.
     """
     usage, question = Usage(), cloze
     if not cloze:
-        asked = continue_text(model, text + SUBQUESTION, ["\n"], LINE_TOKENS)
-        usage, question = usage.plus(asked.usage), first_line(asked.text, SUBQUESTION)
+        reply = continue_text(model, text + SUBQUESTION, ["\n"], LINE_TOKENS)
+        usage, question = usage.plus(reply.usage), first_line(reply.text, SUBQUESTION)
     lead = f"{TENTATIVE} {cloze}" if cloze else TENTATIVE
-    begun = f"{text}{SUBQUESTION} {question}\n{lead}"
-    own = continue_text(model, begun, ["\n"], LINE_TOKENS)
-    answer = first_line(own.text, TENTATIVE)
+    prompt = f"{text}{SUBQUESTION} {question}\n{lead}"
+    reply = continue_text(model, prompt, ["\n"], LINE_TOKENS)
+    answer = first_line(reply.text, TENTATIVE)
     tentative = join_target(cloze, answer) if cloze else answer
-    return LineStep(f"{join_target(begun, answer)}\n", question, tentative, usage.plus(own.usage))
+    return LineStep(f"{join_target(prompt, answer)}\n", question, tentative, usage.plus(reply.usage))
 
 
 def first_line(text: str, lead: str) -> str:
     """The first line of a reply.
 
     Raises:
-        ModelReplyError: there is none.
+        ModelReplyError: the reply is blank.
     """
     line = text.strip().partition("\n")[0].strip()
     if not line:
@@ -244,23 +245,23 @@ def first_line(text: str, lead: str) -> str:
     return line
 
 
-def told_steps(question: str, steps: Sequence[str]) -> str:
-    """The question and the steps so far, for a model that is asked by schema."""
+def format_steps(question: str, steps: Sequence[str]) -> str:
+    """The question and the steps so far, for a model with a schema."""
     return "\n".join([f"{QUESTION} {question}", *(steps or ("No step yet.",))])
 
 
 def step_prompt(question: str, steps: Sequence[str]) -> str:
-    """What a model is asked that replies with a `NextStep`."""
-    return f"{STEP}\n\n{told_steps(question, steps)}"
+    """The prompt for a reply in the schema `NextStep`."""
+    return f"{STEP}\n\n{format_steps(question, steps)}"
 
 
 def check_prompt(subquestion: str, tentative: str, fact: str) -> str:
-    """What a model is asked that replies with a `Checked`."""
+    """The prompt for a reply in the schema `Checked`."""
     return f"{CHECK}\n\n{SUBQUESTION} {subquestion}\n{TENTATIVE} {tentative}\n{RETRIEVED} {fact}"
 
 
 def prompt_id(form: str, demonstrations: str) -> str:
-    """Eight hex digits that change when what a model is asked in that form does."""
+    """Eight hex digits that change with the prompts of the form."""
     schemas = [schema.model_json_schema() for schema in (NextStep, Checked)]
     ends = (LINES_END,) if form == "lines" else ()
     return content_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)[:8]

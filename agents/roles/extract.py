@@ -1,8 +1,8 @@
-"""The extracting role: a chat model reads a document and names the facts in it as triplets; and one who sorts errors.
+"""The extracting role: triplets from a document by a chat model, and sorting of extraction errors.
 
-Three forms of reply: `lines`, one `subject; relation; object` a line with one solved example, as AKEW has it (appendix
-E.3); `tuples`, all in one line as `(subject, relation, object)` with `<|>` between, as the public LangChain prompt has
-it that DocTER names (section 5); `json`, a schema. The wording is our own.
+Three forms of reply: `lines`, one `subject; relation; object` a line with one demonstration, as in AKEW (appendix E.3);
+`tuples`, all in one line as `(subject, relation, object)` with `<|>` between, as in the public LangChain prompt that
+DocTER names (section 5); `json`, a schema. The wording is our own.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import usage_of
@@ -30,9 +30,9 @@ BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 EMPHASIS = re.compile(r"(\*\*|__|\*|_|`)([^*_`]+)\1")
 HEADER = ["subject", "relation", "object"]
 ABBREVIATED = re.compile(r"\b(?:[A-Za-z]|Inc|Ltd|Co|Corp|Jr|Sr|St|Mt|Bros|etc)\.$")
-"""Ends with a full stop of its own."""
+"""An abbreviation that ends with a full stop of its own."""
 NEW_TOKENS = 512
-"""The least that a local model may write in `lines` or `tuples`; its own limit is meant for an answer."""
+"""Minimum token limit of a local model for `lines` or `tuples`; its own limit is meant for an answer."""
 EXAMPLE = (
     "Pell Lock, a small canal lock in the hills of Chile, was opened in 1874 by the engineer Ana Rojo. Its keeper says "
     "that it is the capital of silence."
@@ -81,8 +81,8 @@ class ExtractedTriplets(BaseModel):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The triplets that a model named, its reply as it came, and what that cost."""
+class ModelTriplets:
+    """The triplets in a model's reply, the unchanged reply, and its cost."""
 
     triplets: tuple[Triplet, ...]
     reply: str
@@ -90,10 +90,10 @@ class Reading:
 
 
 def check_form(form: str) -> str:
-    """The form, if there is such a one.
+    """Return the form.
 
     Raises:
-        BadSettings: there is not.
+        BadSettings: unknown form.
     """
     if form not in FORMS:
         raise BadSettings(f"unknown form '{form}': {nearest(form, list(FORMS))}")
@@ -101,42 +101,42 @@ def check_form(form: str) -> str:
 
 
 def extraction_prompt(document: str, form: str = "json", failure: str = "") -> str:
-    """The exact text that the model is given; after a failure it is told what was wrong."""
+    """The exact prompt; after a failure it says what was wrong."""
     rule, example = FORMS[check_form(form)]
     parts = [f"{TASK} {rule}", f"<document>\n{EXAMPLE}\n</document>\n{example}"]
     if failure:
         parts.append(AGAIN.format(failure=failure))
-    shown = strip_delimiters(document, "document").strip()
-    return "\n\n".join([*parts, f"<document>\n{shown}\n</document>"])
+    clean = strip_delimiters(document, "document").strip()
+    return "\n\n".join([*parts, f"<document>\n{clean}\n</document>"])
 
 
 def prompt_id(form: str) -> str:
-    """Eight hex digits that change when the wording of a form does."""
+    """Eight hex digits that change with the prompt of the form."""
     return content_id(extraction_prompt("", form), AGAIN, ExtractedTriplets.model_json_schema())[:8]
 
 
-def read_triplets(model: BaseChatModel, document: str, form: str = "json", failure: str = "") -> Reading:
-    """The triplets that the model finds in the document; asked once.
+def read_triplets(model: BaseChatModel, document: str, form: str = "json", failure: str = "") -> ModelTriplets:
+    """The triplets that the model finds in the document, in one call.
 
     Raises:
         BadSettings: unknown form.
-        ModelReplyError: the reply is not of that form; carries it, and its cost.
+        ModelReplyError: the reply is not in that form; carries it, and its cost.
     """
     prompt = extraction_prompt(document, form, failure)
     if form == "json":
-        told = ask_structured(model, prompt, ExtractedTriplets, retries=0)
-        found = [(one.subject, one.relation, one.object) for one in told.value.triplets]
-        return Reading(_triplets(found), told.reply, told.usage)
-    message = _say(model, prompt)
+        structured = ask_structured(model, prompt, ExtractedTriplets, retries=0)
+        parts = [(fact.subject, fact.relation, fact.object) for fact in structured.value.triplets]
+        return ModelTriplets(_triplets(parts), structured.reply, structured.usage)
+    message = _invoke(model, prompt)
     reply, usage = str(message.text), usage_of(message)
     try:
-        return Reading(parse_triplets(reply, form), reply, usage)
+        return ModelTriplets(parse_triplets(reply, form), reply, usage)
     except ModelReplyError as error:
         error.usage = usage
         raise
 
 
-def _say(model: BaseChatModel, prompt: str) -> AIMessage:
+def _invoke(model: BaseChatModel, prompt: str) -> AIMessage:
     """The reply to a prompt; a local model may write more than the few words of an answer."""
     if isinstance(model, LimitedModel):
         return model.invoke(prompt, stop=[], max_new_tokens=max(NEW_TOKENS, model.max_new_tokens))
@@ -144,10 +144,10 @@ def _say(model: BaseChatModel, prompt: str) -> AIMessage:
 
 
 def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
-    """The triplets of a reply in `lines` or `tuples`; code fences and words around the list are passed over.
+    """The triplets of a reply in `lines` or `tuples`; code fences and text around the list are skipped.
 
     Raises:
-        ModelReplyError: there is no list of that form; carries the reply.
+        ModelReplyError: there is no list in that form; carries the reply.
     """
     text = strip_reasoning(reply)
     if not text.strip():
@@ -155,33 +155,33 @@ def parse_triplets(reply: str, form: str) -> tuple[Triplet, ...]:
     return _triplets(_from_lines(text) if form == "lines" else _from_tuples(text))
 
 
-def _triplets(found: list[tuple[str, str, str]]) -> tuple[Triplet, ...]:
-    return tuple(dict.fromkeys(Triplet(subject=s.strip(), relation=r.strip(), object=o.strip()) for s, r, o in found))
+def _triplets(parts: list[tuple[str, str, str]]) -> tuple[Triplet, ...]:
+    return tuple(dict.fromkeys(Triplet(subject=s.strip(), relation=r.strip(), object=o.strip()) for s, r, o in parts))
 
 
 def _from_lines(reply: str) -> list[tuple[str, str, str]]:
-    found = []
+    rows = []
     for line in reply.splitlines():
         parts = [_plain(part) for part in re.split(r"[;；]", _plain(BULLET.sub("", line)))]
         if len(parts) == 3 and all(parts) and [part.casefold() for part in parts] != HEADER:
             last = parts[2] if ABBREVIATED.search(parts[2]) else parts[2].removesuffix(".").removesuffix("。")
-            found.append((parts[0], parts[1], _plain(last)))
-    return found or _none(reply, "lines 'subject; relation; object'")
+            rows.append((parts[0], parts[1], _plain(last)))
+    return rows or _none(reply, "lines 'subject; relation; object'")
 
 
 def _plain(part: str) -> str:
-    """Without white space and paired marks of emphasis around it."""
+    """The part without white space and emphasis around it."""
     marked = EMPHASIS.fullmatch(part.strip())
     return (marked[2] if marked else part).strip()
 
 
 def _from_tuples(reply: str) -> list[tuple[str, str, str]]:
-    found = []
+    rows = []
     for inside in re.findall(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", reply.translate(str.maketrans("（）", "()"))):
         parts = [part.strip(" \"'") for part in re.split("[,，]", inside, maxsplit=2)]
         if len(parts) == 3 and all(parts):
-            found.append((parts[0], parts[1], parts[2]))
-    return found or _none(reply, "tuples '(subject, relation, object)'")
+            rows.append((parts[0], parts[1], parts[2]))
+    return rows or _none(reply, "tuples '(subject, relation, object)'")
 
 
 def _none(reply: str, expected: str) -> list[tuple[str, str, str]]:
@@ -194,8 +194,11 @@ ErrorType = Literal["AT", "IS", "IR"]
 
 
 class SortedError(BaseModel):
-    """What is wrong with an extracted triplet; the reason comes first."""
+    """The type of an extraction error, after its reason."""
 
+    model_config = ConfigDict(  # what the model sees
+        json_schema_extra={"description": "What is wrong with an extracted triplet; the reason comes first."}
+    )
     reason: str
     error: ErrorType
 
@@ -213,11 +216,11 @@ SORT = (
 def sort_error(model: BaseChatModel, gold: str, triplet: Triplet) -> ErrorType:
     """The type of an extraction error, by a model: ambiguous triplet, incorrect subject, incorrect relation.
 
-    The types are DocTER's (section 6.5.1), who had people sort them.
+    The types are DocTER's (section 6.5.1), where people sorted them.
 
     Raises:
-        ModelReplyError: the reply names none; carries it.
+        ModelReplyError: the reply names no type; carries it.
     """
-    told = f"{triplet.subject} | {triplet.relation} | {triplet.object}"
-    clean = [strip_delimiters(text, "fact", "triplet") for text in (gold, told)]
+    parts = f"{triplet.subject} | {triplet.relation} | {triplet.object}"
+    clean = [strip_delimiters(text, "fact", "triplet") for text in (gold, parts)]
     return ask_structured(model, SORT.format(gold=clean[0], triplet=clean[1]), SortedError).value.error

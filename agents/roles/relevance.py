@@ -1,7 +1,7 @@
-"""The relevance role: how much does a passage say about a question, from -1 (nothing) to 1?
+"""The relevance role: scores of passages for a question, from -1 (irrelevant) to 1.
 
 CRAG's retrieval evaluator ("Corrective Retrieval Augmented Generation", Yan et al. 2024, section 4.2) is a fine-tuned
-T5-large. Here it is a scope classifier, whose probability p counts as 2p - 1, or a chat model that is asked.
+T5-large. Here it is a scope classifier, whose probability p becomes 2p - 1, or a chat model.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.scope.base import Scope
@@ -26,70 +26,73 @@ TASK = (
 
 
 class Relevance(BaseModel):
-    """How much the passage helps."""
+    """The relevance of a passage."""
 
+    model_config = ConfigDict(json_schema_extra={"description": "How much the passage helps."})  # what the model sees
     score: float = Field(ge=-1, le=1, description="from -1 (about something else) to 1 (states the answer)")
 
 
-class Judged(NamedTuple):
-    """One score a passage, and what the judging cost."""
+class RelevanceScores(NamedTuple):
+    """Scores of passages, and the cost."""
 
     scores: list[float]
     usage: Usage
 
 
 class Evaluator(Protocol):
-    """Scores passages; `upper` and `lower` are the thresholds that suit its scores."""
+    """Scorer of passages, with the `upper` and `lower` threshold for its scores."""
 
     @property
     def identity(self) -> str:
-        """What decides the scores."""
+        """A text that changes with anything that decides the scores."""
         ...
 
     @property
     def upper(self) -> float:
-        """From here on a passage is good."""
+        """The score from which a passage is relevant."""
         ...
 
     @property
     def lower(self) -> float:
-        """From here on it may be."""
+        """The score from which a passage may be relevant."""
         ...
 
-    def judge(self, question: str, passages: Sequence[str]) -> Judged:
-        """One score a passage, from -1 to 1."""
+    def judge(self, question: str, passages: Sequence[str]) -> RelevanceScores:
+        """Scores of passages, from -1 to 1."""
         ...
 
 
 @dataclass(frozen=True)
 class ScopeEvaluator:
-    """By a scope classifier: its threshold is the upper one, a tenth of that probability the lower one."""
+    """An evaluator by scope classifier: its threshold is the upper one, a tenth of that probability the lower one."""
 
     scope: Scope
 
     @property
     def identity(self) -> str:
-        """That of the classifier."""
+        """The identity of the classifier."""
         return f"scope/{self.scope.identity}"
 
     @property
     def upper(self) -> float:
-        """Where the classifier finds a passage in scope."""
+        """The score of the classifier's threshold."""
         return 2 * self.scope.threshold - 1
 
     @property
     def lower(self) -> float:
-        """Under which a passage is surely about something else."""
+        """The score of a tenth of the threshold's probability."""
         return 2 * self.scope.threshold / 10 - 1
 
-    def judge(self, question: str, passages: Sequence[str]) -> Judged:
-        """Costs no call."""
-        return Judged([2 * float(told) - 1 for told in self.scope.over(passages)(question)], Usage())
+    def judge(self, question: str, passages: Sequence[str]) -> RelevanceScores:
+        """Scores of passages, without model calls."""
+        return RelevanceScores(
+            [2 * float(probability) - 1 for probability in self.scope.over(passages)(question)], Usage()
+        )
 
 
 @dataclass(frozen=True)
 class ModelEvaluator:
-    """By a chat model, one call a passage; the thresholds are those of the paper's PubHealth and Arc-Challenge."""
+    """An evaluator by chat model, one call per passage; thresholds of the paper's PubHealth and Arc-Challenge."""
 
     model: BaseChatModel
     upper: float = 0.5
@@ -97,24 +100,24 @@ class ModelEvaluator:
 
     @property
     def identity(self) -> str:
-        """The id of what is asked; the model is the run's own."""
+        """The id of the prompt; the model is the run's own."""
         return f"model/{content_id(TASK, Relevance.model_json_schema())[:8]}"
 
-    def judge(self, question: str, passages: Sequence[str]) -> Judged:
-        """One score a passage.
+    def judge(self, question: str, passages: Sequence[str]) -> RelevanceScores:
+        """Scores of passages.
 
         Raises:
             ModelReplyError: a reply has no such number.
         """
         scores, usage = [], Usage()
         for passage in passages:
-            said = ask_structured(self.model, relevance_prompt(question, passage), Relevance)
-            scores.append(said.value.score)
-            usage = usage.plus(said.usage)
-        return Judged(scores, usage)
+            reply = ask_structured(self.model, relevance_prompt(question, passage), Relevance)
+            scores.append(reply.value.score)
+            usage = usage.plus(reply.usage)
+        return RelevanceScores(scores, usage)
 
 
 def relevance_prompt(question: str, passage: str) -> str:
-    """The exact text that a model is asked; a passage cannot close its own mark."""
-    shown = strip_delimiters(passage, "passage").strip()
-    return f"{TASK}\n\nQuestion: {question}\n<passage>\n{shown}\n</passage>"
+    """The exact prompt; a passage cannot close its own delimiter."""
+    clean = strip_delimiters(passage, "passage").strip()
+    return f"{TASK}\n\nQuestion: {question}\n<passage>\n{clean}\n</passage>"

@@ -1,7 +1,6 @@
-"""What a tool-calling model may do with the memory: search it, look up a fact, list what is new about an entity.
+"""The tools of a tool-calling model over the memory: search, look up a fact, list the changes of an entity.
 
-The three tools are offered by their schemas, so that every provider's own tool calling is used; what a tool returns is
-text to read, marked as such.
+The tools are offered by their schemas, through the provider's own tool calling. A tool returns text between delimiters.
 """
 
 import json
@@ -32,28 +31,28 @@ SYSTEM = (
 )
 NOTHING = "Nothing was found: no change bears on this."
 LISTED = 20
-"""How many updates of one entity are listed at most; the newest."""
+"""Maximum number of updates of one entity that are listed; the newest are."""
 
 
-class _Asked(BaseModel):
-    # Stripped before the length is looked at: a blank name would name everything.
+class _Arguments(BaseModel):
+    # Stripped before the length is checked: a blank name would match everything.
     model_config = ConfigDict(str_strip_whitespace=True)
 
 
-class search_memory(_Asked):  # noqa: N801  (the name that models see)
+class search_memory(_Arguments):  # noqa: N801  (the name that models see)
     """Find the changes whose wording or meaning is nearest to a query."""
 
     query: str = Field(min_length=1, description="what is looked for, as a question or statement")
 
 
-class lookup(_Asked):  # noqa: N801
+class lookup(_Arguments):  # noqa: N801
     """The current object of one relation of one subject, if it has changed."""
 
     subject: str = Field(min_length=1, description="the full name of what the fact is about")
     relation: str = Field(min_length=1, description="the relation, in a few words, such as 'capital'")
 
 
-class list_updates(_Asked):  # noqa: N801
+class list_updates(_Arguments):  # noqa: N801
     """All changes that name an entity."""
 
     entity: str = Field(min_length=1, description="the full name")
@@ -62,8 +61,8 @@ class list_updates(_Asked):  # noqa: N801
 TOOLS: tuple[type[BaseModel], ...] = (search_memory, lookup, list_updates)
 
 
-class Found(NamedTuple):
-    """What a tool returns: text for the model, and the hits behind it."""
+class ToolResult(NamedTuple):
+    """The text that a tool returns to the model, and the hits behind it."""
 
     text: str
     hits: tuple[Hit, ...] = ()
@@ -71,13 +70,13 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The three tools over the edits that stand.
+    """The three tools over the applied edits.
 
     Args:
-        retriever: over the standing edits.
+        retriever: searches the applied edits.
         edits: those edits, oldest first.
         k: how many entries a search returns.
-        current: the ids of the entries that are not superseded; None for all.
+        current: ids of the entries that are not superseded; None for all.
     """
 
     retriever: Retriever
@@ -85,86 +84,87 @@ class Toolbox:
     k: int = 5
     current: Collection[str] | None = None
 
-    def use(self, name: str, arguments: dict[str, Any]) -> Found:
-        """The result of one call; a call that cannot be made is answered with what is wrong about it."""
+    def use(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Run one call; a call that cannot be run returns the reason as its text."""
         schemas = {schema.__name__: schema for schema in TOOLS}
         if name not in schemas:
-            return Found(f"There is no tool '{name}'; there are {', '.join(schemas)}.")
+            return ToolResult(f"There is no tool '{name}'; there are {', '.join(schemas)}.")
         try:
-            asked: Any = schemas[name].model_validate(arguments)
+            values: Any = schemas[name].model_validate(arguments)
         except ValidationError as error:
             wrong = error.errors()[0]
-            return Found(f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
-        run: dict[str, Callable[[], Found]] = {
-            "search_memory": lambda: self._search(asked.query),
-            "lookup": lambda: self._lookup(asked.subject, asked.relation),
-            "list_updates": lambda: self._list(asked.entity),
+            return ToolResult(f"{name} was called wrongly: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.")
+        run: dict[str, Callable[[], ToolResult]] = {
+            "search_memory": lambda: self._search(values.query),
+            "lookup": lambda: self._lookup(values.subject, values.relation),
+            "list_updates": lambda: self._list(values.entity),
         }
         return run[name]()
 
-    def _search(self, query: str) -> Found:
-        return _told(search(self.retriever, query, self.k)[: self.k])
+    def _search(self, query: str) -> ToolResult:
+        return _result(search(self.retriever, query, self.k)[: self.k])
 
-    def _lookup(self, subject: str, relation: str) -> Found:
-        """The newest edit of that subject whose relation shares the most telling words, and at least one."""
-        wanted = _telling(relation)
-        about = [said for said in self._said if said.is_about(subject)]
-        rated = [(len(wanted & _telling(said.relations)), place, said) for place, said in enumerate(about)]
-        fitting = [one for one in rated if one[0]]
-        if fitting:
-            return _told([max(fitting, key=lambda one: one[:2])[2].hit])
+    def _lookup(self, subject: str, relation: str) -> ToolResult:
+        """The newest edit of that subject whose relation shares the most content words, and at least one."""
+        words_of_relation = _content_words(relation)
+        about = [update for update in self._updates if update.is_about(subject)]
+        shared = [len(words_of_relation & _content_words(update.relations)) for update in about]
+        if any(shared):
+            best = max(range(len(about)), key=lambda place: (shared[place], place))
+            return _result([about[best].hit])
         if not about:
-            return Found(f"No change is listed under '{subject}'. Its name may be written otherwise: search_memory.")
-        found = _told([said.hit for said in about[-LISTED:]])
-        return Found(f"None of the changes under '{subject}' names that relation. They are:\n{found.text}", found.hits)
+            return ToolResult(
+                f"No change is listed under '{subject}'. Its name may be written otherwise: search_memory."
+            )
+        listed = _result([update.hit for update in about[-LISTED:]])
+        text = f"None of the changes under '{subject}' names that relation. They are:\n{listed.text}"
+        return ToolResult(text, listed.hits)
 
-    def _list(self, entity: str) -> Found:
-        named = [said for said in self._said if said.names_entity(entity)]
-        return _told([said.hit for said in named[-LISTED:]])
+    def _list(self, entity: str) -> ToolResult:
+        return _result([update.hit for update in self._updates if update.names_entity(entity)][-LISTED:])
 
     @cached_property
-    def _said(self) -> list["_Said"]:
-        """What is current, oldest first."""
-        every = [said for edit in self.edits for said in _said_by(edit)]
-        said = {one.hit.entry.id: one for one in every if self.current is None or one.hit.entry.id in self.current}
-        entries = [one.hit.entry for one in said.values()]
-        claims = [Claim(one.id, one.edit_id, (), parse_time(one.time), place) for place, one in enumerate(entries)]
-        return [said[claim.entry_id] for claim in in_order(claims)]
+    def _updates(self) -> list["_Update"]:
+        """The current updates, oldest first."""
+        updates = {update.hit.entry.id: update for edit in self.edits for update in _updates_of(edit)}
+        entries = [updates[id].hit.entry for id in updates if self.current is None or id in self.current]
+        claims = [Claim(e.id, e.edit_id, (), parse_time(e.time), place) for place, e in enumerate(entries)]
+        return [updates[claim.entry_id] for claim in in_order(claims)]
 
 
-class _Said(NamedTuple):
-    """An entry of an edit, and what it is about, in lower case."""
+class _Update(NamedTuple):
+    """An entry of an edit with its subjects and relations, in lower case."""
 
     hit: Hit
     subjects: frozenset[str]
     names: frozenset[str]
     """The subjects and the objects."""
     relations: str
-    """In the words of cloze and triplets; the whole text where there are neither."""
+    """Relations in the words of cloze and triplets; the whole text if there are neither."""
 
     def is_about(self, subject: str) -> bool:
-        """Whether that is its subject; of a text without one, whether it names it."""
+        """Return whether that is its subject, or, for a text without subject, whether it is named."""
         return _plain(subject) in self.subjects if self.subjects else self.names_entity(subject)
 
     def names_entity(self, entity: str) -> bool:
-        """Whether the whole name stands in it."""
+        """Return whether the text contains the whole name."""
         name = _plain(entity)
         return name in self.names or bool(whole(name).search(_plain(self.hit.entry.text)))
 
 
-def _said_by(edit: Edit) -> list[_Said]:
-    """The entries of an edit, each with the triplets that it says; a blank edit has none."""
+def _updates_of(edit: Edit) -> list[_Update]:
+    """The entries of an edit, each with the triplets that it states; none for a blank edit."""
     from emend.memory.store.rows import entries_of
 
     entries = entries_of(edit)
     apart = edit.form == "triplets" and len(entries) == len(edit.triplets)
     out = []
     for place, entry in enumerate(entries):
-        told = edit.triplets[place : place + 1] if apart else edit.triplets
-        subjects = {_plain(triplet.subject) for triplet in told} | ({_plain(edit.subject)} - {""})
-        objects = {_plain(triplet.object) for triplet in told}
-        relations = " ".join([edit.prompt, *(triplet.relation for triplet in told)]).strip() or entry.text
-        out.append(_Said(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
+        triplets = edit.triplets[place : place + 1] if apart else edit.triplets
+        subjects = {_plain(triplet.subject) for triplet in triplets} | ({_plain(edit.subject)} - {""})
+        objects = {_plain(triplet.object) for triplet in triplets}
+        relations = " ".join([edit.prompt, *(triplet.relation for triplet in triplets)]).strip() or entry.text
+        out.append(_Update(Hit(entry=entry, score=1.0), frozenset(subjects), frozenset(subjects | objects), relations))
     return out
 
 
@@ -172,29 +172,29 @@ def _plain(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _telling(text: str) -> set[str]:
+def _content_words(text: str) -> set[str]:
     return {word for word in words(text) if word not in FUNCTION_WORDS}
 
 
-def _told(hits: Sequence[Hit]) -> Found:
+def _result(hits: Sequence[Hit]) -> ToolResult:
     lines = [f"<change>{strip_delimiters(hit.entry.text, 'change')}</change>" for hit in hits]
-    return Found("\n".join(lines) or NOTHING, tuple(hits))
+    return ToolResult("\n".join(lines) or NOTHING, tuple(hits))
 
 
 def can_call_tools(model: BaseChatModel) -> bool:
-    """Whether the model, or the one that it wraps, brings tool calling: as it says itself, else by its class."""
-    asked: Any = getattr(model, "inner", model)
-    said = getattr(asked, "calls_tools", None)
-    if isinstance(said, bool):
-        return said
-    return asked.__class__.bind_tools is not BaseChatModel.bind_tools
+    """Return whether the model, or the one it wraps, supports tool calling: by its own attribute, else by its class."""
+    inner: Any = getattr(model, "inner", model)
+    declared = getattr(inner, "calls_tools", None)
+    if isinstance(declared, bool):
+        return declared
+    return inner.__class__.bind_tools is not BaseChatModel.bind_tools
 
 
 def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AIMessage:
-    """The model's next message, in which it may call the tools; calls that are left standing in its text are read.
+    """The model's next message, in which it may call the tools; calls written as text are parsed.
 
     Raises:
-        ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is none.
+        ReplyCutOff: it stops at its limit of tokens: half a call, or half an answer, is unusable.
     """
     message: AIMessage = model.bind_tools(list(TOOLS)).invoke(list(messages))
     if was_cut_off(message):
@@ -205,27 +205,27 @@ def call_with_tools(model: BaseChatModel, messages: Sequence[BaseMessage]) -> AI
 
 
 def results_of(message: AIMessage, toolbox: Toolbox) -> tuple[list[ToolMessage], list[Hit]]:
-    """One tool message per call, in their order, and the hits behind them."""
-    told: list[ToolMessage] = []
+    """Tool messages, one per call, in their order, and the hits behind them."""
+    messages: list[ToolMessage] = []
     hits: list[Hit] = []
     for call in message.tool_calls:
-        found = toolbox.use(call["name"], call["args"])
-        told.append(ToolMessage(found.text, tool_call_id=call["id"] or "", name=call["name"]))
-        hits.extend(found.hits)
-    return told, hits
+        result = toolbox.use(call["name"], call["args"])
+        messages.append(ToolMessage(result.text, tool_call_id=call["id"] or "", name=call["name"]))
+        hits.extend(result.hits)
+    return messages, hits
 
 
 def as_text(messages: Sequence[BaseMessage]) -> str:
-    """A conversation as plain text: who said what, and which tools were called."""
+    """A conversation as plain text, with the calls of tools."""
     lines = []
     for message in messages:
         calls = getattr(message, "tool_calls", ())
-        said = [str(message.text)] if str(message.text).strip() else []
-        said += [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
-        lines.append(f"{message.type}: {' '.join(said)}")
+        parts = [str(message.text)] if str(message.text).strip() else []
+        parts += [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
+        lines.append(f"{message.type}: {' '.join(parts)}")
     return "\n".join(lines)
 
 
 def prompt_id() -> str:
-    """Eight hex digits that change when what a model is told about the tools does."""
+    """Eight hex digits that change with the prompt and the schemas of the tools."""
     return content_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in TOOLS])[:8]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.roles.relevance import Judged, ModelEvaluator
+from emend.agents.roles.relevance import ModelEvaluator, RelevanceScores
 from emend.graphs.crag import CragContext, act, build
 from emend.graphs.crag_strips import MODES, TOP, decompose, recompose
 from emend.graphs.execution import run_graph, steps_of
@@ -92,7 +92,7 @@ class Known:
     def judge(self, question, passages):
         self.asked.append((question, list(passages)))
         scores = [next(score for text, score in SCORES.items() if passage in text) for passage in passages]
-        return Judged(scores, Usage(input_tokens=5, calls=len(passages)))
+        return RelevanceScores(scores, Usage(input_tokens=5, calls=len(passages)))
 
 
 def run(*found: str, evaluator: Any = None, model: Any = None, targets=None, **more: Any):
@@ -144,7 +144,9 @@ def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
     rest = " ".join(["now"] * 50)
     passage = f"{rest} {part}"
     evaluator = Known()
-    evaluator.judge = lambda question, asked: Judged([0.7 if "Ostrim" in one else -0.7 for one in asked], Usage())  # type: ignore[method-assign]
+    evaluator.judge = lambda question, asked: RelevanceScores(
+        [0.7 if "Ostrim" in one else -0.7 for one in asked], Usage()
+    )  # type: ignore[method-assign]
     final, _ = run(search=Fixed(passage), evaluator=evaluator, strips="fixed_num", floor=-0.5)
     assert [(one["text"], one["relevance"], one["kept"]) for one in final["strips"]] == [
         (rest, -0.7, False),

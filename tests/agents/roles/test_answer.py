@@ -58,7 +58,7 @@ def test_demonstrations_come_first_solved_and_apart():
 
 
 def test_unknown_wording_names_the_nearest():
-    with pytest.raises(BadSettings, match="unknown wording 'new_facts': did you mean 'new_fact'"):
+    with pytest.raises(BadSettings, match="unknown prompt template 'new_facts': did you mean 'new_fact'"):
         build_prompt(probe("cloze"), wording="new_facts")
 
 
