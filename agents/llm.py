@@ -1,4 +1,4 @@
-"""`provider:name` to a LangChain chat model: the embedded one, a local folder, or a provider's API."""
+"""Loading of LangChain chat models by `provider:name`: the embedded one, a local folder, or a provider's API."""
 
 import importlib.util
 import os
@@ -33,17 +33,26 @@ MODELS: Registry[Loader] = Registry(
         ),
     },
 )
-"""A loader takes what stands after the colon, and settings; plug-ins may add providers."""
+"""Loaders, which take the text after the colon and settings; plug-ins may add providers."""
 
 LOCAL = ("tiny", "hf")
-"""Their models run on this machine, whatever follows the colon."""
+"""Providers whose models run on this machine."""
 SECONDS_A_REPLY = 120
-"""After so long without a byte of the reply, the provider is taken not to answer."""
+"""Seconds without a byte of the reply after which a request is given up."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens", "keep_mb")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
 ADDRESS = re.compile(r"@(?=https?://)", re.I)
-"""Behind it begins the address of a model's server."""
+"""Start of the address of a model's server."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+FAMILIES = {
+    "gpt-": "openai",
+    "chatgpt-": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "claude": "anthropic",
+}
+"""Providers by the beginning of their models' names, for hints."""
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 
 
@@ -64,8 +73,10 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     """
     provider, _, name = spec.partition(":")
     if name and provider not in MODELS.names():
-        model = _own(spec, settings)
+        model = _load_user_model(spec, settings)
     else:
+        if provider not in MODELS.names() and (full := _full_spec(spec)):
+            raise BadSettings(f"unknown model '{spec}': did you mean {full}?")
         model = MODELS.load(provider)(name, **settings)
     if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
         return model
@@ -74,13 +85,21 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     return ProviderChatModel.wrap(model, spec, policy, settings)
 
 
+def _full_spec(name: str) -> str:
+    """Spec that a name without a provider, or in another tool's form, probably means; empty where that is unclear."""
+    provider, slash, rest = name.partition("/")
+    if slash and rest:
+        return f"{provider}:{rest}" if provider in MODELS.names() else f"hf:{name}" if HUB_ID.fullmatch(name) else ""
+    return next((f"{provider}:{name}" for start, provider in FAMILIES.items() if name.startswith(start)), "")
+
+
 def fingerprint(model: "BaseChatModel", spec: str) -> str:
-    """What decides the model's answers as far as one can know: a digest of local weights, else the spec."""
+    """Return what identifies the model in records: a digest of local weights, else the spec."""
     return str(getattr(model, "fingerprint", spec))
 
 
 def load_tiny(name: str = "", **settings: Any) -> "BaseChatModel":
-    """The embedded model, on the CPU unless told otherwise: it is too small for a GPU to help.
+    """Load the embedded model, by default on the CPU: it is too small for a GPU to help.
 
     Replies share batches, which does not change them; each call is scored by itself, so that a run and its resumption
     agree to the last digit.
@@ -93,7 +112,7 @@ def load_tiny(name: str = "", **settings: Any) -> "BaseChatModel":
 
 
 def load_hf(name: str, **settings: Any) -> "BaseChatModel":
-    """A causal language model from a folder, or from the Hugging Face hub by its id."""
+    """Load a causal language model from a folder, or from the Hugging Face hub by its id."""
     if not name:
         raise BadSettings("model 'hf:' names no folder: write hf:FOLDER, or hf:OWNER/NAME for the Hugging Face hub.")
     folder = Path(name).expanduser()
@@ -103,35 +122,35 @@ def load_hf(name: str, **settings: Any) -> "BaseChatModel":
 
 
 def load_openai(name: str, **settings: Any) -> "BaseChatModel":
-    """A chat model of OpenAI, or of any server that speaks like it."""
+    """Load a chat model of OpenAI, or of any compatible server."""
     return _api("openai", *_at_address("openai", name, settings))
 
 
 def load_anthropic(name: str, **settings: Any) -> "BaseChatModel":
-    """A chat model of Anthropic, or of a server that speaks like it; replies have at most 4,096 tokens as a rule."""
+    """Load a chat model of Anthropic, or of a compatible server; replies have at most 4,096 tokens by default."""
     return _api("anthropic", *_at_address("anthropic", name, {"max_tokens": 4096} | settings))
 
 
-def _own(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
-    """What stands at `module:attribute`, or what it makes."""
+def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
+    """Model at `module:attribute`, or the one that the class or function there makes."""
     from langchain_core.language_models import BaseChatModel
 
     try:
-        found: Any = MODELS.load(spec)
+        attribute: Any = MODELS.load(spec)
     except BadSettings as error:
         known = nearest(spec.partition(":")[0], MODELS.names())
         raise BadSettings(
             f"unknown model '{spec}': {known} As module:attribute, one of your own, it cannot be loaded: "
             f"{error.__cause__}."
         ) from error
-    made = isinstance(found, BaseChatModel)
-    if made and settings:
+    is_instance = isinstance(attribute, BaseChatModel)
+    if is_instance and settings:
         raise BadSettings(
-            f"model '{spec}' is made already, and takes no settings (seen: {', '.join(sorted(settings))}): name the "
-            "class or a function that makes it."
+            f"model '{spec}' is an instance, and takes no settings (seen: {', '.join(sorted(settings))}): name its "
+            "class, or a function that makes it."
         )
     with MODELS.plugin_errors(spec):
-        model = found if made else found(**settings)
+        model = attribute if is_instance else attribute(**settings)
     if not isinstance(model, BaseChatModel):
         raise BadSettings(
             f"model '{spec}' gives {model!r:.60}, which is no LangChain chat model (BaseChatModel): see docs/extend.md."
@@ -140,27 +159,27 @@ def _own(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
 
 
 def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The model's name, and the settings with the address behind the last @ that has one: names may hold an @."""
-    found = list(ADDRESS.finditer(name))
-    if not found and "@" not in name:
+    """Name of the model, and the settings with the address after the last @ that has one: names may hold an @."""
+    matches = list(ADDRESS.finditer(name))
+    if not matches and "@" not in name:
         return name, settings
-    at = found[-1].start() if found else name.rindex("@")
+    at = matches[-1].start() if matches else name.rindex("@")
     name, url = name[:at], name[at + 1 :]
     parts = urlsplit(url)
-    if not found or not parts.hostname:
+    if not matches or not parts.hostname:
         bare = name.partition("@")[0]
         seen = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
         raise BadSettings(
-            f"model '{provider}:{bare}' has an @ and no address behind it{seen}: write {provider}:NAME@http://HOST/v1, "
+            f"model '{provider}:{bare}' has an @ and no address after it{seen}: write {provider}:NAME@http://HOST/v1, "
             f"with http:// or https:// (is the variable set that holds it?), or {provider}:NAME for the provider's own."
         )
     if "@" in parts.netloc or parts.query:
         raise BadSettings(
-            f"the address of model '{provider}:{name}' holds {'a password' if '@' in parts.netloc else 'a query'}, "
-            f"which a run would write down: leave it out, and give a key as {provider.upper()}_API_KEY."
+            f"the address of model '{provider}:{name}' has {'a password' if '@' in parts.netloc else 'a query'}, "
+            f"which a run would write down: leave it out, and set the key as {provider.upper()}_API_KEY."
         )
     settings = settings | {"base_url": url}
-    if f"{provider.upper()}_API_KEY" not in os.environ:  # the client insists on one, most local servers do not
+    if f"{provider.upper()}_API_KEY" not in os.environ:  # the client requires one, most local servers do not
         settings = {"api_key": "none"} | settings
     return name, settings
 
@@ -176,27 +195,27 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     from langchain.chat_models import init_chat_model
 
     if settings.get("max_retries"):
-        raise BadSettings("model.max_retries: Emend tries again itself, with its own waits; leave the setting out.")
-    # Servers that speak like OpenAI's count the tokens of a stream only where they are asked to.
-    counted = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
-    asked = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | counted | settings
-    sent = {setting: value for setting, value in asked.items() if value is not None}
+        raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
+    # Servers compatible with OpenAI count the tokens of a stream only on request.
+    counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
+    options = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | counting | settings
+    options = {setting: value for setting, value in options.items() if value is not None}
     try:
-        with warnings.catch_warnings(action="ignore"):  # of settings it does not know, which are refused below
-            model: BaseChatModel = init_chat_model(name, model_provider=provider, **sent)
+        with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused below
+            model: BaseChatModel = init_chat_model(name, model_provider=provider, **options)
     except (TypeError, ValueError) as error:
-        said = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise BadSettings(
-            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(sent))}): {said}"
+            f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(options))}): {reason}"
         ) from error
-    _refuse_unknown(model, f"{provider}:{name}", sent)
+    _refuse_unknown(model, f"{provider}:{name}", options)
     return model
 
 
-def _refuse_unknown(model: "BaseChatModel", name: str, sent: dict[str, Any]) -> None:
-    """Refuses what a client would hand on unread, so that every call failed."""
-    handed = set(getattr(model, "model_kwargs", None) or {}) - set(sent.get("model_kwargs") or {})
-    for setting in sorted(handed & set(sent)):
+def _refuse_unknown(model: "BaseChatModel", name: str, options: dict[str, Any]) -> None:
+    """Refuse settings that a client would pass on unread, so that every call failed."""
+    passed_on = set(getattr(model, "model_kwargs", None) or {}) - set(options.get("model_kwargs") or {})
+    for setting in sorted(passed_on & set(options)):
         known = sorted(type(model).model_fields)
         place = "extra_body" if "extra_body" in known else "model_kwargs"
         raise BadSettings(
@@ -214,9 +233,9 @@ def _local(folder: Path, name: str, settings: dict[str, Any]) -> "BaseChatModel"
     from emend.agents.local.chat_model import LocalChatModel
 
     kinds: dict[str, Any] = get_type_hints(CausalLM.__init__) | get_type_hints(LocalChatModel)
-    told = {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}
-    lm = CausalLM(folder, **{key: told[key] for key in LM_SETTINGS if key in told})
-    return LocalChatModel(lm=lm, model_name=name, **{key: told[key] for key in CHAT_SETTINGS if key in told})
+    options = {key: _typed(key, value, kinds[key], name) for key, value in settings.items()}
+    lm = CausalLM(folder, **{key: options[key] for key in LM_SETTINGS if key in options})
+    return LocalChatModel(lm=lm, model_name=name, **{key: options[key] for key in CHAT_SETTINGS if key in options})
 
 
 def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
@@ -230,13 +249,13 @@ def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
 
 
 def _download(name: str) -> Path:
-    """The hub's files in the local cache: what is there already is taken, also without network."""
+    """Folder of the hub's files in the local cache; files that are there already need no network."""
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # noqa: BLE001  network, permissions, no such id: all mean the same to the caller
         raise ModelError(
-            f"model 'hf:{name}' is neither a folder nor to be had from the Hugging Face hub "
+            f"model 'hf:{name}' is neither a folder nor available from the Hugging Face hub "
             f"({type(error).__name__}): check the name, the network, or give a folder."
         ) from error

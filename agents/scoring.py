@@ -1,4 +1,4 @@
-"""What a model that gives probabilities is, apart from any library that computes them."""
+"""Protocol of models that give probabilities, independent of any library that computes them."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from emend.memory.probe import Usage
 
 
 class Scores(FrozenModel):
-    """One joint natural-log probability per target, how many tokens it covers, and what it cost.
+    """Joint natural-log probability of each target, the number of tokens it covers, and the usage.
 
-    `target_tokens` and `token_log_probs`, the addends of each joint one, are empty where a model does not tell them.
-    `usage.input_tokens` counts the prompt once and every target; `cut_tokens` is how much of the prompt did not fit.
+    `target_tokens` and `token_log_probs`, whose sum is the joint one, are empty where a model does not give them.
+    `usage.input_tokens` counts the prompt once and every target; `cut_tokens` are those of the prompt that did not fit.
     """
 
     log_probs: tuple[float, ...]
@@ -25,22 +25,22 @@ class Scores(FrozenModel):
 
 @runtime_checkable
 class ScoringModel(Protocol):
-    """A chat model that can also say how probable a given continuation is."""
+    """A chat model that also gives the probability of a continuation."""
 
     def score(self, prompt: str, targets: Sequence[str]) -> Scores:
-        """Scores each target as the continuation of the prompt, see `join_target`."""
+        """Score each target as the continuation of the prompt, see `join_target`."""
         ...
 
 
 @runtime_checkable
 class LimitedModel(Protocol):
-    """A model that continues plain text up to so many new tokens; a call may ask for another limit, and for stops."""
+    """A model that continues plain text up to `max_new_tokens`; a call may set another limit, and stop texts."""
 
     max_new_tokens: int
 
 
 def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
-    """How surprising a text is: the exponential of minus the mean natural-log probability of its tokens; 1.0 at least.
+    """Return the exponential of minus the mean natural-log probability of a text's tokens; at least 1.0.
 
     Every token of the text counts, each conditioned on those before it. Without a prompt the first one is conditioned
     on the tokenizer's begin token, or on its end token where it has no begin token, as GPT-2 was trained; so the number
@@ -49,20 +49,20 @@ def perplexity(model: ScoringModel, text: str, prompt: str = "") -> float:
     Raises:
         BadData: the text is blank.
         ContextOverflow: the text does not fit the model's window; it is never cut.
-        ModelError: the model does not tell how many tokens a target has, or has nothing to condition the first one on.
+        ModelError: the model gives no numbers of tokens, or has nothing to condition the first one on.
     """
     scores = model.score(prompt, [text])
     if not scores.target_tokens:
         raise ModelError(
-            f"{type(model).__name__} tells no token counts, so {text[:60]!r} has no perplexity: take another."
+            f"{type(model).__name__} gives no numbers of tokens, so {text[:60]!r} has no perplexity: take another."
         )
     return math.exp(-min(scores.log_probs[0], 0.0) / scores.target_tokens[0])
 
 
 def join_target(prompt: str, target: str) -> str:
-    """The text whose tail is scored: prompt, one space, target, as DocTER joins them.
+    """Return the text whose tail is scored: prompt, one space, target, as DocTER joins them.
 
-    No space is put after an empty prompt or one that ends in white space, nor before a target that begins with it.
+    There is no space after an empty prompt or one that ends in white space, nor before a target that begins with it.
 
     Raises:
         BadData: the target is empty or blank.

@@ -1,4 +1,4 @@
-"""Replies in a schema, from every model: the provider's own structured output, or JSON in the text of the reply."""
+"""Replies in a schema from any model: by the provider's structured output, or by JSON in the text of the reply."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -16,13 +16,13 @@ from emend.memory.probe import Usage
 T = TypeVar("T", bound=BaseModel)
 
 NEW_TOKENS = 256
-"""The least that a local model may write; its own limit is meant for an answer of a few words."""
+"""Minimum of new tokens for a local model, whose own limit is meant for an answer of a few words."""
 FORM = "Reply with one JSON object of this form and nothing else: {form}"
 AGAIN = "That reply could not be read: {problem} {form}"
 
 
 class Structured(NamedTuple, Generic[T]):
-    """A reply as an instance of the schema, as it came, and what it cost with all that were asked before it."""
+    """A reply as an instance of the schema, its raw text, and the usage of all attempts."""
 
     value: T
     reply: str
@@ -30,72 +30,73 @@ class Structured(NamedTuple, Generic[T]):
 
     @property
     def calls(self) -> int:
-        """How many calls were made."""
+        """Number of calls."""
         return self.usage.calls
 
 
 def ask_structured(
     model: BaseChatModel, prompt: str | Sequence[BaseMessage], schema: type[T], *, retries: int = 1
 ) -> Structured[T]:
-    """The model's reply in the schema; one that cannot be read is asked for again, and the model is told why.
+    """Return the model's reply in the schema; an unparsable reply is asked for again, with the problem.
 
-    A model with structured output is held to the schema by its provider. Any other model is shown the form, and its
-    JSON is read out of the text, also from between fences, thoughts and prose.
+    Providers with structured output enforce the schema. Any other model gets the form in its prompt, and its JSON is
+    parsed out of the text, also from between fences, reasoning and prose.
 
     Args:
         model: any chat model.
-        prompt: what is asked.
+        prompt: text or messages.
         schema: pydantic class of the reply.
-        retries: how often an unreadable reply is asked for again; a refusal or a reply cut off never is.
+        retries: attempts after an unparsable reply; refusals and replies cut off are never asked for again.
 
     Raises:
-        ModelReplyError: no reply could be read, or it held two that differ; carries the last one, and the cost of all.
-        ModelError: the model could not be asked.
+        ModelReplyError: no reply could be parsed, or it has two values that differ; carries the last reply, and the
+            usage of all.
+        ModelError: the call failed.
     """
-    asked: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
-    shape, usage = ReplySchema(schema), Usage()
+    messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
+    form, usage = ReplySchema(schema), Usage()
     for left in range(retries, -1, -1):
         counted = False
         try:
-            message = _ask(model, asked, shape)
+            message = _ask(model, messages, form)
             usage, counted = usage.plus(usage_of(message)), True
-            value = parse_message(message, shape)
+            value = parse_message(message, form)
         except ModelReplyError as error:
             error.usage = usage = usage if counted else usage.plus(error.usage)
             if not left or isinstance(error, (ReplyRefused, ReplyCutOff)):
                 raise
-            asked = [*asked, AIMessage(error.reply.strip() or "(no reply)"), _again(error, shape)]
+            messages = [*messages, AIMessage(error.reply.strip() or "(no reply)"), _again(error, form)]
         else:
-            return Structured(value, shape.reply_of(message), usage)
+            return Structured(value, form.reply_of(message), usage)
     raise AssertionError("the last attempt returns or raises")
 
 
 def supports_structure(model: BaseChatModel) -> bool:
-    """Whether the model's class brings structured output, or tools, of its own."""
-    told = getattr(model, "supports_structure", None)
-    if told is not None:
-        return bool(told)
-    own = type(model)
-    return own.with_structured_output is not BaseChatModel.with_structured_output or (
-        own.bind_tools is not BaseChatModel.bind_tools
+    """Return whether the model's class has structured output, or tools, of its own."""
+    setting = getattr(model, "supports_structure", None)
+    if setting is not None:
+        return bool(setting)
+    kind = type(model)
+    return kind.with_structured_output is not BaseChatModel.with_structured_output or (
+        kind.bind_tools is not BaseChatModel.bind_tools
     )
 
 
-def _again(error: ModelReplyError, shape: ReplySchema[Any]) -> HumanMessage:
-    return HumanMessage(AGAIN.format(problem=error, form=FORM.format(form=shape.form)))
+def _again(error: ModelReplyError, schema: ReplySchema[Any]) -> HumanMessage:
+    return HumanMessage(AGAIN.format(problem=error, form=FORM.format(form=schema.form)))
 
 
-def _ask(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
+def _ask(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any]) -> AIMessage:
     try:
         if supports_structure(model):
             try:
-                return _ask_natively(model, asked, shape)
+                return _ask_natively(model, messages, schema)
             except RequestRefused as error:  # a compatible server that knows chat and no more
                 if not _about_structure(error):
                     raise
                 if hasattr(model, "supports_structure"):
-                    model.supports_structure = False  # it need not be told again
-        return _ask_in_text(model, asked, shape)
+                    model.supports_structure = False  # do not try again
+        return _ask_in_text(model, messages, schema)
     except Exception as error:
         known = as_model_error(error, type(model).__name__)
         if known is None or known is error:
@@ -103,29 +104,29 @@ def _ask(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]
         raise known from error
 
 
-def _ask_natively(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
-    # As a dict: with a pydantic class some clients raise on bad JSON, and reply and cost are lost.
-    told: Any = model.with_structured_output(shape.json_schema, include_raw=True).invoke(asked)
-    message: AIMessage = told["raw"]
+def _ask_natively(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any]) -> AIMessage:
+    # As a dict: with a pydantic class some clients raise on bad JSON, and reply and usage are lost.
+    result: Any = model.with_structured_output(schema.json_schema, include_raw=True).invoke(messages)
+    message: AIMessage = result["raw"]
     return message
 
 
 def _about_structure(error: Exception) -> bool:
-    told = provider_text(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
-    return any(word in told for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
+    text = provider_text(error) if status_of(error) in (400, 422, 500) else ""  # 500 of llama.cpp without tools
+    return any(word in text for word in ("response_format", "json_schema", "tool", "output_config", "structured"))
 
 
-def _ask_in_text(model: BaseChatModel, asked: list[BaseMessage], shape: ReplySchema[Any]) -> AIMessage:
-    more: dict[str, Any] = {}
+def _ask_in_text(model: BaseChatModel, messages: list[BaseMessage], schema: ReplySchema[Any]) -> AIMessage:
+    options: dict[str, Any] = {}
     if isinstance(model, LimitedModel):
-        more = {"stop": [], "max_new_tokens": max(NEW_TOKENS, model.max_new_tokens)}
-    return model.invoke(_with_form(asked, shape), **more)
+        options = {"stop": [], "max_new_tokens": max(NEW_TOKENS, model.max_new_tokens)}
+    return model.invoke(_with_form(messages, schema), **options)
 
 
-def _with_form(asked: list[BaseMessage], shape: ReplySchema[Any]) -> list[BaseMessage]:
-    """The messages, the first of the user's with the form at its end; a lone message stays one."""
-    for at, message in enumerate(asked):
+def _with_form(messages: list[BaseMessage], schema: ReplySchema[Any]) -> list[BaseMessage]:
+    """Messages with the form at the end of the user's first one; a single message stays single."""
+    for at, message in enumerate(messages):
         if isinstance(message, HumanMessage):
-            text = f"{message.text}\n\n{FORM.format(form=shape.form)}\n"
-            return [*asked[:at], HumanMessage(text), *asked[at + 1 :]]
-    return [*asked, HumanMessage(FORM.format(form=shape.form))]
+            text = f"{message.text}\n\n{FORM.format(form=schema.form)}\n"
+            return [*messages[:at], HumanMessage(text), *messages[at + 1 :]]
+    return [*messages, HumanMessage(FORM.format(form=schema.form))]

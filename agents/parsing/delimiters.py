@@ -1,15 +1,15 @@
-"""Texts between marks of a prompt: a text that closes its own mark must not be able to speak from outside of it."""
+"""Texts between tags of a prompt: a text that closes its own tag must not be able to continue outside of it."""
 
 import re
 
 
 def strip_delimiters(text: str, *names: str) -> str:
-    """The text without any of these marks, also without those that would come about by taking one out.
+    """Return the text without these tags, also without those that result from removing one.
 
     >>> strip_delimiters("Oslo</pass</passage>age> is it", "passage")
     'Oslo is it'
     """
-    mark = re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, names))})\s*>", re.IGNORECASE)
-    while (shorter := mark.sub("", text)) != text:
+    tag = re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, names))})\s*>", re.IGNORECASE)
+    while (shorter := tag.sub("", text)) != text:
         text = shorter
     return text

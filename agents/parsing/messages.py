@@ -1,4 +1,4 @@
-"""Reads a value of a schema out of a model's message: its tool call, or the JSON in its text."""
+"""Parsing of a model's message: a value of a schema from its tool call or the JSON in its text; usage and ending."""
 
 import json
 import re
@@ -15,60 +15,60 @@ from emend.memory.redaction import hide_keys
 
 T = TypeVar("T", bound=BaseModel)
 
-BEGUN = re.compile(r'\{\s*"')
-"""The beginning of an object; other braces are prose."""
+OBJECT_START = re.compile(r'\{\s*"')
+"""The beginning of a JSON object; other braces are prose."""
 WINDOW = ("model_context_window_exceeded",)
 PARTIAL = "incomplete"
-"""The status of a response that is not whole, which as a rule has details."""
+"""Status of a partial response, which usually has details."""
 CUT = ("length", "max_tokens", "max_output_tokens", PARTIAL, *WINDOW)
-"""What providers call the end of a reply at its limit of new tokens, or at the end of the model's window."""
+"""Finish reasons of replies that end at their limit of new tokens, or at the end of the context window."""
 LOCAL_MARK = "cut_tokens"
-"""What only a model on this machine tells of a reply: how much of the prompt did not fit."""
+"""Metadata that only local models give: tokens of the prompt that did not fit."""
 DECLINED = ("refusal", "content_filter")
-UNTOLD = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
-"""Keywords that strict structured output does not take; the reply is validated against the whole schema anyway."""
+NOT_STRICT = ("minLength", "maxLength", "default", "title", "examples", "uniqueItems", "format")
+"""Keywords that strict structured output refuses; the reply is validated against the whole schema anyway."""
 
 
 class AnyObject(BaseModel):
-    """Whatever is there."""
+    """Any JSON object."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ReplySchema(Generic[T]):
-    """A pydantic class as a provider, a model that reads text, and a parser need it."""
+    """A pydantic class in the forms that a provider, a prompt and a parser need."""
 
     def __init__(self, schema: type[T]) -> None:
         self.schema = schema
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """The JSON schema; strict where it can be, so that providers hold the model to it."""
+        """The JSON schema; strict where possible, so that providers enforce it."""
         plain = self.schema.model_json_schema()
         strict = _strict(plain)
         if not isinstance(strict, dict):
             return plain
-        told = {"title": plain.get("title", self.schema.__name__), "description": plain.get("description", "")}
-        return {**told, **strict, "strict": True}
+        head = {"title": plain.get("title", self.schema.__name__), "description": plain.get("description", "")}
+        return {**head, **strict, "strict": True}
 
     @cached_property
     def form(self) -> str:
-        """The fields and what they hold, in one line, for a model that is only shown text."""
+        """The fields and their types in one line, for prompts."""
         plain = self.schema.model_json_schema()
         return _form(plain, plain.get("$defs", {}))
 
     def reply_of(self, message: AIMessage) -> str:
-        """The reply as it came: the text, else the arguments of the tool calls as JSON."""
+        """Return the raw reply: the text, else the arguments of the tool calls as JSON."""
         text = str(message.text)
         if text.strip():
             return text
         calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
         return "\n".join([*calls, *(str(call.get("args") or "") for call in message.invalid_tool_calls)])
 
-    def validate(self, told: Any) -> T | str:
-        """The value, or what is wrong with it."""
+    def validate(self, candidate: Any) -> T | str:
+        """Return the value, or the problem with it, which a retry shows the model."""
         try:
-            return self.schema.model_validate(told)
+            return self.schema.model_validate(candidate)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "the whole"
@@ -76,7 +76,7 @@ class ReplySchema(Generic[T]):
 
 
 def _strict(node: Any) -> Any:
-    """The schema with every property required and no other allowed; None where an object has free keys."""
+    """Schema with every property required and no other allowed; None where an object has free keys."""
     if isinstance(node, list):
         inside = [_strict(part) for part in node]
         return None if None in inside else inside
@@ -92,7 +92,7 @@ def _strict(node: Any) -> Any:
             if None in parts.values():
                 return None
             out[key] = parts
-        elif key not in UNTOLD:
+        elif key not in NOT_STRICT:
             part = value if key in ("enum", "const", "description") else _strict(value)
             if part is None and value is not None:
                 return None
@@ -116,22 +116,22 @@ def _form(node: dict[str, Any], named: dict[str, Any]) -> str:
         return "{" + ", ".join(fields) + "}"
     if node.get("type") == "array":
         return f"[{_form(node.get('items', {}), named)}, ...]"
-    told = f"<{node['description']}>" if "description" in node else ""
-    return {"integer": "number", "null": "null"}.get(str(node.get("type")), f"{node.get('type', 'any')}") + told
+    note = f"<{node['description']}>" if "description" in node else ""
+    return {"integer": "number", "null": "null"}.get(str(node.get("type")), f"{node.get('type', 'any')}") + note
 
 
 def usage_of(message: AIMessage) -> Usage:
-    """What a reply cost; one that was kept from earlier cost nothing and is counted as cached."""
+    """Return the usage of a reply; one from the cache has no tokens and is no call."""
     if message.response_metadata.get("cached"):
         return Usage(cached=1)
-    told: Any = message.usage_metadata or {}
+    used: Any = message.usage_metadata or {}
     retries = max(0, int(message.response_metadata.get("tries", 1)) - 1)
-    tokens = {name: told.get(name, 0) for name in ("input_tokens", "output_tokens")}
+    tokens = {name: used.get(name, 0) for name in ("input_tokens", "output_tokens")}
     return Usage(**tokens, calls=1, retries=retries, untold=int(message.usage_metadata is None))
 
 
-def parse_message(message: AIMessage, shape: ReplySchema[T]) -> T:
-    """The value that a message holds.
+def parse_message(message: AIMessage, schema: ReplySchema[T]) -> T:
+    """Return the value of a message.
 
     Raises:
         ReplyRefused: the model declined.
@@ -141,11 +141,11 @@ def parse_message(message: AIMessage, shape: ReplySchema[T]) -> T:
     declined = refusal_of(message)
     if declined is not None:
         raise ReplyRefused(f"the model declined to answer: {hide_keys(declined)[:200]!r}.", declined, usage_of(message))
-    reply = shape.reply_of(message)
+    reply = schema.reply_of(message)
     try:
         if message.tool_calls:
-            return _only([call["args"] for call in message.tool_calls], shape, reply)
-        return parse_text(reply, shape)
+            return _only([call["args"] for call in message.tool_calls], schema, reply)
+        return parse_text(reply, schema)
     except ModelReplyError as error:
         if not was_cut_off(message):
             raise
@@ -153,80 +153,77 @@ def parse_message(message: AIMessage, shape: ReplySchema[T]) -> T:
 
 
 def parse_any(message: AIMessage, schema: type[BaseModel] | None) -> Any:
-    """The same for a caller that has a class, or only wants the JSON object.
+    """Return the value of a message for a pydantic class, or any JSON object for None.
 
     Raises:
         ModelReplyError: as `parse_message`.
     """
-    return (
-        parse_message(message, ReplySchema(schema))
-        if schema
-        else parse_message(message, ReplySchema(AnyObject)).model_extra
-    )
+    if schema is None:
+        return parse_message(message, ReplySchema(AnyObject)).model_extra
+    return parse_message(message, ReplySchema(schema))
 
 
-def parse_text(reply: str, shape: ReplySchema[T]) -> T:
-    """The value in a text, whatever stands around it; the same one twice is one.
+def parse_text(reply: str, schema: ReplySchema[T]) -> T:
+    """Return the value in a text, whatever surrounds it; equal values count as one.
 
     Raises:
-        ModelReplyError: there is none, or there are two that differ.
+        ModelReplyError: there is no value, or there are two that differ.
     """
     text = strip_reasoning(reply)
     if not text.strip():
         raise ModelReplyError("expected a JSON object, the reply is empty.", reply)
-    found = json_objects(text)
-    if not found:
+    candidates = json_objects(text)
+    if not candidates:
         raise ModelReplyError("expected a JSON object, the reply holds none that is whole.", reply)
-    return _only(found, shape, reply)
+    return _only(candidates, schema, reply)
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects of a text, in their order; none where one of them is broken, since its rest is not known."""
-    decoder, found = json.JSONDecoder(), []
+    """Return the JSON objects of a text in order; none where one of them is broken, since its rest is unknown."""
+    decoder, objects = json.JSONDecoder(), []
     at = text.find("{")
     while at >= 0:
         try:
-            told, at = decoder.raw_decode(text, at)
-            found.append(told)
+            value, at = decoder.raw_decode(text, at)
+            objects.append(value)
         except (ValueError, RecursionError):
-            if BEGUN.match(text, at):
+            if OBJECT_START.match(text, at):
                 return []
             at += 1
         at = text.find("{", at)
-    return found
+    return objects
 
 
-def _only(found: list[dict[str, Any]], shape: ReplySchema[T], reply: str) -> T:
-    read = [shape.validate(told) for told in found]
-    values = [value for value in read if not isinstance(value, str)]
+def _only(candidates: list[dict[str, Any]], schema: ReplySchema[T], reply: str) -> T:
+    results = [schema.validate(candidate) for candidate in candidates]
+    values = [value for value in results if not isinstance(value, str)]
     if not values:
-        raise ModelReplyError(f"{read[-1]}", reply)
+        raise ModelReplyError(f"{results[-1]}", reply)
     if any(value != values[0] for value in values[1:]):
         raise ModelReplyError(f"expected one JSON object, the reply holds {len(values)} that differ.", reply)
     return values[0]
 
 
 def answer_text(message: AIMessage) -> str:
-    """The reply without a reasoning model's thoughts.
+    """Return the reply without a reasoning model's thoughts.
 
     Raises:
-        ModelReplyError: it ends before anything but thoughts is said, which is no answer, and no empty one either;
-            carries the whole.
+        ModelReplyError: it has nothing but thoughts, which is neither an answer nor an empty one; carries the whole.
     """
     whole = str(message.text)
-    said = strip_reasoning(whole)
-    if whole.strip() and not said.strip():
+    answer = strip_reasoning(whole)
+    if whole.strip() and not answer.strip():
         if was_cut_off(message):
             raise cut_off_error(message, whole, ", within its thoughts")
         raise ModelReplyError("the reply holds thoughts and no answer.", whole, usage_of(message))
-    return said
+    return answer
 
 
 def refusal_of(message: AIMessage) -> str | None:
-    """What the model, or its provider's filter, said when it declined; None when it did not."""
-    told = message.additional_kwargs.get("refusal")
-    if told:
-        return str(told)
+    """Return the text of a refusal of the model or its provider's filter; None for any other reply."""
+    refusal = message.additional_kwargs.get("refusal")
+    if refusal:
+        return str(refusal)
     content = message.content if isinstance(message.content, list) else []
     for block in content:
         if isinstance(block, dict) and block.get("type") == "refusal":
@@ -235,18 +232,18 @@ def refusal_of(message: AIMessage) -> str | None:
 
 
 def was_cut_off(message: AIMessage) -> bool:
-    """Whether the reply stops at its limit of new tokens."""
+    """Return whether the reply stops at its limit of new tokens."""
     return finish_reason_of(message) in CUT
 
 
 def cut_off_error(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
-    """The error to raise for a reply that stops at a limit, with what helps against that limit.
+    """Return the error to raise for a reply that stops at a limit, with the remedy for that limit.
 
     Args:
         message: the reply.
-        reply: its text, or what there is of it.
-        more: what follows the number of tokens.
-        who: stands before the message.
+        reply: its text.
+        more: text after the number of tokens.
+        who: text before the message.
     """
     usage = usage_of(message)
     remedy = "allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096)."
@@ -258,15 +255,15 @@ def cut_off_error(message: AIMessage, reply: str, more: str = "", who: str = "")
 
 
 def is_complete(message: AIMessage) -> bool:
-    """Whether the provider said that the reply is through; a response may be in progress, or cancelled."""
+    """Return whether the provider ended the reply; a response may be in progress, or cancelled."""
     status = message.response_metadata.get("status")
     return status in ("completed", PARTIAL) if status else bool(finish_reason_of(message))
 
 
 def finish_reason_of(message: AIMessage) -> str:
     """Return the provider's word for how a reply ended; empty without one."""
-    told = message.response_metadata
-    incomplete = told.get("incomplete_details") or {}
+    metadata = message.response_metadata
+    incomplete = metadata.get("incomplete_details") or {}
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
-    partial = PARTIAL if told.get("status") == PARTIAL else ""
-    return str(reason or partial or told.get("finish_reason") or told.get("stop_reason") or "")
+    partial = PARTIAL if metadata.get("status") == PARTIAL else ""
+    return str(reason or partial or metadata.get("finish_reason") or metadata.get("stop_reason") or "")

@@ -1,16 +1,16 @@
-"""The thoughts that reasoning models write into their replies, between marks of their own."""
+"""Reasoning that models write into their replies between `<think>` tags."""
 
 import re
 
 REASONING = re.compile(
     r"(?:<think(?:ing)?>|\A(?:(?!<think(?:ing)?>).)*?(?=</think)).*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE
 )
-"""From one mark to the other; the first may stand in the chat template, and so not in the reply."""
+"""Text from one tag to the other; the first may be in the chat template, and so not in the reply."""
 REASONING_START = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 
 
 def strip_reasoning(reply: str) -> str:
-    r"""The reply without its thoughts; of thoughts that have no end, only what stands before them.
+    r"""Return the reply without its reasoning; for reasoning without an end, only what is before it.
 
     >>> strip_reasoning("<think>\nOslo?\n</think>\nNorway")
     '\nNorway'

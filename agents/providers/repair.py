@@ -54,7 +54,7 @@ def invalid_call_error(error: Exception) -> ModelReplyError | None:
     reply = "\n".join(_as_text(part["input"]) for part in wrong)
     where = ".".join(str(part) for part in wrong[0]["loc"])
     return ModelReplyError(
-        f"expected a tool call whose arguments are a JSON object, at '{where}' is {hide_keys(reply)[:200]!r}.",
+        f"expected a tool call whose arguments are a JSON object, at '{where}' stands {hide_keys(reply)[:200]!r}.",
         reply,
         _usage_of_response(getattr(error, "response", None)),
     )

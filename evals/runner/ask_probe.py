@@ -44,13 +44,13 @@ def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
         BadSettings: the editor returned something else than an `Answer`.
     """
     at, start = time.time(), time.perf_counter()
-    with record_calls() as journal:
+    with record_calls() as recorder:
         answer: object = ask_probe(answerer, probe)
     if not isinstance(answer, Answer):
         raise BadSettings(
             f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/extend.md."
         )
-    calls = journal.rest()
+    calls = recorder.take()
     if answer.steps or not calls:
         return answer
     update = {} if answer.text is None else {"reply": answer.text}

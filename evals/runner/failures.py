@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from emend.agents.providers.errors import status_of
 from emend.evals.log.config import FailureLimit
 from emend.evals.log.events import event_of
 from emend.evals.log.manifest import now
@@ -58,10 +59,12 @@ class Failures:
         pattern = VARYING.sub("", error_text(error)) if isinstance(error, PROVIDER) else ""
         self._alike = self._alike + 1 if pattern and pattern == self._last else 1
         self._last = pattern
-        if pattern and self._alike >= IN_A_ROW:
+        unauthorized = status_of(error) == 401
+        if unauthorized or (pattern and self._alike >= IN_A_ROW):
+            reason = "" if unauthorized else f"{self._alike} units in a row failed in the same way: "
             raise TooManyFailures(
-                f"{self._alike} units in a row failed in the same way: {error_text(error)} Finished units are kept, "
-                "errors.jsonl has every failure. Correct the cause and resume the run."
+                f"{reason}{error_text(error)} Finished units are kept, errors.jsonl has every failure. Correct the "
+                "cause and resume the run."
             )
 
     def check_at_end(self, folder: Path) -> None:

@@ -37,9 +37,9 @@ def retriever():
 
 
 def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
-    with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, record_calls() as journal:
+    with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, record_calls() as recorder:
         message = asked(provider).invoke("Where?")
-        (call,) = journal.take()
+        (call,) = recorder.take()
     assert message.text == "Ostrim" and message.response_metadata["tries"] == 4
     told = [(one.attempt, one.error, one.status) for one in call.retries]
     assert told == [(1, "RateLimited", 429), (2, "ModelUnreachable", 503), (3, "ModelUnreachable", 0)]
@@ -52,14 +52,14 @@ def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
 
 @pytest.mark.slow
 def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
-    with Provider(choose=lambda number: "429") as provider, record_calls() as journal:
+    with Provider(choose=lambda number: "429") as provider, record_calls() as recorder:
         model = asked(provider)
         with pytest.raises(RateLimited):
             model.invoke("Where?")
         provider.choose = lambda number: "401"
         with pytest.raises(KeyRefused):
             model.invoke("Where?")
-        given_up, refused = journal.take()
+        given_up, refused = recorder.take()
     assert len(given_up.retries) == QUICK.attempts - 1 and str(given_up.error).startswith("RateLimited: ")
     assert refused.retries == () and str(refused.error).startswith("KeyRefused: ")
     assert given_up.reply == refused.reply == {}
@@ -154,9 +154,9 @@ def test_a_step_that_fails_has_its_call_too():
 
 def test_scoring_is_a_call_of_a_model_in_this_process():
     model = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
-    with record_calls() as journal:
+    with record_calls() as recorder:
         assert score_targets(model, "one two", ["a"]).log_probs == (-1.0,)
-        (call,) = journal.take()
+        (call,) = recorder.take()
     assert (call.kind, call.provider, call.input_tokens) == ("score", LOCAL_PROVIDER, 2)
     assert call.messages[0]["content"] == "one two" and call.reply == {}
 
@@ -166,11 +166,11 @@ def test_threads_that_record_do_not_hear_each_other():
     gate = threading.Barrier(4)
 
     def work(name):
-        with record_calls() as journal:
+        with record_calls() as recorder:
             for number in range(20):
                 gate.wait()
                 model.invoke(f"{name} {number}")
-            found[name] = [call.messages[0]["content"] for call in journal.take()]
+            found[name] = [call.messages[0]["content"] for call in recorder.take()]
 
     threads = [threading.Thread(target=work, args=(f"t{n}",)) for n in range(4)]
     for one in threads:
@@ -182,10 +182,10 @@ def test_threads_that_record_do_not_hear_each_other():
 
 def test_nobody_records_outside():
     model = ScriptedChatModel(reply=lambda prompt: "x")
-    with record_calls() as journal:
+    with record_calls() as recorder:
         model.invoke("inside")
     model.invoke("outside")
-    assert [call.messages[0]["content"] for call in journal.take()] == ["inside"]
+    assert [call.messages[0]["content"] for call in recorder.take()] == ["inside"]
 
 
 def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch):
@@ -194,10 +194,10 @@ def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch
     def broken(prompt):
         raise ConnectionError("sk-planted-0123456789 is wrong")
 
-    with record_calls() as journal:
+    with record_calls() as recorder:
         with pytest.raises(ConnectionError):
             ScriptedChatModel(reply=broken).invoke("x")
-        (call,) = journal.take()
+        (call,) = recorder.take()
     assert call.error == "ConnectionError: <OTHER_API_KEY> is wrong"
 
 

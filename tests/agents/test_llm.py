@@ -38,6 +38,20 @@ def test_unknown_provider_names_the_nearest(spec, near):
         load_model(spec)
 
 
+@pytest.mark.parametrize(
+    ("spec", "full"),
+    [
+        ("gpt-4o", "openai:gpt-4o"),
+        ("openai/gpt-4o", "openai:gpt-4o"),
+        ("claude-any", "anthropic:claude-any"),
+        ("owner/name", "hf:owner/name"),
+    ],
+)
+def test_a_name_without_its_provider_gets_the_full_name_as_a_hint(spec, full):
+    with pytest.raises(BadSettings, match=f"'{spec}': did you mean {full}\\?"):
+        load_model(spec)
+
+
 def test_folder_is_loaded_as_a_scoring_model(random_folder):
     model = load_model(
         f"hf:{random_folder()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99
@@ -86,7 +100,7 @@ def test_hub_id_without_network(monkeypatch, tmp_path):
         raise ConnectionError(name)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    with pytest.raises(ModelError, match="neither a folder nor to be had from the Hugging Face hub"):
+    with pytest.raises(ModelError, match="neither a folder nor available from the Hugging Face hub"):
         load_model("hf:nobody/no-such-model")
 
 
@@ -142,13 +156,13 @@ def test_compatible_server_needs_no_key():
         ("openai:m@127.0.0.1:8000/v1", "seen: '127.0.0.1:8000/v1'"),
         ("openai:m@http://", "seen: 'http://'"),
         ("openai:m@http:///v1", "seen: 'http:///v1'"),
-        ("openai:m@me:pw-pw@127.0.0.1:8000/v1", "no address behind it: write"),
+        ("openai:m@me:pw-pw@127.0.0.1:8000/v1", "no address after it: write"),
     ],
 )
 def test_an_address_that_is_none_is_refused_and_not_taken_for_the_providers_own(spec, seen, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
-    with pytest.raises(BadSettings, match="model '.*:m' has an @ and no address behind it.*NAME@http://HOST") as caught:
+    with pytest.raises(BadSettings, match="model '.*:m' has an @ and no address after it.*NAME@http://HOST") as caught:
         load_model(spec)
     assert seen in str(caught.value) and "pw-pw" not in str(caught.value)
 
@@ -160,14 +174,14 @@ def test_a_name_may_hold_an_at_before_its_address():
 
 @pytest.mark.parametrize("spec", ["openai:m@http://me:pw@127.0.0.1:8000/v1", "anthropic:m@https://me@127.0.0.1"])
 def test_address_with_a_password_is_refused_without_showing_it(spec):
-    with pytest.raises(BadSettings, match="holds a password") as caught:
+    with pytest.raises(BadSettings, match="has a password") as caught:
         load_model(spec)
     assert "me" not in str(caught.value).split("password")[0].split()
 
 
 def test_a_second_layer_of_retries_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
-    with pytest.raises(BadSettings, match="tries again itself"):
+    with pytest.raises(BadSettings, match="retries itself"):
         load_model("openai:gpt-4.1-mini", max_retries=2)
 
 

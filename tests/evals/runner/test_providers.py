@@ -53,6 +53,14 @@ def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     assert len(list(read_records(tmp_path / "run"))) == 120 > kept
 
 
+def test_a_key_that_is_refused_stops_the_run_at_once(tmp_path):
+    with Provider(knows, choose=lambda number: "401" if number else "") as provider:
+        told = config(provider, benchmark_options={"cases": "60"}, concurrency=1)
+        with pytest.raises(TooManyFailures, match="KeyRefused.*Check the key"):
+            run(told, tmp_path / "run", model=asked_model(provider))
+        assert provider.count == 2
+
+
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
     with Provider(knows, latency=0.01) as provider:
         told = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
@@ -147,7 +155,7 @@ def test_the_summary_counts_what_the_provider_saw(tmp_path):
 
 
 def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(tmp_path):
-    with Provider(knows, strike=lambda asked: "401" if provider.count > 1 else "") as provider:
+    with Provider(knows, strike=lambda asked: "404" if provider.count > 1 else "") as provider:
         told = config(provider, benchmark_options={"cases": "1"}, editors=("rag",))
         failed = run(told, tmp_path / "run")
         assert (failed.failed, failed.records) == (1, 0)
