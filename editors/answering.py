@@ -1,4 +1,4 @@
-"""What editors lend while an edit stands: answerers around one function from a probe to an answer."""
+"""Answerers that editors give while edits are applied: a graph, run on one probe after another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from emend.memory.probe import Answer, Probe, Reading, Step, Usage
 
 DIRECT = "direct"
 Respond = Callable[[Probe, Sequence[str] | None], Answer]
-"""Answers a probe; given targets, gives their log-probabilities instead of a text; given none (), only finds."""
+"""Answers a probe; with targets, gives their log-probabilities instead of a text; with (), only retrieves."""
 
 
 @dataclass(frozen=True)
 class FunctionAnswerer:
-    """Answers by a function; `cost` is what the edits took that stand behind it."""
+    """An answerer around one function; `cost` is that of the applied edits."""
 
     respond: Respond
     cost: EditCost = NO_COST
@@ -33,31 +33,32 @@ class FunctionAnswerer:
         return self.respond(probe, None)
 
     def find(self, probe: Probe) -> Answer:
-        """What answering would find, with the prompt that it would use; no reply is generated."""
+        """Retrieve, and build the prompt that answering would use; no reply is generated."""
         return self.respond(probe, ())
 
 
 class ScoringAnswerer(FunctionAnswerer):
-    """The same, for a model that gives probabilities."""
+    """An answerer that also scores targets by log-probability."""
 
     def score(self, probe: Probe, targets: Sequence[str]) -> Answer:
         """One joint natural-log probability per target, under the prompt that answering would use."""
         return self.respond(probe, targets)
 
 
-def lend(model: BaseChatModel, respond: Respond, cost: EditCost = NO_COST) -> Answerer:
-    """An answerer that is `Scorable` exactly when the model gives probabilities."""
-    kind = ScoringAnswerer if isinstance(model, ScoringModel) else FunctionAnswerer
-    return kind(respond, cost)
+def direct_answerer(model: BaseChatModel, wording: str, cost: EditCost = NO_COST) -> Answerer:
+    """An answerer that calls the model once per probe, without a memory."""
+    return graph_answerer(GRAPHS.load(DIRECT)(), DirectContext(model, wording), model, cost)
 
 
-def direct(model: BaseChatModel, wording: str) -> Respond:
-    """Answering with one call to the model as it stands."""
-    return through(GRAPHS.load(DIRECT)(), DirectContext(model, wording))
+def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel, cost: EditCost = NO_COST) -> Answerer:
+    """An answerer that runs a graph; it is `Scorable` exactly when `scorer` gives probabilities.
 
-
-def through(app: Graph, context: RespondContext) -> Respond:
-    """Answering by a graph in that context; a graph may say how its reply is to be read."""
+    Args:
+        graph: may set how its reply is to be read, by `reading` in its final state.
+        context: what the graph's nodes work with.
+        scorer: the model that scores targets.
+        cost: of the edits that are applied.
+    """
 
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:
         state: dict[str, Any] = {"probe": probe.model_dump(mode="json")}
@@ -65,7 +66,7 @@ def through(app: Graph, context: RespondContext) -> Respond:
             state["targets"] = list(targets)
         elif probe.reading != "line":
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
-        final, steps = run_graph(app, state, context)
+        final, steps = run_graph(graph, state, context)
         try:
             return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
         except ModelReplyError as error:
@@ -73,21 +74,22 @@ def through(app: Graph, context: RespondContext) -> Respond:
             keep_steps(error, steps)
             raise
 
-    return respond
+    kind = ScoringAnswerer if isinstance(scorer, ScoringModel) else FunctionAnswerer
+    return kind(respond, cost)
 
 
 def cloze_of(probe: Probe) -> str:
-    """The text that a reply is to continue; "" where a question is asked."""
+    """The text that a reply continues; "" for a question."""
     return probe.prompt if probe.style == "cloze" else ""
 
 
 def answer_from(
     state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line", cloze: str = ""
 ) -> Answer:
-    """The answer that a graph's final state amounts to.
+    """The answer in a graph's final state.
 
     Raises:
-        ModelReplyError: thoughts do not come to an answer.
+        ModelReplyError: the reasoning ends without an answer.
     """
     reply = state.get("reply")
     return Answer(

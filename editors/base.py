@@ -1,4 +1,4 @@
-"""What an editor is: something that lets edits stand for a while and lends an answerer meanwhile."""
+"""Protocols of editors: an editor applies edits inside a `with` and gives an answerer of the edited system."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from emend.memory.retrieval.base import Corpus, Retriever
 
 
 class Demonstration(FrozenModel):
-    """A solved example for in-context editing: a new fact, a prompt under it, and the right continuation.
+    """A demonstration for in-context editing: a new fact, a prompt under it, and the right continuation.
 
     `kind` is `copy` (the edit itself), `update` (a paraphrase, new answer) or `retain` (another subject, old answer).
     """
@@ -28,7 +28,7 @@ class Demonstration(FrozenModel):
 
 @runtime_checkable
 class Answerer(Protocol):
-    """The edited system, while the edit stands."""
+    """The edited system, while the edit is applied."""
 
     def answer(self, probe: Probe) -> Answer:
         """Generate an answer."""
@@ -36,11 +36,11 @@ class Answerer(Protocol):
 
 
 class EditCost(FrozenModel):
-    """What it cost to let edits stand: time, memory and what went through the model, asking not counted.
+    """Cost of applying edits: time, memory and tokens; answering probes is not counted.
 
-    An editor that changes weights tells `tokens`, those of all forward passes without padding (as `editors.costing`
-    counts them); who runs the editor measures the rest. `peak_bytes` is how far the process's resident memory rose
-    above where it was, or the device's where the model is on one; None where it was not measured.
+    An editor that changes weights sets `tokens`, those of all forward passes without padding (as `editors.costing`
+    counts them); the run measures the rest. `peak_bytes` is the increase of the process's resident memory, or of the
+    device's where the model is on one; None where it was not measured.
     """
 
     edits: int = 0
@@ -50,14 +50,13 @@ class EditCost(FrozenModel):
     tokens: int = 0
 
     def plus(self, ahead: "EditCost") -> "EditCost":
-        """With what was done ahead for the same edits; of the two peaks the higher."""
+        """The sum with the cost of work done ahead for the same edits; of the two peaks the higher."""
+        peaks = [peak for peak in (self.peak_bytes, ahead.peak_bytes) if peak is not None]
         return self.model_copy(
             update={
                 "seconds": round(self.seconds + ahead.seconds, 6),
                 "cpu_seconds": round(self.cpu_seconds + ahead.cpu_seconds, 6),
-                "peak_bytes": max(
-                    (peak for peak in (self.peak_bytes, ahead.peak_bytes) if peak is not None), default=None
-                ),
+                "peak_bytes": max(peaks, default=None),
                 "tokens": self.tokens + ahead.tokens,
             }
         )
@@ -68,31 +67,31 @@ NO_COST = EditCost()
 
 @runtime_checkable
 class Costed(Protocol):
-    """An answerer that says what its edits cost, as far as only its editor knows."""
+    """An answerer that reports the part of its edits' cost that only its editor knows."""
 
     @property
     def cost(self) -> EditCost:
-        """Of the edits that were inserted for this answerer."""
+        """The cost of the edits that were applied for this answerer."""
         ...
 
 
 def cost_of(answerer: object) -> EditCost:
-    """What the answerer's editor says of its edits' cost."""
+    """The cost that the answerer reports, or none."""
     return answerer.cost if isinstance(answerer, Costed) else NO_COST
 
 
 @runtime_checkable
 class Finding(Protocol):
-    """An answerer that can say what it retrieves without asking the model for a reply."""
+    """An answerer that can retrieve without asking the model for a reply."""
 
     def find(self, probe: Probe) -> Answer:
-        """`Answer.retrieved` and the steps, as `answer` would have them; there is no text."""
+        """An answer with `retrieved` and steps as `answer` would have them, and no text."""
         ...
 
 
 @runtime_checkable
 class Scorable(Protocol):
-    """An answerer whose model gives probabilities; a second protocol, so that an API model need not lie."""
+    """An answerer whose model gives probabilities; API models often give none."""
 
     def score(self, probe: Probe, targets: Sequence[str]) -> Answer:
         """`Answer.log_probs` has one joint natural-log probability per target, under the prompt of `answer`."""
@@ -100,10 +99,10 @@ class Scorable(Protocol):
 
 
 class MemoryLike(Protocol):
-    """What editors ask of a memory."""
+    """The part of a memory that editors use."""
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Store the edits; what is there already is replaced, not doubled."""
+        """Store the edits; existing ones are replaced, not doubled."""
         ...
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
@@ -113,7 +112,7 @@ class MemoryLike(Protocol):
 
 @dataclass(frozen=True)
 class Materials:
-    """What an editor works with besides the edits: the model, a memory, a retrieval strategy, examples, wording."""
+    """Resources of an editor besides the edits: model, memory, retriever, demonstrations, prompt template, settings."""
 
     model: BaseChatModel
     memory: MemoryLike | None = None
@@ -124,14 +123,14 @@ class Materials:
     """Overrides of the editor's own settings, by field name."""
     seed: int = 0
     policy: CallPolicy | None = None
-    """How a further model of the editor's own is asked: within the limits of the run."""
+    """Limits of the run, for a further model of the editor's."""
 
 
 class Editor(Protocol):
     """One method of editing; `name` is its registry name.
 
-    What is drawn at random is seeded by `Materials.seed` and the edits' ids, never by what was drawn before, so that a
-    resumed run solves an edit as the interrupted one did.
+    Random draws are seeded by `Materials.seed` and the edits' ids, never by earlier draws, so that a resumed run solves
+    an edit exactly as the interrupted one did.
     """
 
     name: ClassVar[str]
@@ -146,12 +145,12 @@ class Editor(Protocol):
         ...
 
     def edit(self, edits: Sequence[Edit]) -> AbstractContextManager[Answerer]:
-        """Inside the `with` the edits stand; on leaving it, even by an exception, the model is back bit for bit."""
+        """Apply the edits inside the `with`; at its end, even after an exception, the model is restored bit for bit."""
         ...
 
 
 Grow = Callable[[Sequence[Edit]], Answerer]
-"""Lets more edits stand on top of those of the calls before, and lends an answerer that has all of them."""
+"""Applies more edits on top of those of earlier calls, and gives an answerer with all of them."""
 
 
 @runtime_checkable
@@ -163,21 +162,21 @@ class Sequential(Protocol):
     """
 
     def sequence(self) -> AbstractContextManager[Grow]:
-        """Inside the `with` each call adds edits; one that raises leaves the model as the call before did.
+        """Apply the edits of each call inside the `with`; a call that raises leaves the model as the one before did.
 
-        On leaving the `with`, even by an exception, the model is back bit for bit.
+        At the end of the `with`, even after an exception, the model is restored bit for bit.
         """
         ...
 
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """An editor that solves edits of its own accord faster when it knows which come next: for mode `single`."""
+    """An editor that solves several groups of edits faster together than one after another, for mode `single`."""
 
-    def foresee(self, sets: Sequence[Sequence[Edit]]) -> EditCost:
-        """Work ahead for these sets of edits, each of which `edit` will be given alone on the unedited model.
+    def foresee(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
+        """Work ahead for these groups of edits, each of which `edit` will be given alone on the unedited model.
 
-        What `edit` then does is the same, to what batches of another size change in the last digits. What was worked
-        out for earlier sets is forgotten. An edit that cannot be solved raises in `edit`, not here.
+        The result of `edit` is the same, except for last digits that depend on the batch size. Work for earlier groups
+        is forgotten. An edit that cannot be solved raises in `edit`, not here.
         """
         ...

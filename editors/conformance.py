@@ -38,7 +38,7 @@ EXAMPLES = tuple(
 )
 
 
-class Boom(Exception):
+class DeliberateError(Exception):
     """Raised on purpose inside a `with`."""
 
 
@@ -104,8 +104,8 @@ class EditorContract:
         try:
             with editor.edit((CAPITAL,)) as answerer:
                 asked(answerer, CAPITAL)
-                raise Boom
-        except Boom:
+                raise DeliberateError
+        except DeliberateError:
             check_same(before, state_of(materials), "after an exception in the 'with'")
             with editor.edit((CAPITAL,)) as answerer:
                 asked(answerer, CAPITAL)

@@ -1,4 +1,4 @@
-"""What editing costs: time, memory, and the tokens that went through the model."""
+"""Cost of editing: time, memory, and the tokens that went through the model."""
 
 import os
 import time
@@ -19,8 +19,8 @@ RESET = Path("/proc/self/clear_refs")
 
 
 @dataclass
-class Counter:
-    """Counts tokens; an editor that calls parts of a model by itself adds those too."""
+class TokenCounter:
+    """A count of tokens."""
 
     tokens: int = 0
 
@@ -30,24 +30,24 @@ class Counter:
         return EditCost(tokens=self.tokens)
 
 
-_counting: ContextVar[Counter | None] = ContextVar("counting", default=None)
+_counting: ContextVar[TokenCounter | None] = ContextVar("counting", default=None)
 
 
-def passed(tokens: int) -> None:
-    """Tells the counter, if one counts, of tokens that went through some layers of a model apart from the others."""
+def add_tokens(tokens: int) -> None:
+    """Add tokens that went through some layers of a model apart from the others to the active counter, if any."""
     counter = _counting.get()
     if counter:
         counter.tokens += tokens
 
 
 @contextmanager
-def counted(lm: "CausalLM") -> Iterator[Counter]:
-    """Inside the `with`, counts the tokens of every forward pass of the model, padding left out.
+def count_tokens(lm: "CausalLM") -> Iterator[TokenCounter]:
+    """Count the tokens of every forward pass of the model inside the `with`, without padding.
 
-    Tokens are what `attention_mask` marks, or else all of `input_ids` or `inputs_embeds`; backward passes do not count.
-    A pass through some of the layers is told by `passed`, and counts as one through all of them.
+    Tokens are those that `attention_mask` marks, or else all of `input_ids` or `inputs_embeds`; backward passes do not
+    count. A pass through some of the layers is added by `add_tokens`, and counts as one through all of them.
     """
-    counter = Counter()
+    counter = TokenCounter()
 
     def count(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         mask, ids, embeds = (named.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
@@ -55,7 +55,7 @@ def counted(lm: "CausalLM") -> Iterator[Counter]:
         if ids is None and embeds is not None:
             ids = embeds[..., 0]
         if ids is not None:
-            fits = mask is not None and mask.dim() == ids.dim()  # a longer mask also covers what is kept from before
+            fits = mask is not None and mask.dim() == ids.dim()  # a longer mask also covers cached tokens
             counter.tokens += int(mask[:, -ids.shape[1] :].sum()) if fits and mask is not None else ids.numel()
 
     handle = lm.model.base_model.register_forward_pre_hook(count, with_kwargs=True)
@@ -68,12 +68,12 @@ def counted(lm: "CausalLM") -> Iterator[Counter]:
 
 
 class Meter:
-    """Wall clock, processor time and peak memory of what happens inside a `with`.
+    """Wall clock, processor time and peak memory of the code inside a `with`.
 
     Args:
-        alone: nothing else works in this process meanwhile, so that the processor time of all its threads, and its
-            memory, are those of this work; otherwise this thread's time is taken, and no memory.
-        lm: a local model, if there is one: on a GPU its device's memory is measured instead.
+        alone: nothing else runs in this process, so that the processor time of all its threads, and its memory, belong
+            to this work; otherwise only this thread's time is measured, and no memory.
+        lm: a local model, if any; on a GPU its device's memory is measured instead.
     """
 
     def __init__(self, alone: bool, lm: Any = None) -> None:
@@ -94,20 +94,20 @@ class Meter:
         if peak is not None and self._before is not None:
             self.peak_bytes = max(0, peak - self._before)
 
-    def cost(self, edits: int, told: EditCost) -> EditCost:
-        """With what the editor told."""
+    def cost(self, edits: int, editor_cost: EditCost) -> EditCost:
+        """The editor's own cost with the measured time and memory."""
         measured = {"seconds": round(self.seconds, 6), "cpu_seconds": round(self.cpu_seconds, 6)}
-        return told.model_copy(update=measured | {"edits": edits, "peak_bytes": self.peak_bytes})
+        return editor_cost.model_copy(update=measured | {"edits": edits, "peak_bytes": self.peak_bytes})
 
 
-class Resident:
-    """The resident memory of this process, in bytes; nothing is told where the system is not Linux."""
+class ResidentMemory:
+    """The resident memory of this process, in bytes; None where the system is not Linux."""
 
     highest = 0
-    """What was seen before the system's own high-water mark was set back."""
+    """The high-water mark before the system's own was reset."""
 
     def start(self) -> int | None:
-        """The memory now; the high-water mark is set back to it."""
+        """The current memory; the high-water mark is reset to it."""
         type(self).highest = self.highest_so_far() or 0
         with suppress(OSError):
             RESET.write_text("5")
@@ -115,17 +115,17 @@ class Resident:
         return None
 
     def peak(self) -> int | None:
-        """The most since the start."""
+        """The peak since `start`."""
         return _status("VmHWM")
 
     @classmethod
     def highest_so_far(cls) -> int | None:
-        """The most that this process ever held, as far as the system tells."""
-        now = _status("VmHWM")
-        return None if now is None else max(cls.highest, now)
+        """The peak of this process so far, if the system reports it."""
+        peak = _status("VmHWM")
+        return None if peak is None else max(cls.highest, peak)
 
 
-class OnDevice:
+class DeviceMemory:
     """The memory that tensors take on a GPU, in bytes."""
 
     def __init__(self, device: Any) -> None:
@@ -134,18 +134,18 @@ class OnDevice:
         self._device, self._cuda = device, torch.cuda
 
     def start(self) -> int:
-        """The memory now."""
+        """The current memory."""
         self._cuda.reset_peak_memory_stats(self._device)
         return int(self._cuda.memory_allocated(self._device))
 
     def peak(self) -> int:
-        """The most since the start."""
+        """The peak since `start`."""
         return int(self._cuda.max_memory_allocated(self._device))
 
 
-def _memory_of(lm: Any) -> Resident | OnDevice:
+def _memory_of(lm: Any) -> ResidentMemory | DeviceMemory:
     device = getattr(lm, "device", None)
-    return OnDevice(device) if getattr(device, "type", "") == "cuda" else Resident()
+    return DeviceMemory(device) if getattr(device, "type", "") == "cuda" else ResidentMemory()
 
 
 def _status(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Settings of editors: frozen dataclasses, filled from TOML tables and overrides, with unknown keys refused by name."""
+"""Settings of editors: frozen dataclasses, filled from TOML tables and overrides; unknown keys are refused by name."""
 
 import math
 import tomllib
@@ -19,11 +19,11 @@ SHIPPED = Path(__file__).parent / "settings"
 
 @dataclass(frozen=True)
 class NoSettings:
-    """The settings of an editor that has none."""
+    """Settings of an editor without any."""
 
 
 def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S:
-    """The settings of that editor; a value given as text is read as the field's type.
+    """An editor's settings; a value given as text is parsed as the field's type.
 
     Raises:
         BadSettings: an unknown or missing key, or a value of the wrong type or out of range.
@@ -35,36 +35,35 @@ def build_settings(schema: type[S], values: Mapping[str, Any], editor: str) -> S
     try:
         built = TypeAdapter(schema).validate_python(dict(values))
     except ValidationError as error:
-        wrong = error.errors()[0]
-        field = ".".join(str(part) for part in wrong["loc"])
-        seen = "" if wrong["type"] == "missing" else f", seen: {wrong['input']!r}"
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        value = "" if first["type"] == "missing" else f", seen: {first['input']!r}"
         raise BadSettings(
-            f"setting '{field}' of editor '{editor}': {wrong['msg']}{seen}. Known settings: {', '.join(known)}."
+            f"setting '{field}' of editor '{editor}': {first['msg']}{value}. Known settings: {', '.join(known)}."
         ) from error
     for key in known:
         value = getattr(built, key)
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadSettings(f"setting '{key}' of editor '{editor}' is no finite number, seen: {value}.")
+            raise BadSettings(f"setting '{key}' of editor '{editor}' is not finite, seen: {value}.")
     return built
 
 
-def family_values(editor: str, families: Sequence[str]) -> dict[str, Any]:
-    """What the shipped TOML file of an editor says: its `default` table, overlaid with the first table that fits.
+def shipped_settings(editor: str, names: Sequence[str]) -> dict[str, Any]:
+    """The `default` table of an editor's shipped TOML file, overlaid with the first table whose name is in `names`.
 
-    `families` goes from the most to the least specific name of a model; a model without a table gets the default.
+    `names` goes from the most to the least specific name of a model; a model without a table gets the default.
     """
-    tables = _shipped(editor)
-    own = next((tables[name] for name in families if name in tables), {})
-    return tables["default"] | own
+    tables = _tables(editor)
+    return tables["default"] | next((tables[name] for name in names if name in tables), {})
 
 
 @cache
-def _shipped(editor: str) -> dict[str, dict[str, Any]]:
+def _tables(editor: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((SHIPPED / f"{editor}.toml").read_text(encoding="utf-8"))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file of the user's own, to be given to an editor as overrides.
+    """The settings in a user's TOML file, as overrides for an editor.
 
     Raises:
         MissingData: there is no such file.

@@ -1,4 +1,4 @@
-"""The editors by name; the only list of methods there is."""
+"""Registry of editors by name, the only list of methods."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
         "unedited": ("emend.editors.memory_based.unedited:Unedited", "The model as it is."),
         "in_context": (
             "emend.editors.memory_based.in_context:InContext",
-            "The right fact is put before the probe; also as ice.",
+            "Puts the right fact before the probe; also as ice.",
         ),
-        "rag": ("emend.editors.memory_based.rag:Rag", "Facts are kept in the memory and retrieved for each probe."),
+        "rag": ("emend.editors.memory_based.rag:Rag", "Retrieves facts from the memory for each probe."),
         "ike": (
             "emend.editors.memory_based.rag:Ike",
-            "As rag, with solved examples before the fact (Zheng et al. 2023).",
+            "As rag, with demonstrations before the fact (Zheng et al. 2023).",
         ),
         "serac": (
             "emend.editors.memory_based.serac:Serac",
@@ -36,7 +36,7 @@ EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
         ),
         "input_aug": (
             "emend.editors.memory_based.chain_of_thought:InputAug",
-            "All new facts are put before every probe; with chain=true the model thinks first.",
+            "Puts all new facts before every probe; with chain=true the model thinks first.",
         ),
         "mello": (
             "emend.editors.memory_based.mello:Mello",

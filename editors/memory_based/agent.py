@@ -1,4 +1,4 @@
-"""A tool-calling agent: the model is given tools over the memory, and decides itself."""
+"""A tool-calling agent: the model gets tools over the memory, and decides itself when to use them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from emend.agents.roles.tools import Toolbox, can_call_tools, prompt_id
 from emend.editors.base import Materials
-from emend.editors.memory_based.rag import RagSettings, Remembering
+from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
@@ -17,14 +17,19 @@ from emend.memory.retrieval.base import Retriever
 
 @dataclass(frozen=True)
 class AgentSettings(RagSettings):
-    """How many entries a search returns, and how often the model may use tools."""
+    """Settings of the agent.
+
+    Attributes:
+        k: number of entries that a search returns.
+        rounds: maximum number of tool calls.
+    """
 
     k: Annotated[int, Field(ge=1)] = 5
     rounds: Annotated[int, Field(ge=1, le=ROUNDS_LIMIT)] = ROUNDS
 
 
-class Agent(Remembering):
-    """Lets the model search the memory, look facts up and list updates, as it sees fit.
+class Agent(MemoryEditor):
+    """Lets the model search the memory, look facts up and list updates.
 
     Raises:
         BadSettings: the model cannot call tools.
@@ -45,11 +50,13 @@ class Agent(Remembering):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the id of what the model is told about the tools."""
+        """The fingerprint of `Rag` with the id of the tools' descriptions."""
         return super().fingerprint | {"prompts": prompt_id()}
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> AgentContext:
-        """With the tools over what the standing edits say that no later one supersedes."""
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> AgentContext:
+        """The context with tools over the entries of the applied edits that no later one supersedes."""
         view = self.memory.view([edit.id for edit in edits]).entries() if edits else ()
-        toolbox = Toolbox(found, tuple(edits), self.settings.k, frozenset(entry.id for entry in view))
-        return AgentContext(**self.shared(found), toolbox=toolbox, rounds=self.settings.rounds, empty=not edits)
+        toolbox = Toolbox(retriever, tuple(edits), self.settings.k, frozenset(entry.id for entry in view))
+        return AgentContext(
+            **self.common_fields(retriever), toolbox=toolbox, rounds=self.settings.rounds, empty=not edits
+        )

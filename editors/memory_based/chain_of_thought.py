@@ -10,8 +10,8 @@ from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, prompt_id
 from emend.agents.roles.continuing import has_room
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import Materials
-from emend.editors.memory_based.mello import demonstrations_in
-from emend.editors.memory_based.rag import Nothing, RagSettings, Remembering
+from emend.editors.memory_based.mello import read_demonstrations
+from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext, Form
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
@@ -21,10 +21,11 @@ from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """How thoughts are asked for.
+    """Settings of the chain of thought.
 
-    `form` is `thoughts` or `steps`; `auto` is `steps` for a local model whose window does not hold the solved examples.
-    `demonstrations` names a text file with solved examples in place of the shipped ones.
+    Attributes:
+        form: `thoughts` or `steps`; `auto` is `steps` for a local model whose window does not hold the demonstrations.
+        demonstrations: a text file with demonstrations in place of the shipped ones.
     """
 
     form: Literal["auto", "thoughts", "steps"] = "auto"
@@ -33,26 +34,29 @@ class ChainSettings:
 
 @dataclass(frozen=True)
 class CotSettings(ChainSettings, RagSettings):
-    """As for rag, and how thoughts are asked for."""
+    """Settings of retrieval and of the chain of thought."""
 
 
 @dataclass(frozen=True)
 class InputAugSettings(ChainSettings):
-    """Whether the model thinks before it answers, and how many facts it is shown at most, 0 for all.
+    """Settings of input augmentation.
 
-    What does not fit a local model's window is cut on the left, the oldest facts first, and counted in the records.
+    Attributes:
+        chain: the model thinks before it answers.
+        facts: maximum number of facts shown; 0 for all. What does not fit a local model's window is cut on the left,
+            the oldest facts first, and counted in the records.
     """
 
     chain: bool = False
     facts: Annotated[int, Field(ge=0)] = 0
 
 
-class Thinking(Remembering):
-    """What editors share that ask for thoughts."""
+class ChainEditor(MemoryEditor):
+    """Base class of the editors that prompt for a chain of thought."""
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.demonstrations = demonstrations_in(self.settings.demonstrations) or DEMONSTRATIONS
+        self.demonstrations = read_demonstrations(self.settings.demonstrations) or DEMONSTRATIONS
         self.form: Form = self._form()
 
     def _form(self) -> Form:
@@ -64,29 +68,29 @@ class Thinking(Remembering):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the form that is used and the id of its prompts."""
-        shown = self.demonstrations if self.form == "thoughts" else ""
-        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, shown)}
+        """The fingerprint of `Rag` with the form in use and the id of its prompts."""
+        demonstrations = self.demonstrations if self.form == "thoughts" else ""
+        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, demonstrations)}
 
-    def thinking(self, found: Retriever) -> CotContext:
+    def cot_context(self, retriever: Retriever) -> CotContext:
         """The context of the graph `cot`."""
-        return CotContext(**self.shared(found), form=self.form, demonstrations=self.demonstrations)
+        return CotContext(**self.common_fields(retriever), form=self.form, demonstrations=self.demonstrations)
 
 
-class Cot(Thinking):
+class Cot(ChainEditor):
     """Retrieves new facts, thinks under them, answers."""
 
     name: ClassVar[str] = "cot"
     schema: ClassVar[type[Any]] = CotSettings
     graph: ClassVar[str] = "cot"
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> CotContext:
-        """With the form and the solved examples."""
-        return self.thinking(found)
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> CotContext:
+        """The context with the form and the demonstrations."""
+        return self.cot_context(retriever)
 
 
-class InputAug(Thinking):
-    """Puts all new facts before every probe (ReCoE's input augmentation): nothing has to be found."""
+class InputAug(ChainEditor):
+    """Puts all new facts before every probe, without retrieval (ReCoE's input augmentation)."""
 
     name: ClassVar[str] = "input_aug"
     schema: ClassVar[type[Any]] = InputAugSettings
@@ -97,33 +101,33 @@ class InputAug(Thinking):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `cot` where the model thinks; there is no retrieval strategy."""
-        told = super().fingerprint | {"retriever": "all"}
-        return told if self.settings.chain else {k: v for k, v in told.items() if k not in ("form", "prompts")}
+        """The fingerprint of `cot` where the model thinks; there is no retriever."""
+        fields = super().fingerprint | {"retriever": "all"}
+        return fields if self.settings.chain else {k: v for k, v in fields.items() if k not in ("form", "prompts")}
 
-    def found(self, edits: Sequence[Edit]) -> Retriever:
-        """Everything that stands, in the order in which it was said."""
+    def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
+        """All entries of the applied edits, in the order of the edits."""
         if not edits:
-            return Nothing()
+            return EmptyRetriever()
         self.memory.add(edits)
         ids = [edit.id for edit in edits]
-        return Everything(self.memory.view(ids), ids)
+        return AllEntries(self.memory.view(ids), ids)
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> RagContext:
-        """With room for all facts."""
-        return self.thinking(found) if self.settings.chain else RagContext(**self.shared(found))
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
+        """The context with room for all facts."""
+        return self.cot_context(retriever) if self.settings.chain else RagContext(**self.common_fields(retriever))
 
-    def shared(self, found: Retriever) -> dict[str, Any]:
-        """As for every editor; `k` is how many facts are shown."""
-        entries = len(found.entries) if isinstance(found, Everything) else 1
-        return super().shared(found) | {"k": self.settings.facts or max(entries, 1)}
+    def common_fields(self, retriever: Retriever) -> dict[str, Any]:
+        """The fields of every context, with `k` facts shown."""
+        entries = len(retriever.entries) if isinstance(retriever, AllEntries) else 1
+        return super().common_fields(retriever) | {"k": self.settings.facts or max(entries, 1)}
 
 
-class Everything:
-    """All entries, whatever is asked; of more than are wanted the newest.
+class AllEntries:
+    """A retriever that returns all entries for every query, or the newest k.
 
     Args:
-        corpus: what is in scope.
+        corpus: the entries.
         order: ids of the edits, the oldest first.
     """
 

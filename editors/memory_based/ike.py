@@ -1,4 +1,4 @@
-"""What `ike` chooses its examples from: a benchmark's or a file of the user's, and what makes two texts similar."""
+"""Pool of demonstrations for `ike`, from a benchmark or a user's file, and the similarity of two texts."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,20 +19,19 @@ FORM = '{"kind": "copy, update or retain", "fact": "...", "prompt": "...", "targ
 
 
 @runtime_checkable
-class WithRows(Protocol):
-    """Demonstrations that have more behind them, made of the data's own rows.
+class RowDemonstrations(Protocol):
+    """Demonstrations with further ones made from the data's own rows.
 
-    Such a row may be one that a run tests, so that only an editor may ask for them which shows none of an edit that
-    stands.
+    A run may test such a row, so only an editor that shows none of an applied edit may use them.
     """
 
     def rows(self) -> Sequence[Demonstration]:
-        """Those of rows that share no subject with any other row."""
+        """The demonstrations of rows that share no subject with any other row."""
         ...
 
 
-class PoolLine(FrozenModel):
-    """A line of the file that `ike.pool` names."""
+class DemonstrationLine(FrozenModel):
+    """A line of the file in `ike.pool`."""
 
     kind: Literal["copy", "update", "retain"]
     fact: str = Field(pattern=r"\S")
@@ -42,49 +41,49 @@ class PoolLine(FrozenModel):
 
 
 def examples_of(materials: Materials, file: str = "") -> list[Demonstration]:
-    """Those of the file where one is named, else the benchmark's, with those of its own rows.
+    """The demonstrations of the file where one is named, else the benchmark's, with those of its own rows.
 
     Raises:
         MissingData: the file cannot be read.
-        BadData: a line of it is not as it must be.
+        BadData: a line of it is not valid.
     """
     if file:
         return read_pool(Path(file).expanduser())
-    given = materials.demonstrations
-    return [*given, *(given.rows() if isinstance(given, WithRows) else ())]
+    pool = materials.demonstrations
+    return [*pool, *(pool.rows() if isinstance(pool, RowDemonstrations) else ())]
 
 
 def read_pool(file: Path) -> list[Demonstration]:
-    """The examples of a file of JSON lines; blank lines are passed over.
+    """The demonstrations in a file of JSON lines; blank lines are skipped.
 
     Raises:
         MissingData: it cannot be read.
-        BadData: a line is no example, or there is none; names file and line.
+        BadData: a line is not valid, or there is none; names file and line.
     """
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise MissingData(f"no examples in '{file}': name a file with lines of the form {FORM} ({error}).") from error
-    found = [_example(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not found:
+    examples = [_example(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not examples:
         raise BadData(f"'{file}' has no line: give one of the form {FORM} for each example.")
-    return found
+    return examples
 
 
-def _example(line: str, where: str) -> Demonstration:
+def _example(line: str, location: str) -> Demonstration:
     try:
-        told = PoolLine.model_validate_json(line)
+        parsed = DemonstrationLine.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
-        raise BadData(f"{where}, field {field}: {first['msg']}. A line has the form {FORM}.") from error
-    return Demonstration(**told.model_dump())
+        raise BadData(f"{location}, field {field}: {first['msg']}. A line has the form {FORM}.") from error
+    return Demonstration(**parsed.model_dump())
 
 
-class OfMemory:
-    """The embedding that the edits are searched with, which is the run's; the memory is first asked when it is used.
+class MemoryEmbedding:
+    """The memory's own embedding, which the edits are retrieved with; opened at first use.
 
-    A memory embeds queries alone, so that examples and probe are both embedded as such.
+    A memory embeds queries alone, so demonstrations and probe are both embedded as such.
     """
 
     identity = "the memory's"
@@ -97,7 +96,7 @@ class OfMemory:
         return np.asarray(self._corpus.embed(texts), dtype=np.float32)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """As `documents`."""
+        """Shape (len(texts), dimensions), float32."""
         return self.documents(texts)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The upper bound of editing by prompt: the right fact is put before the probe, nothing has to be found."""
+"""The upper bound of editing by prompt: the right fact is put before the probe, without retrieval."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import lend, through
+from emend.editors.answering import graph_answerer
 from emend.editors.base import Answerer, Materials
 from emend.editors.hyperparameters import NoSettings, build_settings
 from emend.graphs.in_context import InContextContext
@@ -20,10 +20,10 @@ from emend.memory.retrieval.exact import DECIMALS, best
 
 
 class InContext:
-    """Shows each probe the edits that bear on it.
+    """Shows each probe the edits that are relevant to it.
 
-    A probe on which none bears is shown the edit that stands, so that it meets an irrelevant fact as it would in use;
-    where several stand, the one whose words are nearest to the probe's.
+    A probe without a relevant edit is shown the applied one, so that it meets an irrelevant fact as in use; where
+    several are applied, the one whose words are nearest to the probe's.
     """
 
     name: ClassVar[str] = "in_context"
@@ -37,35 +37,35 @@ class InContext:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its name, its graph, the wording and the prompt's id."""
+        """Name, graph, prompt template and the prompt's id."""
         wording = self.materials.wording
         return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """Nothing is changed, so there is nothing to undo."""
-        context = InContextContext(self.materials.model, self.materials.wording, Chooser(edits))
-        yield lend(self.materials.model, through(self.app, context))
+        """Give an answerer over these edits; nothing is changed, so there is nothing to undo."""
+        context = InContextContext(self.materials.model, self.materials.wording, FactSelector(edits))
+        yield graph_answerer(self.app, context, self.materials.model)
 
 
-class Chooser:
-    """Chooses among the edits that stand, for one probe after another."""
+class FactSelector:
+    """Selects the facts to show among the applied edits, for one probe after another."""
 
     def __init__(self, edits: Sequence[Edit]) -> None:
         self.edits = {edit.id: edit for edit in edits}
 
     def __call__(self, probe: Probe) -> list[str]:
-        """The texts to show: of the edits that bear on the probe, else of the nearest one."""
-        bearing = [self.edits[name].text for name in probe.edit_ids if name in self.edits]
-        return bearing or self._nearest(probe)
+        """The texts of the edits that are relevant to the probe, else of the nearest one."""
+        relevant = [self.edits[name].text for name in probe.edit_ids if name in self.edits]
+        return relevant or self._nearest(probe)
 
     def _nearest(self, probe: Probe) -> list[str]:
-        standing = list(self.edits.values())
-        if len(standing) <= 1:
-            return [edit.text for edit in standing]
+        applied = list(self.edits.values())
+        if len(applied) <= 1:
+            return [edit.text for edit in applied]
         embedding, vectors = self._embedded
         scores = vectors @ embedding.queries([probe.retrieval_query])[0]
-        return [standing[place].text for place in best(np.round(scores, DECIMALS), 1)]
+        return [applied[place].text for place in best(np.round(scores, DECIMALS), 1)]
 
     @cached_property
     def _embedded(self) -> tuple[LexicalEmbedding, Any]:

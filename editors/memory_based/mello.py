@@ -1,4 +1,4 @@
-"""MeLLo (Zhong et al. 2023): a question is taken in steps, and each step's answer checked against the memory."""
+"""MeLLo (Zhong et al. 2023): a question is decomposed, and each step's answer checked against the memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from emend.agents.roles.continuing import has_room
 from emend.agents.roles.decompose import DEMONSTRATIONS, prompt_id
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import Materials
-from emend.editors.memory_based.rag import RagSettings, Remembering
+from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.mello import HOPS, HOPS_LIMIT, Form, MelloContext
 from emend.memory.edit import Edit
 from emend.memory.errors import MissingData
@@ -20,12 +20,13 @@ from emend.memory.retrieval.base import Retriever
 
 @dataclass(frozen=True)
 class MelloSettings(RagSettings):
-    """How a question is taken apart.
+    """Settings of MeLLo.
 
-    `form` is `text` (as published), `lines` (line by line, for models too small to keep to a form) or `structured` (by
-    schema); `auto` is `lines` for a local model whose window does not hold the solved examples, else `text`. `hops` is
-    how many subquestions a question may take; one that tells its own number, in a tag, may always take those.
-    `demonstrations` names a text file with solved examples in place of the shipped ones; only `text` shows any.
+    Attributes:
+        form: `text` (as published), `lines` (line by line, for models too small to keep to a form) or `structured` (by
+            schema); `auto` is `lines` for a local model whose window does not hold the demonstrations, else `text`.
+        hops: maximum number of subquestions; a question that names its own number, in a tag, may always take those.
+        demonstrations: a text file with demonstrations in place of the shipped ones; only `text` shows any.
     """
 
     form: Literal["auto", "text", "lines", "structured"] = "auto"
@@ -33,8 +34,8 @@ class MelloSettings(RagSettings):
     demonstrations: str = ""
 
 
-class Mello(Remembering):
-    """Answers a question step by step, and believes the memory where it contradicts a step."""
+class Mello(MemoryEditor):
+    """Answers a question step by step, and follows the memory where it contradicts a step."""
 
     name: ClassVar[str] = "mello"
     schema: ClassVar[type[Any]] = MelloSettings
@@ -42,7 +43,7 @@ class Mello(Remembering):
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.demonstrations = demonstrations_in(self.settings.demonstrations) or DEMONSTRATIONS
+        self.demonstrations = read_demonstrations(self.settings.demonstrations) or DEMONSTRATIONS
         self.form: Form = self._form()
 
     def _form(self) -> Form:
@@ -54,14 +55,14 @@ class Mello(Remembering):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the form that is used and the id of its prompts."""
-        shown = self.demonstrations if self.form == "text" else ""
-        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, shown)}
+        """The fingerprint of `Rag` with the form in use and the id of its prompts."""
+        demonstrations = self.demonstrations if self.form == "text" else ""
+        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, demonstrations)}
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> MelloContext:
-        """With the form, the limit of hops and the solved examples."""
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> MelloContext:
+        """The context with the form, the limit of hops and the demonstrations."""
         return MelloContext(
-            **self.shared(found),
+            **self.common_fields(retriever),
             form=self.form,
             hops=self.settings.hops,
             demonstrations=self.demonstrations,
@@ -69,8 +70,8 @@ class Mello(Remembering):
         )
 
 
-def demonstrations_in(file: str) -> str:
-    """The text of a file with solved examples; "" where none is named.
+def read_demonstrations(file: str) -> str:
+    """The text of a file with demonstrations; "" where none is named.
 
     Raises:
         MissingData: it cannot be read.
@@ -80,4 +81,4 @@ def demonstrations_in(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise MissingData(f"no solved examples in '{file}': name a text file ({error}).") from error
+        raise MissingData(f"no demonstrations in '{file}': name a text file ({error}).") from error

@@ -1,4 +1,4 @@
-"""Editors that leave the model alone and remember: the memory keeps the edits, a graph finds and uses them."""
+"""Editors that keep edits in a memory: a graph retrieves and uses them, and the model is left as it is."""
 
 import logging
 import threading
@@ -11,10 +11,10 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import lend, through
+from emend.editors.answering import graph_answerer
 from emend.editors.base import Answerer, Materials, MemoryLike
 from emend.editors.hyperparameters import build_settings
-from emend.editors.memory_based.ike import OfMemory, examples_of
+from emend.editors.memory_based.ike import MemoryEmbedding, examples_of
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
@@ -25,15 +25,19 @@ from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
 @dataclass(frozen=True)
 class RagSettings:
-    """How many entries are put before a probe."""
+    """Settings of retrieval.
+
+    Attributes:
+        k: number of entries that are put before a probe.
+    """
 
     k: Annotated[int, Field(ge=1)] = 1
 
 
-class Remembering:
-    """What these editors share: a view of the memory that holds the standing edits alone, and a graph that uses it.
+class MemoryEditor:
+    """Base class: a view of the memory that holds the applied edits alone, and a graph that uses it.
 
-    A subclass names its graph, its settings and, where it has one of its own, the context that the graph runs in.
+    A subclass names its graph, its settings and, where the graph has a context of its own, that context.
     """
 
     name: ClassVar[str]
@@ -50,45 +54,45 @@ class Remembering:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Settings, retrieval strategy, graph, wording and the prompt's id."""
+        """Settings, retriever, graph, prompt template and the prompt's id."""
         return {
             "editor": self.name,
             "graph": self.app.name,
             "settings": asdict(self.settings),
-            "retriever": named(self.materials.retriever),
+            "retriever": qualified_name(self.materials.retriever),
             "wording": self.materials.wording,
             "prompt": prompt_id(self.materials.wording),
         }
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The edits are added to the memory; the view of them ends with the `with`, so there is nothing to undo."""
-        context = self.context(self.found(edits), edits)
-        yield lend(self.speaker, through(self.app, context))
+        """Add the edits to the memory and give an answerer over them alone, so that there is nothing to undo."""
+        context = self.graph_context(self.retriever_over(edits), edits)
+        yield graph_answerer(self.app, context, self.scorer)
 
     @property
-    def speaker(self) -> BaseChatModel:
-        """The model whose gift of probabilities the answerer has."""
+    def scorer(self) -> BaseChatModel:
+        """The model that scores targets."""
         return self.materials.model
 
-    def found(self, edits: Sequence[Edit]) -> Retriever:
-        """The strategy over these edits alone, which are added to the memory."""
+    def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
+        """A retriever over these edits alone, which are added to the memory."""
         if not edits:
-            return Nothing()
+            return EmptyRetriever()
         self.memory.add(edits)
         return self.retriever(self.memory.view([edit.id for edit in edits]))
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> RagContext:
-        """What the graph's nodes work with while the edits stand."""
-        return RagContext(**self.shared(found))
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> RagContext:
+        """The context of the graph's nodes while the edits are applied."""
+        return RagContext(**self.common_fields(retriever))
 
-    def shared(self, found: Retriever) -> dict[str, Any]:
+    def common_fields(self, retriever: Retriever) -> dict[str, Any]:
         """The fields of every context."""
-        more = {"k": self.settings.k} if hasattr(self.settings, "k") else {}
-        return {"model": self.materials.model, "retriever": found, "wording": self.materials.wording} | more
+        k = {"k": self.settings.k} if hasattr(self.settings, "k") else {}
+        return {"model": self.materials.model, "retriever": retriever, "wording": self.materials.wording} | k
 
 
-class Rag(Remembering):
+class Rag(MemoryEditor):
     """Retrieves new facts for each probe."""
 
     name: ClassVar[str] = "rag"
@@ -96,11 +100,14 @@ class Rag(Remembering):
 
 @dataclass(frozen=True)
 class IkeSettings(RagSettings):
-    """How many entries, and how many solved examples; the paper shows 32, more than small windows hold.
+    """Settings of IKE.
 
-    `original` appends the tested edit, with its answer, as a last example of copying, as the authors' code does: the
-    prompt of the edit itself then holds its own answer. `pool` names a file of JSON lines to choose from in place of
-    the benchmark's examples (see `editors.ike`).
+    Attributes:
+        demonstrations: number of demonstrations; the paper shows 32, more than small windows hold.
+        original: append the tested edit, with its answer, as a last demonstration of copying, as the authors' code
+            does; the prompt of the edit itself then holds its own answer.
+        pool: a file of JSON lines to choose from in place of the benchmark's demonstrations (see
+            `editors.memory_based.ike`).
     """
 
     demonstrations: Annotated[int, Field(ge=0)] = 6
@@ -108,8 +115,8 @@ class IkeSettings(RagSettings):
     pool: str = ""
 
 
-class Ike(Remembering):
-    """As `Rag`, with solved examples that show when to use a new fact and when to leave it."""
+class Ike(MemoryEditor):
+    """Retrieves new facts, and shows demonstrations of when to use them and when not (Zheng et al. 2023)."""
 
     name: ClassVar[str] = "ike"
     schema: ClassVar[type[Any]] = IkeSettings
@@ -117,13 +124,13 @@ class Ike(Remembering):
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.pool = Pool(examples_of(materials, self.settings.pool), OfMemory(self.memory))
+        self.pool = Pool(examples_of(materials, self.settings.pool), MemoryEmbedding(self.memory))
         self._hash = content_id("demonstrations", self.pool.examples)
-        self._told, self._telling = False, threading.Lock()
+        self._warned, self._lock = False, threading.Lock()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the examples' number and hash, what makes them similar, and the seed of their order."""
+        """The fingerprint of `Rag` with number, hash, similarity and seed of the demonstrations."""
         return super().fingerprint | {
             "examples": self._hash,
             "examples at hand": len(self.pool.examples),
@@ -131,35 +138,35 @@ class Ike(Remembering):
             "seed": self.materials.seed,
         }
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> IkeContext:
-        """With the pool, and what may not be shown of it."""
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> IkeContext:
+        """The context with the pool, and the facts that may not be shown from it."""
         context = IkeContext(
-            **self.shared(found),
+            **self.common_fields(retriever),
             pool=self.pool,
             demonstrations=self.settings.demonstrations,
             seed=self.materials.seed,
             standing=frozenset(edit.text for edit in edits),
             original={edit.id: edit for edit in edits} if self.settings.original else {},
         )
-        self._tell_of_few(context.left)
+        self._warn_if_few(context.left)
         return context
 
-    def _tell_of_few(self, left: int) -> None:
-        """Say once that fewer examples can be shown than were asked for."""
-        asked, pool = self.settings.demonstrations, len(self.pool.examples)
-        with self._telling:
-            told, self._told = self._told, self._told or left < asked
-        if left < asked and not told:
-            why = f"{pool} are at hand" if left == pool else f"of {pool} at hand the others are of edits that stand"
+    def _warn_if_few(self, available: int) -> None:
+        """Log once that fewer demonstrations are available than the setting asks for."""
+        needed, pool = self.settings.demonstrations, len(self.pool.examples)
+        with self._lock:
+            warned, self._warned = self._warned, self._warned or available < needed
+        if available < needed and not warned:
+            why = f"the pool has {pool}" if available == pool else f"the others of {pool} are of applied edits"
             logging.getLogger(__name__).warning(
                 "editor 'ike' is to show %d demonstrations and has %d to choose from (%s): name a file of more with "
                 "--set ike.pool=FILE, or ask for fewer with --set ike.demonstrations=%d.",
-                *(asked, left, why, left),
+                *(needed, available, why, available),
             )
 
 
-class Nothing:
-    """The retriever when no edit stands: strategies need not be able to index an empty view."""
+class EmptyRetriever:
+    """The retriever without applied edits: strategies need not be able to index an empty view."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """No hits."""
@@ -170,12 +177,12 @@ def _memory_of(materials: Materials, editor: str) -> tuple[MemoryLike, Callable[
     if materials.memory is None or materials.retriever is None:
         missing = "memory" if materials.memory is None else "retriever"
         raise BadSettings(
-            f"editor '{editor}' remembers, and Materials.{missing} is None: give it a memory, e.g. ChromaMemory, and "
-            "a retrieval strategy, e.g. RETRIEVERS.load('dense')."
+            f"editor '{editor}' needs a memory, and Materials.{missing} is None: give it a memory, e.g. ChromaMemory, "
+            "and a retriever, e.g. RETRIEVERS.load('dense')."
         )
     return materials.memory, materials.retriever
 
 
-def named(strategy: Any) -> str:
-    """Module and name of a retrieval strategy."""
+def qualified_name(strategy: Any) -> str:
+    """Module and name of a retriever factory."""
     return f"{strategy.__module__}:{getattr(strategy, '__qualname__', type(strategy).__qualname__)}"

@@ -1,4 +1,4 @@
-"""The scope classifier that an editor works with: one that was trained, one from examples, or the default."""
+"""Scope classifiers of editors: trained ones, small ones from demonstrations, or the default."""
 
 import logging
 import weakref
@@ -15,59 +15,59 @@ from emend.editors.base import Materials
 from emend.memory.embeddings.embed import LexicalEmbedding
 
 ENOUGH = 20
-"""So many examples in scope, and as many out of it, are needed to learn from; a threshold is chosen on them too, and
-from the two to five of most benchmarks it came out anywhere between 0.005 and 0.56."""
+"""Minimum number of demonstrations in scope, and out of it, to train on; a threshold is chosen on them too, and from
+the two to five of most benchmarks it came out anywhere between 0.005 and 0.56."""
 CHOSEN = ({"threshold"}, {"upper", "lower"})
-"""The settings of `serac` and of `crag` that take the place of the classifier's threshold."""
+"""Settings of `serac` and of `crag` that replace the classifier's threshold."""
 _warned: list[weakref.ref[Any]] = []
 
 
 @dataclass(frozen=True)
 class DefaultScope(EmbeddingScope):
-    """The word form as it is before any training, with its threshold of one half.
+    """The lexical classifier before any training, with a threshold of one half.
 
-    Of the examples of tinyworld, each asked about its own fact alone, it lets 97.6 % of those in scope through, and
-    0.5 % of those out of it. On others it does worse, on some no better than a coin: see `docs/editors.md`.
+    It accepts 97.6 % of tinyworld's demonstrations that are in the scope of their own fact, and 0.5 % of those that are
+    not. On other data it does worse, on some no better than chance: see `docs/editors.md`.
     """
 
     @property
     def identity(self) -> str:
-        """That of the weights, and that nothing was learned."""
+        """The identity of the weights, marked as untrained."""
         return f"default/{super().identity}"
 
 
-def scope_for(materials: Materials, folder: str = "") -> Scope:
-    """The classifier of a folder; without one, a small one trained on the demonstrations, about none of the cases.
+def load_scope_for(materials: Materials, folder: str = "") -> Scope:
+    """The classifier of a folder; without one, a small one trained on the demonstrations, none of which is a case.
 
-    An example of copying or updating is in the scope of its fact, one of retaining is not. From fewer than `ENOUGH` of
-    either nothing is learned: it is `DefaultScope` then, which is said once a run.
+    A demonstration of copying or updating is in the scope of its fact, one of retaining is not. With fewer than
+    `ENOUGH` of either, it is `DefaultScope`, with one warning a run.
 
     Raises:
-        MissingData: there is none in the folder. And what else loading it raises.
+        MissingData: there is none in the folder.
     """
     if folder:
         return load_scope(folder)
-    told = [(one.prompt, one.fact, one.kind != "retain") for one in materials.demonstrations if one.fact]
-    inside = sum(within for _, _, within in told)
-    if min(inside, len(told) - inside) >= ENOUGH:
-        texts, examples = examples_of(told)
+    triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in materials.demonstrations if shot.fact]
+    inside = sum(in_scope for _, _, in_scope in triples)
+    if min(inside, len(triples) - inside) >= ENOUGH:
+        texts, examples = examples_of(triples)
         return train_scope(texts, examples, LexicalEmbedding(), seed=materials.seed).scope
     scope = DefaultScope()
-    settled = {name for name, value in materials.settings.items() if value is not None}
-    if not any(names <= settled for names in CHOSEN):
-        _warn(materials, inside, len(told) - inside, scope.threshold)
+    overridden = {name for name, value in materials.settings.items() if value is not None}
+    if not any(names <= overridden for names in CHOSEN):
+        _warn(materials, inside, len(triples) - inside, scope.threshold)
     return scope
 
 
 def _warn(materials: Materials, inside: int, outside: int, threshold: float) -> None:
-    """Once for all editors of a run, which share its memory."""
+    """Log a warning once for all editors of a run, which share its memory."""
     if _warned and _warned[0]() is materials.memory:
         return
-    with suppress(TypeError):  # not everything can be referred to; of such a memory it is said again
+    with suppress(TypeError):  # some memories cannot be referred to weakly; for those the warning repeats
         _warned[:] = [weakref.ref(materials.memory)]
     logging.getLogger(__name__).warning(
         "serac, crag: the scope classifier is untrained (%s examples in scope and %s out of it, %s of each are needed),"
-        " so its threshold is the default, %s, and it may let in or leave out too much. Train one with emend train "
+        " so its threshold is the default, %s, and it may accept or reject too much. Train one with emend train "
         "scope and give it with --set serac.scope=FOLDER (--set crag.scope=FOLDER), or choose the thresholds with "
         "--set serac.threshold=..., or crag.upper=... and crag.lower=...",
         inside,
@@ -77,6 +77,6 @@ def _warn(materials: Materials, inside: int, outside: int, threshold: float) -> 
     )
 
 
-def told_of(scope: Scope) -> dict[str, Any]:
-    """What of a classifier decides the answers."""
+def scope_fingerprint(scope: Scope) -> dict[str, Any]:
+    """The parts of a classifier that decide the answers."""
     return {"scope": scope.identity, "threshold": round(scope.threshold, 6)}

@@ -1,4 +1,4 @@
-"""SERAC (Mitchell et al. 2022): a classifier decides whether an edit is meant, and only then it is shown."""
+"""SERAC (Mitchell et al. 2022): an edit is shown only to probes that a classifier finds in its scope."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from pydantic import Field
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import Materials
-from emend.editors.memory_based.rag import Nothing, RagSettings, Remembering
-from emend.editors.memory_based.scope import scope_for, told_of
+from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
+from emend.editors.memory_based.scope import load_scope_for, scope_fingerprint
 from emend.graphs.serac import ScopeRetriever, SeracContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
@@ -20,11 +20,13 @@ from emend.memory.retrieval.base import Retriever
 
 @dataclass(frozen=True)
 class SeracSettings(RagSettings):
-    """Which classifier decides, from which probability on, and who answers in scope.
+    """Settings of SERAC.
 
-    `scope` is a folder of `emend train scope`, or empty for a small classifier over the benchmark's examples;
-    `threshold` takes the place of the classifier's own; `candidates` limits it to so many entries that the retrieval
-    strategy finds, 0 to none; `counterfactual` is a model by name, empty for the model under test.
+    Attributes:
+        scope: a folder of `emend train scope`; empty for a small classifier over the benchmark's demonstrations.
+        threshold: probability from which a probe is in scope, in place of the classifier's own.
+        candidates: number of retrieved entries that the classifier judges; 0 for all entries.
+        counterfactual: name of the model that answers in scope; empty for the model under test.
     """
 
     scope: str = ""
@@ -33,7 +35,7 @@ class SeracSettings(RagSettings):
     counterfactual: str = ""
 
 
-class Serac(Remembering):
+class Serac(MemoryEditor):
     """Leaves the model alone unless a trained classifier finds an edit in scope."""
 
     name: ClassVar[str] = "serac"
@@ -42,39 +44,40 @@ class Serac(Remembering):
 
     def __init__(self, materials: Materials) -> None:
         super().__init__(materials)
-        self.scope = scope_for(materials, self.settings.scope)
-        chosen = self.settings.threshold
-        self.threshold: float = self.scope.threshold if chosen is None else chosen
+        self.scope = load_scope_for(materials, self.settings.scope)
+        override = self.settings.threshold
+        self.threshold: float = self.scope.threshold if override is None else override
 
     @cached_property
     def counterfactual(self) -> BaseChatModel | None:
-        """The second model, loaded when it is first needed; it shares the limits of the first."""
+        """The second model, loaded at first use; it shares the limits of the first."""
         name = self.settings.counterfactual
         return load_model(name, self.materials.policy) if name else None
 
     @property
-    def speaker(self) -> BaseChatModel:
-        """Probabilities are given only if both models give them."""
+    def scorer(self) -> BaseChatModel:
+        """The model that scores targets; it gives probabilities only if both models do."""
         second = self.counterfactual
         return self.materials.model if second is None or isinstance(second, ScoringModel) else second
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As for `Rag`, with the classifier, the threshold and the second model."""
+        """The fingerprint of `Rag` with the classifier, the threshold and the second model."""
         second = self.counterfactual
-        told = told_of(self.scope) | {"threshold": round(self.threshold, 6)}
+        scope = scope_fingerprint(self.scope) | {"threshold": round(self.threshold, 6)}
         name = self.settings.counterfactual
-        return super().fingerprint | told | {"counterfactual": fingerprint(second, name) if second else "the same"}
+        return super().fingerprint | scope | {"counterfactual": fingerprint(second, name) if second else "the same"}
 
-    def found(self, edits: Sequence[Edit]) -> Retriever:
-        """The classifier over the standing edits, or over those of them that the strategy finds."""
+    def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
+        """The classifier over the applied edits, or over those of them that the retriever finds."""
         if not edits:
-            return Nothing()
+            return EmptyRetriever()
         self.memory.add(edits)
         view = self.memory.view([edit.id for edit in edits])
         narrow = self.retriever(view) if self.settings.candidates else None
         return ScopeRetriever(view, self.scope, narrow, self.settings.candidates)
 
-    def context(self, found: Retriever, edits: Sequence[Edit]) -> SeracContext:
-        """With the threshold and the second model."""
-        return SeracContext(**self.shared(found), threshold=self.threshold, counterfactual=self.counterfactual)
+    def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> SeracContext:
+        """The context with the threshold and the second model."""
+        fields = self.common_fields(retriever)
+        return SeracContext(**fields, threshold=self.threshold, counterfactual=self.counterfactual)

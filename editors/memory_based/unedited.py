@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import DIRECT, direct, lend
+from emend.editors.answering import DIRECT, direct_answerer
 from emend.editors.base import Answerer, Materials
 from emend.editors.hyperparameters import NoSettings, build_settings
 from emend.memory.edit import Edit
 
 
 class Unedited:
-    """Ignores the edits; what it scores is what the model knew, or guessed, before."""
+    """Ignores the edits; its scores show what the model knew, or guessed, before."""
 
     name: ClassVar[str] = "unedited"
     needs_weights: ClassVar[bool] = False
@@ -24,11 +24,11 @@ class Unedited:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its name, its graph, the wording and the prompt's id."""
+        """Name, graph, prompt template and the prompt's id."""
         wording = self.materials.wording
         return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The model as it is."""
-        yield lend(self.materials.model, direct(self.materials.model, self.materials.wording))
+        """Leave the model as it is."""
+        yield direct_answerer(self.materials.model, self.materials.wording)

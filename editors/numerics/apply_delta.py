@@ -1,4 +1,4 @@
-"""Changing a model's weights for a while: deltas on, and the original tensors back bit for bit."""
+"""Temporary changes of a model's weights: deltas are added, and the original tensors come back bit for bit."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,10 +9,11 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
+from emend.editors.numerics.low_rank import LowRankDelta
 from emend.memory.errors import BadSettings
 
-Deltas = Mapping[str, Tensor]
-"""Parameter name to what is added to it: same shape, float32 or wider."""
+Deltas = Mapping[str, Tensor | LowRankDelta]
+"""Parameter name to what is added to it: a tensor of its shape, float32 or wider, or a product of thin matrices."""
 WITHOUT_DOUBLES = ("mps",)
 """Devices that have no float64."""
 
@@ -22,83 +23,93 @@ _guard = Lock()
 
 @contextmanager
 def applied(model: nn.Module, deltas: Deltas, lock: AbstractContextManager[Any] | None = None) -> Iterator[None]:
-    """Inside the `with` the deltas are in the weights; on leaving it, even by an exception, the originals are back.
+    """Add the deltas to the weights inside the `with`, and restore the original tensors at its end, bit for bit.
 
-    The originals are kept and copied back, since subtracting a delta again is not exact. Sums are formed in the
-    delta's precision and rounded once. `lock` is held while weights are written, not while the edit stands.
+    The originals are copied back, since subtracting a delta again is not exact. Sums are formed in the delta's
+    precision and rounded once. `lock` is held while weights are written, not while the edit is applied.
 
     Raises:
-        BadSettings: another edit stands on this model; the two would restore each other's weights.
+        BadSettings: another edit is applied to this model; the two would restore each other's weights.
     """
     if not deltas:
         yield
         return
-    with Stack(model, lock) as stack:
+    with DeltaStack(model, lock) as stack:
         stack.add(deltas)
         yield
 
 
-class Stack:
-    """Deltas put on one another inside a `with`; on leaving it, even by an exception, the original tensors are back.
+def is_edited(model: nn.Module) -> bool:
+    """True while a `DeltaStack` of this model is open."""
+    with _guard:
+        return model in _edited
 
-    One copy of each changed tensor is kept, however many deltas come; otherwise as `applied`, which is a stack of one.
+
+def dense(model: nn.Module, deltas: Deltas) -> dict[str, Tensor]:
+    """The deltas as tensors of their parameters' shapes; products of thin matrices are formed in float64."""
+    return {
+        name: delta.dense(model.get_submodule(name.removesuffix(".weight")))
+        if isinstance(delta, LowRankDelta)
+        else delta
+        for name, delta in deltas.items()
+    }
+
+
+class DeltaStack:
+    """Deltas added one after another inside a `with`, at whose end the original tensors are restored.
+
+    One copy of each changed tensor is kept, however many deltas are added.
 
     Raises:
-        BadSettings: on entering, when another edit stands on this model.
+        BadSettings: on entering, when another edit is applied to this model.
     """
 
     def __init__(self, model: nn.Module, lock: AbstractContextManager[Any] | None = None) -> None:
         self._model = model
         self._writing = lock or nullcontext()
         self._parameters = dict(model.named_parameters())
-        self._kept: dict[str, Tensor] = {}
+        self._originals: dict[str, Tensor] = {}
 
     def __enter__(self) -> Self:
-        _claim(self._model)
+        with _guard:
+            if self._model in _edited:
+                raise BadSettings(
+                    "another edit is applied to this model's weights: leave its 'with' first, or run one unit at a "
+                    "time."
+                )
+            _edited.add(self._model)
         return self
 
     def add(self, deltas: Deltas) -> None:
         """Add to the weights as they are now; a delta that does not fit raises, and then none of them is added."""
-        now = {name: self._parameters[name].detach() for name in deltas}
-        for name, delta in deltas.items():
-            if delta.shape != now[name].shape:
-                raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(now[name].shape)}.")
+        tensors = {name: self._parameters[name].detach() for name in deltas}
+        additions = dense(self._model, deltas)
+        for name, delta in additions.items():
+            if delta.shape != tensors[name].shape:
+                raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(tensors[name].shape)}.")
         with self._writing, torch.no_grad():
-            again = {name: tensor.clone() for name, tensor in now.items() if name in self._kept}
-            self._kept |= {name: tensor.clone() for name, tensor in now.items() if name not in self._kept}
+            before = {name: tensor.clone() for name, tensor in tensors.items() if name in self._originals}
+            self._originals |= {n: tensor.clone() for n, tensor in tensors.items() if n not in self._originals}
             try:
-                for name, delta in deltas.items():
-                    now[name].copy_(summed(now[name], delta))
-            except BaseException:  # memory ran out between two of them
-                for name, tensor in now.items():
-                    tensor.copy_(again.get(name, self._kept[name]))
+                for name, delta in additions.items():
+                    tensors[name].copy_(summed(tensors[name], delta))
+            except BaseException:  # memory may run out between two of them
+                for name, tensor in tensors.items():
+                    tensor.copy_(before.get(name, self._originals[name]))
                 raise
 
     def __exit__(self, *error: object) -> None:
         try:
             with self._writing, torch.no_grad():
-                for name, original in self._kept.items():
+                for name, original in self._originals.items():
                     self._parameters[name].copy_(original)
         finally:
-            _release(self._model)
+            with _guard:
+                _edited.discard(self._model)
 
 
 def summed(weight: Tensor, delta: Tensor) -> Tensor:
-    """Weight and delta in the delta's precision, or rounded to the weight's where its device has no such numbers."""
+    """Weight plus delta in the delta's precision; rounded to the weight's where the device has no float64."""
     if delta.dtype == torch.float64 and weight.device.type in WITHOUT_DOUBLES:
         return (weight.cpu().double() + delta.cpu()).to(weight.dtype)
     return weight.to(delta.dtype) + delta.to(weight.device)
-
-
-def _claim(model: nn.Module) -> None:
-    with _guard:
-        if model in _edited:
-            raise BadSettings(
-                "an edit stands on this model's weights already: leave its 'with' first, or run one unit at a time."
-            )
-        _edited.add(model)
-
-
-def _release(model: nn.Module) -> None:
-    with _guard:
-        _edited.discard(model)

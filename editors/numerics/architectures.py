@@ -1,4 +1,4 @@
-"""Where each architecture keeps what editors read and write: one table, no chain of cases."""
+"""Module paths of the matrices that editors read and write, by architecture."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -19,7 +19,7 @@ class Architecture:
     """The matrix that ends the MLP: keys enter it, values leave it."""
     query: str
     value: str
-    """The attention's projections that adapters are put on; one path for both where they are one matrix."""
+    """The attention's projections that adapters are attached to; one path for both where they are one matrix."""
     norm: str
     head: str
     adds: bool = True
@@ -94,13 +94,13 @@ ARCHITECTURES = {
     ),
 }
 """Model type to its module paths."""
-BEHIND = "; and adds = false where a norm or a factor stands between the MLP and the residual stream"
+BEHIND = "; and adds = false where a norm or a factor lies between the MLP and the residual stream"
 UNKNOWN = Architecture(block="", down_projection="", query="", value="", norm="", head="")
 OF_A_LAYER = ("block", "down_projection", "query", "value")
 MATRICES = ("down_projection", "query", "value", "head")
 NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-"""What configurations call the number of experts that stand in the place of one MLP."""
+"""Names in configurations for the number of experts that replace one MLP."""
 
 
 def architecture_of(
@@ -109,17 +109,17 @@ def architecture_of(
     needed: Collection[str] = NAMES,
     layers: Collection[int] | None = None,
 ) -> Architecture:
-    """The model's module paths: what is given, over the table's; only those that are `needed` are looked at.
+    """The model's module paths, with overrides; only those that are `needed` are checked.
 
     Args:
-        model: whose paths they are.
-        given: paths by name, and `adds`.
+        model: the model.
+        given: paths by name, and `adds`, over those of the table.
         needed: the names that are used.
-        layers: those in which the paths must lead somewhere, from 0; None where it is enough that one layer has them,
-            since layers of one model may be of several kinds.
+        layers: layers in which the paths must exist, from 0; None where one such layer suffices, since layers of one
+            model may be of several kinds.
 
     Raises:
-        BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that leads nowhere.
+        BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that does not exist.
     """
     config: Any = model.config
     known = ARCHITECTURES.get(config.model_type)
@@ -132,15 +132,15 @@ def architecture_of(
             f"[architecture] lacks: {', '.join(missing) or 'nothing'}; unknown names in it: "
             f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
             f"[architecture] (--set EDITOR=@FILE): {', '.join(name for name in NAMES if name in needed)}"
-            f"{BEHIND if 'block' in needed else ''}.{_of_experts(model) if 'down_projection' in missing else ''} "
+            f"{BEHIND if 'block' in needed else ''}.{_experts_hint(model) if 'down_projection' in missing else ''} "
             f"Linear modules of this model: {_linear(model)}."
         )
     if "adds" in given:
-        given["adds"] = _truth(given["adds"])
-    found = replace(known or UNKNOWN, **given)  # type: ignore[arg-type]
+        given["adds"] = _parse_bool(given["adds"])
+    architecture = replace(known or UNKNOWN, **given)  # type: ignore[arg-type]
     for name in (name for name in NAMES if name in needed):
-        _check(model, name, str(getattr(found, name)), layers)
-    return found
+        _check(model, name, str(getattr(architecture, name)), layers)
+    return architecture
 
 
 def layer_of(model: nn.Module, layer: int) -> int:
@@ -163,55 +163,55 @@ def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool
     """The module path of a layer's down-projection; layers count from 0, or from -1 at the end.
 
     Raises:
-        BadSettings: unknown architecture, a path that leads nowhere, or a layer that the model does not have.
+        BadSettings: unknown architecture, a path that does not exist, or a layer that the model does not have.
     """
     number = layer_of(model, layer)
     return architecture_of(model, given, ("down_projection",), [number]).of_layer(number, "down_projection")
 
 
 def layers_with(model: nn.Module, name: str, path: str) -> list[int]:
-    """The layers, from 0, in which a path leads to what its name wants."""
+    """The layers, from 0, in which a path names a module of the right kind."""
     config: Any = model.config
     numbers = range(config.get_text_config().num_hidden_layers)
-    return [layer for layer in numbers if not _wrong(model, name, path.replace("{}", str(layer)))]
+    return [layer for layer in numbers if not _problem(model, name, path.replace("{}", str(layer)))]
 
 
-def _truth(told: str | bool) -> bool:
-    if told not in (True, False, "true", "false"):
-        raise BadSettings(f"[architecture] adds = {told!r} is neither true nor false.")
-    return told in (True, "true")
+def _parse_bool(value: str | bool) -> bool:
+    if value not in (True, False, "true", "false"):
+        raise BadSettings(f"[architecture] adds = {value!r} is neither true nor false.")
+    return value in (True, "true")
 
 
 def _check(model: nn.Module, name: str, path: str, layers: Collection[int] | None) -> None:
-    """Refuses a path that is wrong in one of these layers, or in every layer of the model where none are named."""
-    wrong, having = "", list[int]()
+    """Refuse a path that is wrong in one of these layers, or in every layer of the model where none are named."""
+    problem, valid = "", list[int]()
     if name not in OF_A_LAYER:
-        wrong = "it has {} for a layer's number, and no layer has it" if "{}" in path else _wrong(model, name, path)
+        problem = "it has {} for a layer's number, and no layer has it" if "{}" in path else _problem(model, name, path)
     elif "{}" not in path:
-        wrong = "it has no {} in the place of the layer's number"
+        problem = "it has no {} in the place of the layer's number"
     else:
-        having = layers_with(model, name, path)
-        lacking = [layer for layer in layers or () if layer not in having]
-        if lacking or not having:
-            layer = lacking[0] if lacking else 0
-            wrong = _wrong(model, name, path.replace("{}", str(layer))) + (f" in layer {layer}" if lacking else "")
-    if wrong:
-        others = f"Choose among the layers that have it ({_listed(having)}), or correct" if having else "Correct"
-        experts = _of_experts(model) if name == "down_projection" else ""
+        valid = layers_with(model, name, path)
+        invalid = [layer for layer in layers or () if layer not in valid]
+        if invalid or not valid:
+            layer = invalid[0] if invalid else 0
+            problem = _problem(model, name, path.replace("{}", str(layer))) + (f" in layer {layer}" if invalid else "")
+    if problem:
+        others = f"Choose among the layers that have it ({_listed(valid)}), or correct" if valid else "Correct"
+        experts = _experts_hint(model) if name == "down_projection" else ""
         raise BadSettings(
-            f"module '{path}' as '{name}': {wrong}. {others} it in [architecture].{experts} "
+            f"module '{path}' as '{name}': {problem}. {others} it in [architecture].{experts} "
             f"Linear modules of this model: {_linear(model)}."
         )
 
 
-def _wrong(model: nn.Module, name: str, path: str) -> str:
-    """What is wrong with a path without open places; empty if nothing is."""
+def _problem(model: nn.Module, name: str, path: str) -> str:
+    """The problem with a path without placeholder; empty if there is none."""
     try:
         module = model.get_submodule(path)
     except AttributeError:
         return "this model has no such module"
     if name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
-        return f"it is a {type(module).__name__}, and a linear module is wanted"
+        return f"it is a {type(module).__name__}, and a linear module is needed"
     return ""
 
 
@@ -219,12 +219,12 @@ def _listed(layers: Collection[int]) -> str:
     return ", ".join(map(str, layers))
 
 
-def _of_experts(model: nn.Module) -> str:
-    """What to say of a model whose MLPs are experts, where a matrix that ends an MLP is asked for."""
+def _experts_hint(model: nn.Module) -> str:
+    """A hint for a model whose MLPs are experts, which have no single matrix that ends an MLP."""
     config: Any = model.config
     text = config.get_text_config()
-    told = [getattr(text, name, None) for name in EXPERTS]
-    count = max((number for number in told if isinstance(number, int)), default=0)
+    numbers = [getattr(text, name, None) for name in EXPERTS]
+    count = max((number for number in numbers if isinstance(number, int)), default=0)
     if count < 2:
         return ""
     return (
@@ -234,25 +234,25 @@ def _of_experts(model: nn.Module) -> str:
 
 
 def check_width(model: Any, paths: Architecture, layers: Collection[int]) -> None:
-    """Refuses a down-projection whose output is no state of the model, for editors that write values there.
+    """Refuse a down-projection whose output is not as wide as the residual stream, where editors write values.
 
     Args:
-        model: whose paths they are.
+        model: the model.
         paths: its module paths.
-        layers: those that are written to, from 0.
+        layers: layers that are written to, from 0.
 
     Raises:
-        BadSettings: it is of another width.
+        BadSettings: its output has another width.
     """
     width = model.config.get_text_config().hidden_size
     for layer in layers:
         path = paths.of_layer(layer, "down_projection")
         module: Any = model.get_submodule(path)
-        gives = module.nf if input_first(module) else module.out_features
-        if gives != width:
+        outputs = module.nf if input_first(module) else module.out_features
+        if outputs != width:
             raise BadSettings(
-                f"module '{path}' as 'down_projection' gives {gives} numbers, and the model is {width} wide: name the "
-                "matrix that ends the MLP in [architecture]."
+                f"module '{path}' as 'down_projection' gives {outputs} numbers, and the model is {width} wide: name "
+                "the matrix that ends the MLP in [architecture]."
             )
 
 
@@ -268,8 +268,8 @@ def linear_paths(model: nn.Module) -> list[str]:
 
 
 def input_first(module: nn.Module) -> bool:
-    """True when the weight has shape (inputs, outputs), as Conv1D keeps it; a Linear keeps (outputs, inputs).
+    """True when the weight has shape (inputs, outputs), as in a Conv1D; a Linear has (outputs, inputs).
 
-    Decided by class: the shape tells nothing where both are equal.
+    Decided by class, since the shape is ambiguous where both are equal.
     """
     return isinstance(module, Conv1D)

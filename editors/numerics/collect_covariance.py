@@ -1,7 +1,7 @@
-"""What usually enters a down-projection: the uncentred second moment of its keys, over any local text.
+"""Collection of the uncentred covariance of the keys that enter the down-projections, over any local text.
 
-One pass of the corpus serves all layers and stops after the last of them. Sums are kept on disk now and then, so an
-interrupted pass goes on where it was; what is finished lies in a folder named by model and corpus.
+One pass of the corpus serves all layers and stops after the last of them. Sums are saved on disk now and then, so an
+interrupted pass resumes; finished layers are in a folder named by model and corpus.
 """
 
 import logging
@@ -26,15 +26,15 @@ from emend.memory.errors import BadData, BadSettings
 PART = 128
 """Texts that are batched together, by length."""
 EVERY_SECONDS = 5.0
-"""Between two savings at least; also 50 times as long as the last one took."""
+"""Minimum time between two saves; also at least 50 times as long as the last save took."""
 COUNTS = "counts.json"
 MOMENT = "moment"
 UNKNOWN = ".unknown"
-"""What is added to the name of a layer's file of which no `counts.json` tells where it comes from."""
+"""Suffix for a layer's file whose origin no `counts.json` states."""
 
 
-class Counts(FrozenModel):
-    """What a folder of statistics was made from."""
+class CorpusCounts(FrozenModel):
+    """The model and text that a folder of covariances was computed from."""
 
     model: str
     """The model's fingerprint."""
@@ -44,7 +44,7 @@ class Counts(FrozenModel):
     cap: int
 
 
-def collect(
+def collect_covariance(
     lm: CausalLM,
     paths: Architecture,
     layers: Sequence[int],
@@ -55,101 +55,127 @@ def collect(
     corpus: str = "",
     progress: Callable[[int, int], None] = lambda texts, tokens: None,
     every: float = EVERY_SECONDS,
-) -> Counts:
-    """Writes the mean of k k^T of each layer to `folder`, going on from what an interrupted call has kept there.
+) -> CorpusCounts:
+    """Write the mean of k k^T of each layer to `folder`, resuming an interrupted call.
 
-    Layers that are there already, and whole, are left as they are; what is damaged is said in the log and collected
-    anew. Memory is bounded by the model's token budget, which is halved where it is too much, and one matrix per layer.
+    Complete layers are left as they are; damaged ones are logged and collected again. Memory is bounded by the model's
+    token budget, which is halved where it is too much, and one matrix per layer.
 
     Args:
         lm: the unedited model.
         paths: its module paths.
         layers: from 0.
-        texts: in a stable order; those that an earlier call has counted are passed over.
+        texts: in a stable order; those that an earlier call has counted are skipped.
         folder: gets `layer-N.safetensors` (moment, float32, shape (D, D)) and `counts.json`; of one corpus alone.
-        cap: tokens of a text at most; longer ones are cut into pieces of that size.
-        corpus: what the text is called in `counts.json`.
-        progress: is told texts and tokens so far, after every part.
-        every: seconds between two savings at least.
-
-    Returns:
-        What the statistics in the folder are made from.
+        cap: maximum tokens of a piece; longer texts are cut into pieces of that size.
+        corpus: name of the text in `counts.json`.
+        progress: called with the texts and tokens so far after every part.
+        every: minimum seconds between two saves.
 
     Raises:
-        BadData: there is no text, or the folder holds statistics of another model, corpus or cap.
+        BadData: there is no text, or the folder holds the covariance of another model, corpus or cap.
         BadSettings: the folder cannot be made.
-        ModelError: keys are no finite numbers, or there is not enough memory for the smallest batches.
+        ModelError: keys are not finite, or there is not enough memory for the smallest batches.
     """
-    there = _known(folder, lm, corpus, cap)
-    lacking = list(dict.fromkeys(layers))
-    if there:
-        lacking = [layer for layer in lacking if not _is_whole(folder, layer, key_size(lm, paths, layer))]
-        if not lacking:
-            return there
-    _make_room(folder, whose=there)
-    kept = folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(lacking), cap)}.safetensors"
-    counted, tokens, sums = _resume(kept, lacking, lm)
-    source = islice(texts, counted, None)
-    saved, pause = time.monotonic(), every
+    counts = _existing_counts(folder, lm, corpus, cap)
+    missing = list(dict.fromkeys(layers))
+    if counts:
+        missing = [layer for layer in missing if not _is_complete(folder, layer, key_size(lm, paths, layer))]
+        if not missing:
+            return counts
+    _make_folder(folder, known=counts is not None)
+    partial = _PartialSums(
+        folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(missing), cap)}.safetensors", missing, lm, every
+    )
+    source = islice(texts, partial.texts, None)
     while part := list(islice(source, PART)):
-        tokens += add_keys(lm, paths, part, cap, sums)
-        counted += len(part)
-        began = time.monotonic()
-        if began - saved >= pause:
-            _keep(kept, counted, tokens, sums)
-            saved = time.monotonic()
-            pause = max(every, 50 * (saved - began)) if every else every
-        progress(counted, tokens)
-    counts = Counts(model=lm.fingerprint, corpus=corpus, texts=counted, tokens=tokens, cap=cap)
-    _finish(folder, counts, sums)
-    kept.unlink(missing_ok=True)
+        partial.tokens += add_keys(lm, paths, part, cap, partial.sums)
+        partial.texts += len(part)
+        partial.save_now_and_then()
+        progress(partial.texts, partial.tokens)
+    counts = CorpusCounts(model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap)
+    _finish(folder, counts, partial.sums)
+    partial.file.unlink(missing_ok=True)
     return counts
 
 
-def _known(folder: Path, lm: CausalLM, corpus: str, cap: int) -> Counts | None:
-    """What the folder's statistics were made from, which must be the same; None where nothing there tells it."""
+class _PartialSums:
+    """The sums of an unfinished pass, with the texts and tokens in them, kept in one file so that they always fit."""
+
+    def __init__(self, file: Path, layers: list[int], lm: CausalLM, every: float) -> None:
+        self.file, self.every, self.pause = file, every, every
+        self.texts = self.tokens = 0
+        self.sums = {layer: torch.zeros(0) for layer in layers}
+        tensors = _read_partial(file) if file.exists() else None
+        if tensors is not None:
+            self.texts, self.tokens = tensors["counted"].tolist()
+            self.sums = {layer: tensors[f"layer-{layer}"].to(lm.device) for layer in layers}
+        self.saved = time.monotonic()
+
+    def save_now_and_then(self) -> None:
+        """Save if the last time was long enough ago."""
+        began = time.monotonic()
+        if began - self.saved < self.pause:
+            return
+        if self.tokens:
+            tensors = {f"layer-{layer}": total.cpu() for layer, total in self.sums.items()}
+            save_whole(tensors | {"counted": torch.tensor([self.texts, self.tokens])}, self.file)
+        self.saved = time.monotonic()
+        self.pause = max(self.every, 50 * (self.saved - began)) if self.every else self.every
+
+
+def _read_partial(file: Path) -> dict[str, Tensor] | None:
     try:
-        there = read_counts(folder)
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        logging.getLogger(__name__).warning("'%s' cannot be read (%s): the pass starts anew", file, error)
+        return None
+
+
+def _existing_counts(folder: Path, lm: CausalLM, corpus: str, cap: int) -> CorpusCounts | None:
+    """The counts of the folder, which must be of the same model, corpus and cap; None where there are none."""
+    try:
+        counts = read_counts(folder)
     except BadData as error:
         logging.getLogger(__name__).warning("%s That is done now.", error)
         return None
-    same = there and digest_of(there.model) == digest_of(lm.fingerprint)
-    if there and not (same and (there.corpus, there.cap) == (corpus, cap)):
+    same_model = counts and digest_of(counts.model) == digest_of(lm.fingerprint)
+    if counts and not (same_model and (counts.corpus, counts.cap) == (corpus, cap)):
         raise BadData(
-            f"'{folder}' holds statistics of model {there.model}, corpus '{there.corpus}', {there.cap} tokens a piece; "
-            f"asked for are model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
+            f"'{folder}' holds statistics of model {counts.model}, corpus '{counts.corpus}', {counts.cap} tokens a "
+            f"piece, not of model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
         )
-    return there
+    return counts
 
 
-def _make_room(folder: Path, whose: Counts | None) -> None:
-    """Makes the folder; files of layers of which nobody knows what they are of are set aside, not to be taken for new.
+def _make_folder(folder: Path, known: bool) -> None:
+    """Make the folder; layers of unknown origin are renamed, so that they are not taken for new ones.
 
     Raises:
         BadSettings: it cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for file in [] if whose else list(folder.glob("layer-*.safetensors")):
-            aside = file.replace(file.with_name(file.name + UNKNOWN))
-            logging.getLogger(__name__).warning("nothing tells what '%s' was made from: kept as '%s'", file, aside)
+        for file in [] if known else list(folder.glob("layer-*.safetensors")):
+            renamed = file.replace(file.with_name(file.name + UNKNOWN))
+            logging.getLogger(__name__).warning("'%s' is of unknown origin: renamed to '%s'", file, renamed)
     except OSError as error:
         raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
 
 
-def _is_whole(folder: Path, layer: int, size: int) -> bool:
-    """Whether a layer's moment is there, and can be used; the log says where it is and cannot."""
+def _is_complete(folder: Path, layer: int, size: int) -> bool:
+    """True where a layer's covariance exists and can be used; one that cannot is logged."""
     file = layer_file(folder, layer)
     if not file.exists():
         return False
-    wrong = _fault(file, size)
-    if wrong:
-        logging.getLogger(__name__).warning("'%s' cannot be used (%s): collected anew", file, wrong)
-    return not wrong
+    problem = _problem(file, size)
+    if problem:
+        logging.getLogger(__name__).warning("'%s' cannot be used (%s): collected anew", file, problem)
+    return not problem
 
 
-def _fault(file: Path, size: int) -> str:
-    """What keeps a moment from being used, seen without working through it; empty if nothing does."""
+def _problem(file: Path, size: int) -> str:
+    """Why a covariance cannot be used, from a quick look; empty if it can."""
     try:
         with safe_open(file, "pt") as opened:
             moment = opened.get_tensor(MOMENT)
@@ -161,52 +187,28 @@ def _fault(file: Path, size: int) -> str:
 
 
 def layer_file(folder: Path, layer: int) -> Path:
-    """Where the moment of a layer lies; it is there exactly when it is finished."""
+    """The file of a layer's covariance; it exists exactly when it is finished."""
     return folder / f"layer-{layer}.safetensors"
 
 
-def read_counts(folder: Path) -> Counts | None:
-    """What the statistics in a folder were made from; None if there are none.
+def read_counts(folder: Path) -> CorpusCounts | None:
+    """The model and text that a folder's covariances were computed from; None if there are none.
 
     Raises:
-        BadData: the file is not what `collect` writes.
+        BadData: the file is not what `collect_covariance` writes.
     """
     file = folder / COUNTS
     if not file.exists():
         return None
     try:
-        return Counts.model_validate_json(file.read_text(encoding="utf-8"))
+        return CorpusCounts.model_validate_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BadData(
             f"'{file}' does not say what it was made from: collect statistics with `emend covariance`."
         ) from error
 
 
-def _resume(kept: Path, layers: list[int], lm: CausalLM) -> tuple[int, int, dict[int, Tensor]]:
-    """Texts and tokens so far, and the sums; nothing, and a line in the log, where they cannot be read."""
-    told = _read(kept) if kept.exists() else None
-    if told is None:
-        return 0, 0, {layer: torch.zeros(0) for layer in layers}
-    texts, tokens = told["counted"].tolist()
-    return texts, tokens, {layer: told[f"layer-{layer}"].to(lm.device) for layer in layers}
-
-
-def _read(kept: Path) -> dict[str, Tensor] | None:
-    try:
-        return load_file(kept)
-    except (SafetensorError, OSError) as error:
-        logging.getLogger(__name__).warning("'%s' cannot be read (%s): the pass starts anew", kept, error)
-        return None
-
-
-def _keep(kept: Path, texts: int, tokens: int, sums: dict[int, Tensor]) -> None:
-    """Sums and counts in one file, so that they always fit each other."""
-    if tokens:
-        told = {f"layer-{layer}": total.cpu() for layer, total in sums.items()}
-        save_whole(told | {"counted": torch.tensor([texts, tokens])}, kept)
-
-
-def _finish(folder: Path, counts: Counts, sums: dict[int, Tensor]) -> None:
+def _finish(folder: Path, counts: CorpusCounts, sums: dict[int, Tensor]) -> None:
     if not counts.tokens:
         raise BadData(
             f"no text to collect statistics from, seen {counts.texts} texts without tokens: name other files."

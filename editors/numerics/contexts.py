@@ -10,42 +10,44 @@ from emend.memory.errors import BadSettings
 
 OPENERS = ("The", "Therefore", "Because", "I", "You")
 BARE = ("",)
-_kept: WeakKeyDictionary[CausalLM, dict[tuple[tuple[tuple[int, int], ...], int], tuple[str, ...]]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[CausalLM, dict[tuple[tuple[tuple[int, int], ...], int], tuple[str, ...]]] = (
+    WeakKeyDictionary()
+)
 
 
-def prefixes_of(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0) -> tuple[str, ...]:
-    """The empty prefix, then what the unedited model itself goes on with after five openers, each ended by ". ".
+def context_prefixes(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0) -> tuple[str, ...]:
+    """The empty prefix, then the unedited model's own continuations of five openers, each followed by ". ".
 
     Args:
         lm: samples among the five likeliest tokens.
-        lengths: (tokens, how many) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's. As there, the opener's tokens
-            count; one at least is sampled behind it.
-        seed: of the sampling; the texts are kept per model, lengths and seed, so edits never change them.
+        lengths: (tokens, count) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's. As there, the opener's tokens
+            count; at least one is sampled after it.
+        seed: of the sampling; texts are cached per model, lengths and seed, so edits never change them.
     """
-    kept, key = _kept.setdefault(lm, {}), (tuple(lengths), seed)
-    if key not in kept:
-        kept[key] = _sampled(lm, *key)
-    return BARE + kept[key]
+    cache, key = _cache.setdefault(lm, {}), (tuple(lengths), seed)
+    if key not in cache:
+        cache[key] = _sample_texts(lm, *key)
+    return BARE + cache[key]
 
 
-def _sampled(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> tuple[str, ...]:
+def _sample_texts(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> tuple[str, ...]:
     texts: list[str] = []
     with lm.lock, torch.random.fork_rng():
         torch.manual_seed(seed)
         for tokens, count in lengths:
             for number in range(count):
-                texts.append(_one(lm, OPENERS[number % len(OPENERS)], tokens))
+                texts.append(_sample_text(lm, OPENERS[number % len(OPENERS)], tokens))
     return tuple(texts)
 
 
-def _one(lm: CausalLM, opener: str, tokens: int) -> str:
+def _sample_text(lm: CausalLM, opener: str, tokens: int) -> str:
     ids = torch.tensor([lm.encode(opener)], device=lm.device)
     if lm.window and tokens > lm.window:
         raise BadSettings(
             f"contexts of {tokens} tokens from '{opener}' on do not fit the model's window of {lm.window}, and a "
-            "prompt is to follow them: set 'contexts' to shorter ones, as [[tokens, how many], ...]."
+            "prompt has to follow: set 'context_template_length_params' to shorter ones, as [[tokens, count], ...]."
         )
-    said = lm.model.generate(
+    output = lm.model.generate(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=max(1, tokens - ids.shape[1]),
@@ -53,5 +55,5 @@ def _one(lm: CausalLM, opener: str, tokens: int) -> str:
         top_k=5,
         pad_token_id=lm.tokenizer.pad_token_id,
     )
-    text = lm.tokenizer.decode(said[0], skip_special_tokens=True)
+    text = lm.tokenizer.decode(output[0], skip_special_tokens=True)
     return " ".join(text.split()).rstrip(".") + ". "

@@ -1,32 +1,32 @@
-"""What editors make of a second moment: its Cholesky factor, to solve with, or its null space, to write in."""
+"""Factorisations of a key covariance: Cholesky factor (ROME, MEMIT) and null space (AlphaEdit)."""
 
 import torch
 from torch import Tensor
 
 LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # is there, if unlisted
 ROUNDING = 1e-8
-"""A ridge, in shares of the diagonal's mean, that makes up for sums in single precision; it tells nothing of a text."""
+"""A ridge, in shares of the diagonal's mean, that compensates for sums in single precision; no sign of little text."""
 
 
-def cholesky(moment: Tensor) -> tuple[Tensor, float]:
-    """The Cholesky factor; a moment of too few tokens has no inverse and gets a little, returned too, on its diagonal.
+def cholesky(matrix: Tensor) -> tuple[Tensor, float]:
+    """The Cholesky factor, and the ridge that was added to the diagonal, in shares of the diagonal's mean.
 
-    The little is told in shares of the diagonal's mean.
+    A matrix of too few tokens is singular and needs a ridge.
 
     Raises:
-        LinAlgError: that does not give it one either.
+        LinAlgError: the largest ridge does not suffice either.
     """
-    size = moment.diagonal().mean()
+    size = matrix.diagonal().mean()
     factor: Tensor
     for ridge in (0.0, ROUNDING, 1e-6, 1e-4):
-        factor, failed = torch.linalg.cholesky_ex(moment + ridge * size * torch.eye(len(moment), dtype=torch.float64))
+        factor, failed = torch.linalg.cholesky_ex(matrix + ridge * size * torch.eye(len(matrix), dtype=torch.float64))
         if not failed and factor.diagonal().min() > 1e-6 * size.sqrt():
             return factor, ridge
-    raise LinAlgError("there is no inverse")
+    raise LinAlgError("it has no inverse")
 
 
-def null_space(moment: Tensor, below: float) -> Tensor:
-    """Its eigenvectors with eigenvalues under `below`, as columns."""
-    values, vectors = torch.linalg.eigh(moment)
+def null_space(matrix: Tensor, below: float) -> Tensor:
+    """The eigenvectors with eigenvalues under `below`, as columns."""
+    values, vectors = torch.linalg.eigh(matrix)
     inside: Tensor = vectors[:, values < below]
     return inside

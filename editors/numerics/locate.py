@@ -1,4 +1,4 @@
-"""Where the subject of an edit ends and its target begins, in token places, for every prompt it is solved on."""
+"""Token positions of an edit's subject and target in the prompts that it is solved on."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from emend.memory.errors import BadData, BadSettings, ContextOverflow
 
 
 class Located(NamedTuple):
-    """A prompt as token ids: the subject's last token stands at `subject`, the target's tokens from `target` on."""
+    """A prompt as token ids: the subject's last token is at `subject`, the target's tokens start at `target`."""
 
     ids: tuple[int, ...]
     subject: int
@@ -17,14 +17,14 @@ class Located(NamedTuple):
 
 
 def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
-    """The edit's cloze after each prefix, with its target; a prefix brings its own white space at the end.
+    """The edit's cloze after each prefix, with its target; a prefix ends with its own white space.
 
-    The subject is found by its place in the text, so a subject that occurs twice, or braces in a prompt, do no harm.
+    The subject is found by its offset in the text, so a subject that occurs twice, or braces in a prompt, are safe.
     Where the subject's last letters share a token with what follows, that token counts as the subject's last.
 
     Raises:
         BadData: the prompt has no place for the subject, there is no target, or the target has no tokens of its own.
-        BadSettings: the tokenizer does not tell where its tokens stand in the text.
+        BadSettings: the tokenizer gives no offsets.
     """
     check_editable(edit)
     try:
@@ -43,7 +43,7 @@ def locate_essence(lm: CausalLM, edit: Edit) -> Located:
 
 
 def check_editable(edit: Edit) -> None:
-    """Refuses an edit that cannot be located.
+    """Refuse an edit that cannot be located.
 
     Raises:
         BadData: it lacks a subject in its prompt, or a target.
@@ -67,16 +67,16 @@ def _located(lm: CausalLM, text: str, end: int, target: str) -> Located:
     if place >= pair.start:
         raise BadData(
             f"the end of the subject in {text!r} becomes one token with the target {target!r}: "
-            "give a prompt that goes on after the subject."
+            "give a prompt that continues after the subject."
         )
     return Located(pair.ids, place, pair.start)
 
 
 def _token_place(lm: CausalLM, text: str, end: int, ids: Sequence[int]) -> int:
-    """The place among the ids of the last token that holds a character before `end`."""
+    """The position among the ids of the last token that holds a character before `end`."""
     if not lm.tokenizer.is_fast:
         raise BadSettings(
-            f"the tokenizer {type(lm.tokenizer).__name__} does not say where its tokens stand in a text: "
+            f"the tokenizer {type(lm.tokenizer).__name__} gives no offsets of its tokens in a text: "
             "save the model with a fast tokenizer (tokenizer.json)."
         )
     offsets = lm.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]

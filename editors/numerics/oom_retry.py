@@ -1,4 +1,4 @@
-"""What is done when memory runs out: the same work again, in batches of half the size."""
+"""Retries with halved batches when memory runs out."""
 
 import logging
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from emend.memory.errors import ModelError
 
 T = TypeVar("T")
 LEAST = 16
-"""Positions of a batch below which halving is given up."""
+"""Smallest batch size, in positions."""
 ON_A_CPU = "DefaultCPUAllocator"
-"""Who says so there, in an error that has no class of its own and other words on every system."""
+"""Name of the allocator in the error on a CPU, which has no class of its own and other words on every system."""
 
 
-def halving(lm: CausalLM, work: Callable[[], T]) -> T:
-    """What the work returns; whenever memory runs out, `lm.batch_tokens` is halved, logged, and it starts anew.
+def retry_on_oom(lm: CausalLM, work: Callable[[], T]) -> T:
+    """The work's result; whenever memory runs out, `lm.batch_tokens` is halved and the work starts again.
 
-    The smaller batches stay, since what follows is as large. The work must take their size from `lm.batch_tokens` and
-    leave the model as it was when it raises.
+    The smaller batches stay, since later work is as large. The work must take its batch size from `lm.batch_tokens` and
+    leave the model unchanged when it raises.
 
     Raises:
         ModelError: there is not enough memory for the smallest batches either.
@@ -36,12 +36,12 @@ def halving(lm: CausalLM, work: Callable[[], T]) -> T:
                     f"memory ran out with batches of {lm.batch_tokens} tokens: take a smaller model, a shorter text, "
                     "fewer edits at once, or a device with more memory."
                 ) from error
-        # Here the error is gone, and with it the tensors that its frames held.
+        # Outside the handler the error is gone, and with it the tensors that its frames held.
         lm.batch_tokens //= 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         logging.getLogger(__name__).warning(
-            "memory ran out: going on with batches of %s tokens, half as many as before", lm.batch_tokens
+            "memory ran out: continuing with batches of %s tokens, half as many as before", lm.batch_tokens
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows of token ids as one batch."""
+"""Padding of token ids into one batch."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -
 
     Args:
         rows: some may be empty, but not all.
-        pad: the id that fills the rest, behind a mask of 0; None takes 0.
-        left: whether rows end, instead of begin, in the same column.
+        pad: the id of padding, whose mask is 0; None takes 0.
+        left: pad on the left, so that rows end in the same column.
     """
     width = max(map(len, rows))
     ids, mask = torch.full((len(rows), width), pad or 0), torch.zeros(len(rows), width, dtype=torch.long)
     for line, row in enumerate(rows):
         if row:
-            where = slice(width - len(row), width) if left else slice(0, len(row))
-            ids[line, where], mask[line, where] = torch.tensor(row), 1
+            columns = slice(width - len(row), width) if left else slice(0, len(row))
+            ids[line, columns], mask[line, columns] = torch.tensor(row), 1
     return ids, mask

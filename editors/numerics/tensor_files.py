@@ -1,15 +1,23 @@
-"""Files of tensors: written whole, and known by their content."""
+"""Safetensors files: written atomically, identified by digests, and used as a cache with provenance."""
 
 import hashlib
+import logging
 import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+CACHED = "kept"
+"""Name of the tensor in a file that `cached_tensor` writes."""
 
-def save_whole(tensors: dict[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file that is there whole or not at all."""
+
+def save_whole(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically: it is complete or absent."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
@@ -17,11 +25,57 @@ def save_whole(tensors: dict[str, Tensor], file: Path, metadata: dict[str, str] 
 
 
 def sha256_of(file: Path) -> str:
-    """Of a file's content, in hex digits."""
+    """The sha256 of a file's content, in hex digits."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def sha256_once(file: Path) -> str:
+    """The sha256 of a file's content, computed again only when inode, size or modification time have changed."""
+    state = file.stat()
+    return _sha256_of_state(file, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256_of_state(file: Path, *_: int) -> str:
+    return sha256_of(file)
+
+
 def digest_of(fingerprint: str) -> str:
-    """What a model's fingerprint says of its weights and tokenizer, apart from folder name and number format."""
+    """The digest of weights and tokenizer in a model's fingerprint, without folder name and number format."""
     return fingerprint.rpartition("@")[2].partition("/")[0]
+
+
+def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: Callable[[], Tensor]) -> Tensor:
+    """The tensor in a file that was computed with this provenance; otherwise computed, and written there.
+
+    A file that cannot be read, or of another provenance, is logged and replaced. A folder that cannot be written to is
+    left as it is.
+
+    Args:
+        file: a safetensors file.
+        provenance: the file's metadata: everything that decides the result.
+        length: first dimension that the tensor must have.
+        compute: makes the tensor.
+    """
+    cached = _read_cached(file, provenance) if file.exists() else None
+    if cached is not None and len(cached) == length:
+        return cached
+    tensor = compute()
+    with suppress(OSError, SafetensorError):
+        save_whole({CACHED: tensor}, file, provenance)
+    return tensor
+
+
+def _read_cached(file: Path, provenance: dict[str, str]) -> Tensor | None:
+    log = logging.getLogger(__name__)
+    try:
+        with safe_open(file, "pt") as opened:
+            if opened.metadata() == provenance:
+                tensor: Tensor = opened.get_tensor(CACHED)
+                return tensor
+    except (SafetensorError, OSError) as error:
+        log.warning("'%s' cannot be read (%s): computed anew", file, error)
+        return None
+    log.warning("'%s' was made from other statistics or settings: computed anew", file)
+    return None

@@ -1,4 +1,4 @@
-"""Training a few tensors on a few rows of tokens: the optimiser behind fine-tuning and adapters."""
+"""Training of a few tensors on a few rows of tokens, for fine-tuning and adapters."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,39 +17,39 @@ from emend.editors.numerics.padding import padded
 from emend.memory.errors import ModelError
 
 
-class Row(NamedTuple):
-    """Token ids, the begin token included, of which those from `start` on are to be learnt."""
+class TrainingRow(NamedTuple):
+    """Token ids, including the begin token; those from `start` on are learnt."""
 
     ids: tuple[int, ...]
     start: int
-    at_once: bool = False
-    """Whether all of them are scored where the prompt ends, as FT-L is coded, and not each after those before it."""
+    at_prompt_end: bool = False
+    """Score all of them where the prompt ends, as FT-L is coded, instead of each after those before it."""
 
     @property
-    def fed(self) -> tuple[int, ...]:
-        """What the model is given: the last token is never fed, so a row may be one longer than the window."""
-        return self.ids[: self.start] if self.at_once else self.ids[:-1]
+    def input_ids(self) -> tuple[int, ...]:
+        """The model's input: the last token is never fed, so a row may be one longer than the window."""
+        return self.ids[: self.start] if self.at_prompt_end else self.ids[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How fast, how long and how far."""
+class TrainingSettings:
+    """Learning rate, number of steps, and when to stop."""
 
-    learning_rate: Annotated[float, Field(gt=0)]
-    steps: Annotated[int, Field(ge=1)]
-    """Passes over all rows at most, also known as epochs; each is one step of Adam unless `rows_per_step` is set."""
+    lr: Annotated[float, Field(gt=0)]
+    num_steps: Annotated[int, Field(ge=1)]
+    """Maximum number of passes over all rows (epochs); each is one step of Adam unless `batch_size` is set."""
     stop_loss: Annotated[float, Field(ge=0)]
     """Training ends when the mean negative log-probability per token, in nats, is below this in every row."""
     batch_tokens: Annotated[int, Field(ge=1)]
-    """Positions of one padded forward pass; more rows than that are accumulated into the same step."""
-    rows_per_step: Annotated[int, Field(ge=0)] = 0
-    """Rows of one step of Adam, drawn anew for each pass; 0 takes all."""
+    """Positions of one padded forward pass; the gradients of further rows are accumulated into the same step."""
+    batch_size: Annotated[int, Field(ge=0)] = 0
+    """Rows of one step of Adam, shuffled for each pass; 0 takes all."""
 
 
 class _Batch(NamedTuple):
-    """Rows as the model is fed them, and where each token that is to be learnt is scored."""
+    """Rows as the model's arguments, and the position that scores each learnt token."""
 
-    fed: dict[str, Any]
+    inputs: dict[str, Any]
     lines: Tensor
     places: Tensor
     tokens: Tensor
@@ -59,36 +59,36 @@ class _Batch(NamedTuple):
 def train(
     lm: CausalLM,
     names: Sequence[str],
-    rows: Sequence[Row],
-    plan: Plan,
+    rows: Sequence[TrainingRow],
+    settings: TrainingSettings,
     distance: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """What Adam adds to the named parameters so that the rows become probable; the model itself stays as it is.
+    """The deltas by which Adam makes the rows probable; the model itself is left as it is.
 
-    Deltas are float32, of the parameters' shapes; see `descend` for how it goes.
+    Deltas are float32, of the parameters' shapes; see `descend` for the loss.
 
     Args:
         lm: the model.
         names: of parameters.
-        rows: what is learnt.
-        plan: the settings.
-        distance: farthest that an element may move from where it was; 0 sets no bound.
+        rows: the training data.
+        settings: of the training.
+        distance: largest change of an element; 0 sets no bound.
         seed: of the order of rows, where a step takes only some.
 
     Raises:
-        ModelError: the numbers overflowed; step and loss are named.
+        ModelError: the training overflowed; names step and loss.
     """
     frozen = {name: parameter.detach() for name, parameter in lm.model.named_parameters()}
     origin = {name: frozen[name].float() for name in names}
     trained = {name: tensor.clone().requires_grad_() for name, tensor in origin.items()}
 
-    def forward(fed: dict[str, Any]) -> Tensor:
+    def forward(inputs: dict[str, Any]) -> Tensor:
         weights = {**frozen, **{name: tensor.to(frozen[name].dtype) for name, tensor in trained.items()}}
-        logits: Tensor = functional_call(lm.model, weights, (), fed).logits
+        logits: Tensor = functional_call(lm.model, weights, (), inputs).logits
         return logits
 
-    descend(lm, forward, list(trained.values()), rows, plan, seed, lambda: _constrain(trained, origin, distance))
+    descend(lm, forward, list(trained.values()), rows, settings, seed, lambda: _constrain(trained, origin, distance))
     return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
 
 
@@ -96,52 +96,52 @@ def descend(
     lm: CausalLM,
     forward: Callable[[dict[str, Any]], Tensor],
     leaves: Sequence[Tensor],
-    rows: Sequence[Row],
-    plan: Plan,
+    rows: Sequence[TrainingRow],
+    settings: TrainingSettings,
     seed: int = 0,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Trains the leaves in place.
+    """Train the leaves in place.
 
-    Each step descends the mean over its rows of the mean over their tokens of the negative log-probability; a step
-    whose rows are all below `stop_loss` is left out, and a pass without any step is the last.
+    The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
+    are all below `stop_loss` is skipped, and a pass without any step is the last.
 
     Args:
-        lm: whose device, padding and token budget count.
-        forward: logits (rows, places, vocabulary) of what a model is called with.
-        leaves: what is trained, float32.
-        rows: what is learnt.
-        plan: the settings.
+        lm: gives device, padding and token budget.
+        forward: the model's arguments to logits (rows, places, vocabulary).
+        leaves: the trained tensors, float32.
+        rows: the training data.
+        settings: of the training.
         seed: of the order of rows, where a step takes only some.
-        after: is called after every step.
+        after: called after every step.
 
     Raises:
-        ModelError: a loss or a trained number overflowed; step and loss are named.
+        ModelError: a loss or a trained tensor overflowed; names step and loss.
     """
-    optimizer = torch.optim.Adam(leaves, lr=plan.learning_rate)
+    optimizer = torch.optim.Adam(leaves, lr=settings.lr)
     number = 0
     with lm.lock, torch.enable_grad():
-        for parts in _passes(lm, rows, plan, seed):
+        for steps in _passes(lm, rows, settings, seed):
             moved = False
-            for batches in parts:
+            for batches in steps:
                 optimizer.zero_grad()
                 total = sum(len(batch.counts) for batch in batches)
                 losses = torch.cat([_backward(forward, leaves, batch, total) for batch in batches])
-                _check(losses, number, plan)
-                if bool(losses.max() < plan.stop_loss):
+                _check(losses, number, settings)
+                if bool(losses.max() < settings.stop_loss):
                     continue
-                if not stepped(optimizer):
-                    raise _overflow(number, losses, plan)
+                if not optimizer_step(optimizer):
+                    raise _overflow(number, losses, settings)
                 after()
                 number, moved = number + 1, True
             if not moved:
                 break
     if not all(bool(leaf.isfinite().all()) for leaf in leaves):
-        raise _overflow(number, losses, plan)
+        raise _overflow(number, losses, settings)
 
 
-def stepped(optimizer: torch.optim.Optimizer) -> bool:
-    """One step; False, and nothing moved, where the rate is too large for the numbers of what is trained."""
+def optimizer_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Take one step; False, with nothing moved, where the learning rate overflows the number format."""
     try:
         optimizer.step()
     except RuntimeError as error:
@@ -151,57 +151,60 @@ def stepped(optimizer: torch.optim.Optimizer) -> bool:
     return True
 
 
-def _passes(lm: CausalLM, rows: Sequence[Row], plan: Plan, seed: int) -> Iterator[list[list[_Batch]]]:
-    """For each pass its steps, and for each step its batches."""
-    size = plan.rows_per_step or len(rows)
+def _passes(
+    lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings, seed: int
+) -> Iterator[list[list[_Batch]]]:
+    """The passes; each is a list of steps, and each step a list of batches."""
+    size = settings.batch_size or len(rows)
     if size >= len(rows):
-        whole = [_batches(lm, rows, plan)]
-        for _ in range(plan.steps):
+        whole = [_batches(lm, rows, settings)]
+        for _ in range(settings.num_steps):
             yield whole
         return
     order, rng = list(rows), random.Random(seed)
-    for _ in range(plan.steps):
+    for _ in range(settings.num_steps):
         rng.shuffle(order)
-        yield [_batches(lm, order[at : at + size], plan) for at in range(0, len(order), size)]
+        yield [_batches(lm, order[start : start + size], settings) for start in range(0, len(order), size)]
 
 
-def _batches(lm: CausalLM, rows: Sequence[Row], plan: Plan) -> list[_Batch]:
-    parts = pack([len(row.fed) for row in rows], min(plan.batch_tokens, lm.batch_tokens))
+def _batches(lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings) -> list[_Batch]:
+    parts = pack([len(row.input_ids) for row in rows], min(settings.batch_tokens, lm.batch_tokens))
     return [_batch(lm, [rows[place] for place in places]) for places in parts]
 
 
-def _batch(lm: CausalLM, rows: Sequence[Row]) -> _Batch:
+def _batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> _Batch:
     """Right-padded ids and mask, shape (rows, longest), and the scored tokens, row by row."""
-    ids, mask = padded([row.fed for row in rows], lm.tokenizer.pad_token_id)
-    wanted: list[tuple[int, int, int]] = []
-    for line, row in enumerate(rows):
-        for place in range(row.start, len(row.ids)):
-            wanted.append((line, (row.start if row.at_once else place) - 1, row.ids[place]))
-    lines, places, tokens = torch.tensor(wanted, device=lm.device).T
-    fed = {"input_ids": ids.to(lm.device), "attention_mask": mask.to(lm.device), "use_cache": False}
-    return _Batch(fed, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
+    ids, mask = padded([row.input_ids for row in rows], lm.tokenizer.pad_token_id)
+    scored = [
+        (line, (row.start if row.at_prompt_end else place) - 1, row.ids[place])
+        for line, row in enumerate(rows)
+        for place in range(row.start, len(row.ids))
+    ]
+    lines, places, tokens = torch.tensor(scored, device=lm.device).T
+    inputs = {"input_ids": ids.to(lm.device), "attention_mask": mask.to(lm.device), "use_cache": False}
+    return _Batch(inputs, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
 
 
 def _backward(
     forward: Callable[[dict[str, Any]], Tensor], leaves: Sequence[Tensor], batch: _Batch, total: int
 ) -> Tensor:
-    """Adds this batch's share of the leaves' gradient; the loss of each of its rows, before the step."""
-    scored = forward(batch.fed)[batch.lines, batch.places].float()
-    each = cross_entropy(scored, batch.tokens, reduction="none")
-    losses = torch.zeros(len(batch.counts), device=each.device).index_add(0, batch.lines, each) / batch.counts
+    """Add this batch's share to the leaves' gradients; the loss of each of its rows, before the step."""
+    logits = forward(batch.inputs)[batch.lines, batch.places].float()
+    nll = cross_entropy(logits, batch.tokens, reduction="none")
+    losses = torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll) / batch.counts
     (losses.sum() / total).backward(inputs=list(leaves))
     return losses.detach()
 
 
-def _check(losses: Tensor, number: int, plan: Plan) -> None:
+def _check(losses: Tensor, number: int, settings: TrainingSettings) -> None:
     if not bool(losses.isfinite().all()):
-        raise _overflow(number, losses, plan)
+        raise _overflow(number, losses, settings)
 
 
-def _overflow(number: int, losses: Tensor, plan: Plan) -> ModelError:
+def _overflow(number: int, losses: Tensor, settings: TrainingSettings) -> ModelError:
     return ModelError(
         f"training overflowed at step {number}, seen loss: {losses.max().item():.4g}, "
-        f"seen learning_rate: {plan.learning_rate:g}: set a smaller one."
+        f"seen lr: {settings.lr:g}: set a smaller one."
     )
 
 

@@ -1,10 +1,10 @@
-"""The search for values: what the edited layer must give at the subject for the model to say the target.
+"""The search for values: what the edited layer must output at the subject for the model to say the target.
 
-One search serves rank-one and mass editing (Meng et al. 2022, eq. 4; Meng et al. 2023, eq. 16): adding to the MLP's
-output or to the block's output is the same function. All edits are searched for together, each with its own clamp and
-its own end; what is done is dropped. Kept from the published code: the divergence is taken from the edited
-distribution to the original one, at the subject's last token; the decay is on the length, not its square; the last
-step only looks.
+This is `compute_v` of ROME (Meng et al. 2022, eq. 4) and `compute_z` of MEMIT (Meng et al. 2023, eq. 16): adding to the
+MLP's output or to the block's output is the same function. All edits are optimised in one batch, each with its own
+clamp and its own end; those that have converged leave the batch. Kept from the published code: the KL divergence goes
+from the edited distribution to the original one, at the subject's last token; the weight decay is on the change's norm,
+not its square; the last step only evaluates the loss.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from torch.nn.functional import kl_div
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.locate import Located, locate, locate_essence
-from emend.editors.numerics.suffix_forward import Seen, Strip, Tail, logits_of
-from emend.editors.numerics.training import stepped
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
+from emend.editors.numerics.training import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
 
@@ -30,25 +30,25 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Search:
-    """How values are searched for."""
+class ValueSearchSettings:
+    """Settings of the value search, named as in the published hyper-parameter files."""
 
-    steps: Annotated[int, Field(ge=1)]
-    """Steps at most; the last one only looks."""
-    rate: Annotated[float, Field(gt=0)]
+    v_num_grad_steps: Annotated[int, Field(ge=1)]
+    """Maximum number of steps; the last one only evaluates the loss."""
+    v_lr: Annotated[float, Field(gt=0)]
     """Adam's learning rate."""
-    kl: Annotated[float, Field(ge=0)]
-    """Weight of the divergence at the subject in "<subject> is a", in nats."""
-    decay: Annotated[float, Field(ge=0)]
-    """Weight of the change's length over the squared length of the original value."""
-    clamp: Annotated[float, Field(gt=0)]
-    """Largest length of the change, in lengths of the original value."""
-    stop: Annotated[float, Field(ge=0)]
-    """An edit is done when its loss is below this."""
+    kl_factor: Annotated[float, Field(ge=0)]
+    """Weight of the KL divergence at the subject in "<subject> is a", in nats."""
+    v_weight_decay: Annotated[float, Field(ge=0)]
+    """Weight of the change's norm over the squared norm of the original value."""
+    clamp_norm_factor: Annotated[float, Field(gt=0)]
+    """Largest norm of the change, in norms of the original value."""
+    stop_loss: Annotated[float, Field(ge=0)]
+    """An edit has converged when its loss is below this."""
 
 
-class Found(NamedTuple):
-    """What a search ended with, one row per edit; widths are those of the residual stream."""
+class ValueResult(NamedTuple):
+    """Result of a value search, one row per edit; `width` is that of the residual stream."""
 
     change: Tensor
     """Shape (edits, width), float32: to be added to the original value."""
@@ -57,17 +57,24 @@ class Found(NamedTuple):
     steps: tuple[int, ...]
     loss: tuple[float, ...]
 
-    def part(self, places: slice) -> "Found":
-        """That of some of the edits."""
-        return Found(self.change[places], self.value[places], self.steps[places], self.loss[places])
+    def part(self, rows: slice) -> "ValueResult":
+        """The result for some of the edits."""
+        return ValueResult(self.change[rows], self.value[rows], self.steps[rows], self.loss[rows])
 
 
 class _Job(NamedTuple):
-    """An edit in work: its prompts, the bare one first and the essence prompt last."""
+    """An edit to optimise: its prompts, the bare one first and the essence prompt "<subject> is a" last."""
 
-    place: int
+    number: int
     edit: Edit
     rows: list[Located]
+
+
+class _Converged(NamedTuple):
+    change: Tensor
+    value: Tensor
+    steps: int
+    loss: float
 
 
 def search_values(
@@ -76,158 +83,178 @@ def search_values(
     edits: Sequence[Edit],
     prefixes: Sequence[str],
     layer: int,
-    at: Literal["mlp", "block"],
-    plan: Search,
-) -> Found:
+    value_site: Literal["mlp", "block"],
+    settings: ValueSearchSettings,
+) -> ValueResult:
     """The change that makes each edit's target probable after its cloze behind every prefix; `prefixes[0]` is "".
 
     Args:
-        lm: the model, as it stands.
+        lm: the model, with its current weights.
         paths: its module paths.
-        edits: each is searched for on its own, in batches of the model's token budget.
+        edits: each is optimised on its own, in batches of the model's token budget.
         prefixes: texts put before the cloze.
         layer: the edited layer, from 0.
-        at: where the original value is read, for clamp and decay: `mlp` (ROME) or `block` (MEMIT).
-        plan: the settings.
+        value_site: where the original value is read, for clamp and decay: `mlp` (ROME) or `block` (MEMIT).
+        settings: of the search.
 
     Raises:
         BadData: an edit has no subject, prompt or target.
-        ModelError: a loss is not a number; step, loss and edit are named.
+        ModelError: a loss is not finite; names step, loss and edit.
     """
     jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
-    done: dict[int, tuple[Tensor, Tensor, int, float]] = {}
-    for batch in _batches(jobs, lm.batch_tokens):
-        done |= _Hunt(lm, paths, batch, layer, at, plan).through()
-    found = [done[n] for n in range(len(edits))]
-    return Found(
-        change=torch.stack([change for change, *_ in found]),
-        value=torch.stack([value for _, value, *_ in found]),
-        steps=tuple(steps for *_, steps, _ in found),
-        loss=tuple(loss for *_, loss in found),
-    )
+    converged: dict[int, _Converged] = {}
+    for part in _parts(jobs, lm.batch_tokens):
+        converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
+    changes, values, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
+    return ValueResult(torch.stack(changes), torch.stack(values), steps, losses)
 
 
-def _batches(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
-    """Edits of like length together, so that no batch holds more than `budget` places unless one edit does."""
-    batches: list[list[_Job]] = []
+def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
+    """Edits of similar length together, so that no part has more than `budget` positions unless one edit does."""
+    parts: list[list[_Job]] = []
     size = 0
     for job in sorted(jobs, key=lambda job: max(len(row.ids) for row in job.rows)):
         cost = len(job.rows) * max(len(row.ids) for row in job.rows)
-        if not batches or size + cost > budget:
-            batches.append([])
+        if not parts or size + cost > budget:
+            parts.append([])
             size = 0
-        batches[-1].append(job)
+        parts[-1].append(job)
         size += cost
-    return batches
+    return parts
 
 
-class _Hunt:
-    """One batch of edits, searched for together until each is done."""
+class _Batch:
+    """All prompts of some edits as rows of one batch, each edit's essence prompt last among its own rows."""
 
-    def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[_Job], layer: int, at: str, plan: Search) -> None:
-        self.lm, self.paths, self.layer, self.at, self.plan = lm, paths, layer, at, plan
-        self._lay(jobs)
-        self.original, self.size = self._values(self.tail.seen)
+    def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[_Job], layer: int) -> None:
+        self.jobs = jobs
+        counts = torch.tensor([len(job.rows) for job in jobs])
+        essence = counts.cumsum(0) - 1
+        self.essence = essence.to(lm.device)
+        """Row of each edit's essence prompt, shape (edits,)."""
+        self.bare = (essence - counts + 1).to(lm.device)
+        """Row of each edit's bare prompt, shape (edits,)."""
+        self.edit_of_row = torch.tensor([m for m, job in enumerate(jobs) for _ in job.rows], device=lm.device)
+        splits: list[PromptSplit] = []
+        targets: list[tuple[int, int, int, float, int]] = []
+        for m, job in enumerate(jobs):
+            for row in job.rows[:-1]:
+                # The last target token is predicted, but never fed.
+                share = 1.0 / (len(row.ids) - row.target) / (len(job.rows) - 1)
+                targets += [
+                    (len(splits), place - row.subject - 1, row.ids[place], share, m)
+                    for place in range(row.target, len(row.ids))
+                ]
+                splits.append(PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1]))
+            last = job.rows[-1]
+            splits.append(PromptSplit(last.ids[: last.subject], last.ids[last.subject : last.subject + 1]))
+        columns = zip(*targets, strict=True)
+        self.rows, self.places, self.tokens, self.shares, self.edit_of_target = (
+            torch.tensor(column, device=lm.device) for column in columns
+        )
+        """For each target token of each prompt: the row and the place that predict it, the token, its share of the
+        edit's loss, and the edit; shape (target tokens,) each."""
+        self.suffix = SuffixForward(lm, paths, splits, layer)
+
+
+class ValueOptimizer:
+    """Optimises the values of one batch of edits with Adam, until each edit has converged."""
+
+    def __init__(
+        self,
+        lm: CausalLM,
+        paths: Architecture,
+        jobs: list[_Job],
+        layer: int,
+        value_site: str,
+        settings: ValueSearchSettings,
+    ) -> None:
+        self.lm, self.paths, self.layer, self.settings = lm, paths, layer, settings
+        self.batch = _Batch(lm, paths, jobs, layer)
+        captured = self.batch.suffix.captured
+        self.original = (captured.value if value_site == "mlp" else captured.state)[self.batch.bare]
+        self.norm = self.original.norm(dim=1)
         with torch.no_grad():
-            unchanged = torch.zeros(len(self.owner), self.original.shape[1], device=lm.device)
-            self.kept = self._essence(self.tail.run(unchanged))
-        self._start(torch.zeros_like(self.original))
+            unchanged = torch.zeros(len(self.batch.edit_of_row), self.original.shape[1], device=lm.device)
+            self.original_log_probs = self._essence_log_probs(self.batch.suffix.run(unchanged))
+        self._set_change(torch.zeros_like(self.original))
 
-    def through(self) -> dict[int, tuple[Tensor, Tensor, int, float]]:
-        """Per place of an edit: its change, its original value, the steps taken and the last loss."""
-        done: dict[int, tuple[Tensor, Tensor, int, float]] = {}
-        for step in range(self.plan.steps):
+    def run(self) -> dict[int, _Converged]:
+        """The converged values by the edits' numbers."""
+        converged: dict[int, _Converged] = {}
+        for step in range(self.settings.v_num_grad_steps):
             loss = self._loss()
-            told = loss.detach().tolist()
-            if not all(map(isfinite, told)):
-                raise self._failed(step, told)
-            last = step == self.plan.steps - 1
-            ended = [n for n, value in enumerate(told) if last or value < self.plan.stop]
+            losses = loss.detach().tolist()
+            if not all(map(isfinite, losses)):
+                raise self._failure(step, losses)
+            last = step == self.settings.v_num_grad_steps - 1
+            ended = [n for n, value in enumerate(losses) if last or value < self.settings.stop_loss]
             for n in ended:
-                done[self.jobs[n].place] = (self.free[n].detach().clone(), self.original[n], step, told[n])
-            if len(done) and len(ended) == len(self.jobs):
-                return done
-            self._step(loss, set(ended))
-        return done
+                number = self.batch.jobs[n].number
+                converged[number] = _Converged(self.change[n].detach().clone(), self.original[n], step, losses[n])
+            if len(ended) == len(self.batch.jobs):
+                break
+            self._step(loss)
+            if ended:
+                self._drop(set(ended))
+        return converged
 
-    def _failed(self, step: int, losses: list[float]) -> ModelError:
-        failed = [(job.edit, loss) for job, loss in zip(self.jobs, losses, strict=True) if not isfinite(loss)]
+    def _loss(self) -> Tensor:
+        """The loss of each edit, shape (edits,): negative log-probability, KL divergence, weight decay."""
+        batch = self.batch
+        with torch.enable_grad():
+            states = batch.suffix.run(self.change[batch.edit_of_row])
+            logits = logits_of(self.lm, self.paths, states[batch.rows, batch.places])
+            surprise = logits.logsumexp(-1) - logits.gather(1, batch.tokens[:, None])[:, 0]
+            nll = torch.zeros(len(batch.jobs), device=surprise.device)
+            nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)
+            log_probs = self._essence_log_probs(states)
+            kl = kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
+            decay = self.settings.v_weight_decay * self.change.norm(dim=1) / self.norm**2
+            loss: Tensor = nll + self.settings.kl_factor * kl + decay
+            return loss
+
+    def _essence_log_probs(self, states: Tensor) -> Tensor:
+        """Log-probabilities at the subject in the essence prompts, shape (edits, vocabulary)."""
+        return logits_of(self.lm, self.paths, states[self.batch.essence, 0]).log_softmax(-1)
+
+    def _step(self, loss: Tensor) -> None:
+        """One step of Adam, and the clamp."""
+        self.optimizer.zero_grad()
+        with torch.enable_grad():
+            loss.sum().backward(inputs=[self.change])
+        moved = optimizer_step(self.optimizer)
+        with torch.no_grad():
+            limit = self.settings.clamp_norm_factor * self.norm
+            norm = self.change.norm(dim=1)
+            scale = (limit / norm.clamp(min=1e-12)).clamp(max=1.0)
+            # A norm that overflowed would be clamped to no change at all; this way the next loss is not finite.
+            self.change.mul_(scale.where(norm.isfinite() & moved, torch.nan)[:, None])
+
+    def _set_change(self, change: Tensor) -> None:
+        self.change = change.requires_grad_()
+        self.optimizer = torch.optim.Adam([self.change], lr=self.settings.v_lr)
+
+    def _drop(self, ended: set[int]) -> None:
+        """Continue without these edits; Adam's averages of the others are carried over.
+
+        Masking them instead would go on computing them: of MEMIT's steps on twelve edits only a third are needed.
+        """
+        stay = torch.tensor([n for n in range(len(self.batch.jobs)) if n not in ended], device=self.lm.device)
+        averages = self.optimizer.state[self.change]
+        self.batch = _Batch(self.lm, self.paths, [self.batch.jobs[n] for n in stay.tolist()], self.layer)
+        self.original, self.norm = self.original[stay], self.norm[stay]
+        self.original_log_probs = self.original_log_probs[stay]
+        self._set_change(self.change.detach()[stay].clone())
+        self.optimizer.state[self.change] = {
+            name: value[stay] if value.dim() else value for name, value in averages.items()
+        }
+
+    def _failure(self, step: int, losses: list[float]) -> ModelError:
+        failed = [(job.edit, loss) for job, loss in zip(self.batch.jobs, losses, strict=True) if not isfinite(loss)]
         named = ", ".join(f"'{edit.id}' ({edit.cloze[:60]!r})" for edit, _ in failed[:NAMED])
         more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         return ModelError(
             f"the search for a value failed at step {step}, seen losses {[loss for _, loss in failed[:NAMED]]} of "
-            f"edit{'s' * (len(failed) > 1)} {named}{more}: set a smaller rate, or leave them out."
+            f"edit{'s' * (len(failed) > 1)} {named}{more}: set a smaller v_lr, or leave them out."
         )
-
-    def _lay(self, jobs: list[_Job]) -> None:
-        """Puts the prompts of these edits into one batch, each edit's essence prompt last among its own."""
-        self.jobs = jobs
-        rows = [row for job in jobs for row in job.rows]
-        self.owner = torch.tensor([n for n, job in enumerate(jobs) for _ in job.rows], device=self.lm.device)
-        counts = torch.tensor([len(job.rows) for job in jobs])
-        self.essence = counts.cumsum(0) - 1
-        self.first = self.essence - counts + 1
-        essence = set(self.essence.tolist())
-        strips = [
-            Strip(row.ids[: row.subject], row.ids[row.subject : row.subject + 1 if n in essence else -1])
-            for n, row in enumerate(rows)
-        ]
-        self.tail = Tail(self.lm, self.paths, strips, self.layer)
-        wanted = [
-            (n, place - row.subject - 1, row.ids[place], 1.0 / (len(row.ids) - row.target) / (len(job.rows) - 1), m)
-            for m, job in enumerate(jobs)
-            for n, row in zip(range(int(self.first[m]), int(self.essence[m])), job.rows[:-1], strict=True)
-            for place in range(row.target, len(row.ids))
-        ]
-        columns = list(zip(*wanted, strict=True))
-        self.lines, self.places, self.tokens = (torch.tensor(column, device=self.lm.device) for column in columns[:3])
-        self.shares = torch.tensor(columns[3], device=self.lm.device)
-        self.owners = torch.tensor(columns[4], device=self.lm.device)
-
-    def _values(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        """The original value in each edit's bare prompt, and its length."""
-        value = (seen.value if self.at == "mlp" else seen.state)[self.first.to(self.lm.device)]
-        return value, value.norm(dim=1)
-
-    def _start(self, change: Tensor) -> None:
-        self.free = change.requires_grad_()
-        self.optimizer = torch.optim.Adam([self.free], lr=self.plan.rate)
-
-    def _essence(self, states: Tensor) -> Tensor:
-        return logits_of(self.lm, self.paths, states[self.essence.to(states.device), 0]).log_softmax(-1)
-
-    def _loss(self) -> Tensor:
-        """The loss of each edit, shape (edits,)."""
-        with torch.enable_grad():
-            states = self.tail.run(self.free[self.owner])
-            logits = logits_of(self.lm, self.paths, states[self.lines, self.places])
-            surprise = logits.logsumexp(-1) - logits.gather(1, self.tokens[:, None])[:, 0]
-            each = torch.zeros(len(self.jobs), device=surprise.device).index_add(0, self.owners, surprise * self.shares)
-            drift = kl_div(self.kept, self._essence(states), log_target=True, reduction="none").sum(-1)
-            loss: Tensor = each + self.plan.kl * drift + self.plan.decay * self.free.norm(dim=1) / self.size**2
-            return loss
-
-    def _step(self, loss: Tensor, ended: set[int]) -> None:
-        """One step of Adam, the clamp, and then without the edits that are done."""
-        self.optimizer.zero_grad()
-        with torch.enable_grad():
-            loss.sum().backward(inputs=[self.free])
-        moved = stepped(self.optimizer)
-        with torch.no_grad():
-            limit = self.plan.clamp * self.size
-            size = self.free.norm(dim=1)
-            scale = (limit / size.clamp(min=1e-12)).clamp(max=1.0)
-            # A length that overflowed would be clamped to no change at all; this way the next loss is no number.
-            self.free.mul_(scale.where(size.isfinite() & moved, torch.nan)[:, None])
-        if ended:
-            self._drop(ended)
-
-    def _drop(self, ended: set[int]) -> None:
-        """Goes on without these; Adam's averages of the others stay what they are."""
-        keep = torch.tensor([n for n in range(len(self.jobs)) if n not in ended], device=self.lm.device)
-        state = self.optimizer.state[self.free]
-        averages = {name: value[keep] if value.dim() else value for name, value in state.items()}
-        self._lay([self.jobs[n] for n in keep.tolist()])
-        self.original, self.size, self.kept = self.original[keep], self.size[keep], self.kept[keep]
-        self._start(self.free.detach()[keep].clone())
-        self.optimizer.state[self.free] = averages

@@ -1,4 +1,4 @@
-"""Fine-tuning on the new facts alone: FT-M (Zhang et al. 2024), FT-L (Zhu et al. 2020), and on documents as they are.
+"""Fine-tuning on the new facts alone: FT-M (Zhang et al. 2024), FT-L (Zhu et al. 2020), and on plain documents.
 
 FT-M trains by the cross-entropy of the target's tokens, each at its own place with the prompt masked; FT-L as coded by
 Meng et al. (2022) scores all of them at the prompt's last token, which is right for targets of one token only. FT-L's
@@ -16,32 +16,32 @@ from emend.agents.roles.answer import build_prompt
 from emend.editors.base import Materials
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import down_projection
-from emend.editors.numerics.oom_retry import halving
-from emend.editors.numerics.training import Plan, Row, train
-from emend.editors.parametric.weight_editor import Solving
+from emend.editors.numerics.oom_retry import retry_on_oom
+from emend.editors.numerics.training import TrainingRow, TrainingSettings, train
+from emend.editors.parametric.weight_editor import WeightEditor
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, ContextOverflow
 from emend.memory.probe import Probe
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuningSettings(Plan):
-    """What decides the deltas; the shipped values per model are in `settings/ft.toml`."""
+class FineTuningSettings(TrainingSettings):
+    """Settings of fine-tuning; the shipped values per model are in `settings/ft.toml`."""
 
     parameters: Literal["down_projection", "all"] = "down_projection"
-    """What is trained: the down-projections of `layers`, or the whole model, as papers do on documents."""
+    """The trained parameters: the down-projections of `layers`, or the whole model, as papers do on documents."""
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
-    """Whose down-projections are trained; from 0, or from -1 at the end."""
-    loss: Literal["target", "prompt_last"] = "target"
-    """Where an edit's target is scored: each token after those before it (FT-M), or all at the prompt's end (FT-L)."""
+    """Layers whose down-projections are trained; from 0, or from -1 at the end."""
+    objective_optimization: Literal["target_new", "prompt_last"] = "target_new"
+    """Position that scores a target: each token after those before it (FT-M), or all at the prompt's end (FT-L)."""
     norm_constraint: Annotated[float, Field(ge=0)] = 0.0
-    """Farthest that an element of a matrix may move from where it was; 0 sets no bound."""
+    """Largest change of an element of a matrix; 0 sets no bound."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.architectures` lacks."""
 
 
-class FineTuning(Solving):
-    """Trains all edits given together in one optimisation, and puts the weights back afterwards.
+class FineTuning(WeightEditor):
+    """Trains on all edits given together in one optimisation.
 
     An edit with a target is trained on its cloze, or else its question, whatever its form; one without a target, such
     as a bare document, as plain language modelling on its text.
@@ -56,7 +56,7 @@ class FineTuning(Solving):
         self.paths = self._paths()
 
     @property
-    def where(self) -> dict[str, Any]:
+    def target_modules(self) -> dict[str, Any]:
         """The matrices that are trained."""
         return {"matrices": self.paths or "all"}
 
@@ -65,60 +65,60 @@ class FineTuning(Solving):
 
         Raises:
             BadData: an edit has neither target nor text.
-            ModelError: the numbers overflowed; step and loss are named.
+            ModelError: the training overflowed; names step and loss.
         """
-        rows = rows_of_all(self.lm, edits, self.materials.wording, self.settings.loss == "prompt_last")
+        at_prompt_end = self.settings.objective_optimization == "prompt_last"
+        rows = training_rows(self.lm, edits, self.materials.wording, at_prompt_end)
         if not rows:
             return {}
         names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
-        plan, seed = self.settings, seed_of(self.materials, edits)
-        return halving(self.lm, lambda: train(self.lm, names, rows, plan, plan.norm_constraint, seed))
+        settings, seed = self.settings, training_seed(self.materials, edits)
+        return retry_on_oom(self.lm, lambda: train(self.lm, names, rows, settings, settings.norm_constraint, seed))
 
     def _paths(self) -> list[str]:
-        """The matrices that are trained; none stands for the whole model."""
+        """The matrices that are trained; empty for the whole model."""
         if self.settings.parameters == "all":
             return []
         return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in self.settings.layers]
 
 
-def rows_of_all(lm: CausalLM, edits: Sequence[Edit], wording: str, at_once: bool = False) -> list[Row]:
-    """The rows of all edits, in their order."""
-    return [row for edit in edits for row in rows_of(lm, edit, wording, at_once)]
-
-
-def rows_of(lm: CausalLM, edit: Edit, wording: str, at_once: bool = False) -> list[Row]:
-    """The rows that an edit is trained on: one with its target, or its text in pieces of the model's window.
+def training_rows(lm: CausalLM, edits: Sequence[Edit], wording: str, at_prompt_end: bool = False) -> list[TrainingRow]:
+    """The rows that edits are trained on: each edit's target after its prompt, or its text in pieces of the window.
 
     Raises:
-        BadData: it has neither, its target has no tokens, or they do not fit the model's window.
+        BadData: an edit has neither, its target has no tokens, or they do not fit the model's window.
     """
+    return [row for edit in edits for row in _rows_of(lm, edit, wording, at_prompt_end)]
+
+
+def _rows_of(lm: CausalLM, edit: Edit, wording: str, at_prompt_end: bool) -> list[TrainingRow]:
     if edit.target_new and (edit.prompt or edit.question):
-        return [_with_target(lm, edit, _asked(edit, wording), at_once)]
+        return [_target_row(lm, edit, _prompt_of(edit, wording), at_prompt_end)]
     if not edit.text.strip():
         raise BadData(f"edit '{edit.id}' has neither a target with a prompt nor a text: there is nothing to train on.")
     begin, ids = lm.encode("")[:1], lm.encode(edit.text)
-    told = ids[1:] if ids[:1] == begin else ids
-    if not told:
+    tokens = ids[1:] if ids[:1] == begin else ids
+    if not tokens:
         raise BadData(f"the text of edit '{edit.id}', {edit.text[:60]!r}, becomes no token: there is nothing to learn.")
-    size = lm.window or len(told)
-    return [Row(begin + told[at : at + size], 1) for at in range(0, len(told), size)]
+    size = lm.window or len(tokens)
+    return [TrainingRow(begin + tokens[start : start + size], 1) for start in range(0, len(tokens), size)]
 
 
-def _with_target(lm: CausalLM, edit: Edit, asked: str, at_once: bool) -> Row:
+def _target_row(lm: CausalLM, edit: Edit, prompt: str, at_prompt_end: bool) -> TrainingRow:
     try:
-        encoded = lm.encode_pair(asked, edit.target_new)
+        encoded = lm.encode_pair(prompt, edit.target_new)
     except (BadData, ContextOverflow) as error:
         raise type(error)(f"edit '{edit.id}': {error}") from error
     if encoded.cut:
         raise BadData(
-            f"edit '{edit.id}': prompt {asked[:60]!r} and target {edit.target_new[:60]!r} are {encoded.cut} tokens too "
-            "long for the model: shorten the prompt."
+            f"edit '{edit.id}': prompt {prompt[:60]!r} and target {edit.target_new[:60]!r} are {encoded.cut} tokens "
+            "too long for the model: shorten the prompt."
         )
-    return Row(encoded.ids, encoded.start, at_once)
+    return TrainingRow(encoded.ids, encoded.start, at_prompt_end)
 
 
-def _asked(edit: Edit, wording: str) -> str:
-    """The edit's own prompt, in the words in which the unedited model is asked."""
+def _prompt_of(edit: Edit, wording: str) -> str:
+    """The edit's own prompt, as the unedited model is asked it."""
     if edit.prompt:
         return edit.cloze
     return build_prompt(
@@ -126,6 +126,6 @@ def _asked(edit: Edit, wording: str) -> str:
     )
 
 
-def seed_of(materials: Materials, edits: Sequence[Edit]) -> int:
-    """What random draws for these edits start from."""
+def training_seed(materials: Materials, edits: Sequence[Edit]) -> int:
+    """The seed of random draws for these edits."""
     return int(content_id("draws", materials.seed, [edit.id for edit in edits]), 16) % 2**63

@@ -1,4 +1,4 @@
-"""A model's matrices in 4 bits for a while, by bitsandbytes (Dettmers et al. 2023, section 3)."""
+"""Temporary 4-bit quantisation of a model's matrices by bitsandbytes (Dettmers et al. 2023, section 3)."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from emend.memory.errors import BadSettings, MissingExtra
 
 
 def check_four_bit(device: torch.device, editor: str) -> None:
-    """Refuses what cannot quantise.
+    """Refuse a device that cannot quantise.
 
     Raises:
         MissingExtra: bitsandbytes is not installed.
@@ -33,9 +33,9 @@ def check_four_bit(device: torch.device, editor: str) -> None:
 
 @contextmanager
 def in_four_bit(model: nn.Module) -> Iterator[None]:
-    """Inside the `with` every linear module but the output layer is NormalFloat4, its constants quantised once more.
+    """Replace every linear module but the output layer by NormalFloat4 with double quantisation inside the `with`.
 
-    Gradients pass through them but do not change them. The original modules are put back on leaving, even by an
+    Gradients pass through them but do not change them. The original modules are restored at the end, even after an
     exception.
     """
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
@@ -51,13 +51,13 @@ def in_four_bit(model: nn.Module) -> Iterator[None]:
 
 
 def _four_bit(module: Any) -> nn.Module:
-    """The same map in 4 bits; computed in the number format that the weights have."""
+    """The linear module in 4 bits; it computes in the number format of the weights."""
     from bitsandbytes.nn.modules import Linear4bit, Params4bit
 
     weight = module.weight.detach()
     weight = weight.T.contiguous() if input_first(module) else weight
     outputs, inputs = weight.shape
-    made = Linear4bit(
+    quantised: Any = Linear4bit(
         inputs,
         outputs,
         bias=module.bias is not None,
@@ -66,27 +66,26 @@ def _four_bit(module: Any) -> nn.Module:
         quant_type="nf4",
         device="meta",
     )
-    made.weight = Params4bit(weight.clone(), requires_grad=False, compress_statistics=True, quant_type="nf4")
+    quantised.weight = Params4bit(weight.clone(), requires_grad=False, compress_statistics=True, quant_type="nf4")
     if module.bias is not None:
-        made.bias = nn.Parameter(module.bias.detach(), requires_grad=False)
-    quantised: nn.Module = made.to(weight.device)
-    return quantised
+        quantised.bias = nn.Parameter(module.bias.detach(), requires_grad=False)
+    return quantised.to(weight.device)  # type: ignore[no-any-return]
 
 
 @cache
 def _problem(device: str) -> str:
-    """Why a small module cannot be quantised, run and differentiated on that device; empty if it can."""
+    """The reason why a small module cannot be quantised, run and differentiated on that device; empty if it can."""
     try:
         small = _four_bit(nn.Linear(64, 64).to(device))
         with torch.enable_grad():
-            fed = torch.ones(2, 64, device=device, requires_grad=True)
-            small(fed).sum().backward()
-        return "" if fed.grad is not None and bool(fed.grad.isfinite().all()) else "gradients are no numbers"
+            inputs = torch.ones(2, 64, device=device, requires_grad=True)
+            small(inputs).sum().backward()
+        return "" if inputs.grad is not None and bool(inputs.grad.isfinite().all()) else "gradients are not finite"
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
 
 
 def put_module(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Puts a module in the place that a path names."""
+    """Replace the module at a path."""
     parent, _, name = path.rpartition(".")
     setattr(model.get_submodule(parent), name, module)

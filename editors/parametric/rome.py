@@ -1,4 +1,4 @@
-"""Rank-one model editing (Meng et al. 2022), and the form that keeps its keys alike (Gupta et al. 2024, R-ROME)."""
+"""Rank-one model editing (Meng et al. 2022, ROME), and R-ROME (Gupta et al. 2024)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -8,58 +8,58 @@ from torch import Tensor
 
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import Factors, passing
-from emend.editors.numerics.value_search import Found
-from emend.editors.parametric.locate_then_edit import SubjectLast
+from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
+from emend.editors.numerics.value_search import ValueResult
+from emend.editors.parametric.locate_then_edit import LocateThenEdit
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 
 
-class Rome(SubjectLast):
-    """One key, one value, one outer product per edit, on one layer.
+class Rome(LocateThenEdit):
+    """One key k*, one value v* and one outer product per edit, in one layer (Meng et al. 2022, section 3.1, eq. 2).
 
-    The direction is C^-1 k with the key averaged over contexts; the length is such that the bare prompt's key gives
-    the value. Values of all edits given together are searched for on the model as it stands, in one optimisation, and
-    then written one after another, each so that its own key gives its own value at that moment.
+    The direction is C^-1 k* with the key averaged over contexts; the length is such that the bare prompt's key gives
+    the value. The values of edits given together are optimised in one batch on the model as it is, and then written
+    one after another, each so that its own key gives its own value at that moment.
     """
 
     name: ClassVar[str] = "rome"
-    at: ClassVar[Literal["mlp", "block"]] = "mlp"
+    value_site: ClassVar[Literal["mlp", "block"]] = "mlp"
     same_key: ClassVar[bool] = False
-    """Whether the averaged key also decides the length, as R-ROME has it."""
+    """True where the averaged key also decides the length (R-ROME)."""
 
     def check_layers(self) -> None:
-        """Refuses more than one."""
+        """Refuse more than one layer."""
         if len(self.layers) != 1:
             raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
 
-    def factors(self, edits: Sequence[Edit], found: Found) -> dict[str, Factors]:
-        """One outer product per edit, as columns of `left` and rows of `right`."""
+    def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
+        """One outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""
         (layer,) = self.layers
         bare, mean = self._keys(edits, layer)
-        directions = self.moments.solve(layer, mean.T).T
+        directions = self.covariance.solve(layer, mean.T).T
         directions = directions / directions.norm(dim=1, keepdim=True)
         path = self.paths.of_layer(layer, "down_projection")
         weight, bias = matrix_of(self.lm.model.get_submodule(path))
         keys = mean if self.same_key else bare
-        lefts: list[Tensor] = []
-        for n, target in enumerate((found.value + found.change).cpu().double()):
-            now = weight @ keys[n] + bias
-            for left, direction in zip(lefts, directions, strict=False):
-                now = now + left * (direction @ keys[n])
-            lefts.append((target - now) / (keys[n] @ directions[n]))
-        return {path: Factors(torch.stack(lefts, dim=1), directions)}
+        lambdas: list[Tensor] = []
+        for n, target in enumerate((values.value + values.change).cpu().double()):
+            output = weight @ keys[n] + bias
+            for earlier, direction in zip(lambdas, directions, strict=False):
+                output = output + earlier * (direction @ keys[n])
+            lambdas.append((target - output) / (keys[n] @ directions[n]))
+        return {f"{path}.weight": LowRankDelta(torch.stack(lambdas, dim=1), directions)}
 
     def _keys(self, edits: Sequence[Edit], layer: int) -> tuple[Tensor, Tensor]:
-        """The key in each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""
+        """The key of each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""
         rows = [row for edit in edits for row in locate(self.lm, edit, self.prefixes)]
-        keys = passing(self.lm, self.paths, rows, layer, layer).keys.cpu().double()
-        each = keys.reshape(len(edits), len(self.prefixes), -1)
-        return each[:, 0], each.mean(1)
+        keys = capture_keys(self.lm, self.paths, rows, layer, layer).keys.cpu().double()
+        per_edit = keys.reshape(len(edits), len(self.prefixes), -1)
+        return per_edit[:, 0], per_edit.mean(1)
 
 
 class RRome(Rome):
-    """As `Rome`, with the averaged key in both places, so that a sequence of edits does not break the model."""
+    """ROME with the averaged key in both places, so that a sequence of edits does not break the model."""
 
     name: ClassVar[str] = "r_rome"
     same_key: ClassVar[bool] = True

@@ -1,37 +1,37 @@
-"""One edit after another on the same weights: what mode `sequential` asks of an editor that solves for deltas."""
+"""Edits applied one after another to the same weights, for mode `sequential`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import Answerer, EditCost, Grow
-from emend.editors.costing import counted
-from emend.editors.numerics.apply_delta import Deltas, Stack
+from emend.editors.costing import count_tokens
+from emend.editors.numerics.apply_delta import Deltas, DeltaStack
 from emend.memory.edit import Edit
 
 
 @contextmanager
-def stacked(
-    lm: CausalLM, solve: Callable[[Sequence[Edit]], Deltas], answerer: Callable[[EditCost], Answerer]
+def sequential_edits(
+    lm: CausalLM, solve: Callable[[Sequence[Edit]], Deltas], make_answerer: Callable[[EditCost], Answerer]
 ) -> Iterator[Grow]:
-    """Each call solves for its edits on the model as the calls before left it, and adds the deltas.
+    """Solve at each call for its edits on the model as the calls before left it, and add the deltas.
 
     Memory does not grow with the number of calls: one copy of each changed tensor is kept, for the end.
 
     Args:
-        lm: whose weights are changed.
-        solve: edits to deltas for the weights as they are now; leaves them as they are.
-        answerer: what to lend, given what the call cost.
+        lm: the model whose weights are changed.
+        solve: edits to deltas for the weights as they are now; leaves the weights as they are.
+        make_answerer: the answerer, given the call's cost.
 
     Raises:
-        BadSettings: another edit stands on this model.
+        BadSettings: another edit is applied to this model.
     """
-    with Stack(lm.model, lm.lock) as stack:
+    with DeltaStack(lm.model, lm.lock) as stack:
 
-        def grow(edits: Sequence[Edit]) -> Answerer:
-            with counted(lm) as counter:
+        def apply_more(edits: Sequence[Edit]) -> Answerer:
+            with count_tokens(lm) as counter:
                 deltas = solve(edits)
             stack.add(deltas)
-            return answerer(counter.cost)
+            return make_answerer(counter.cost)
 
-        yield grow
+        yield apply_more

@@ -1,4 +1,4 @@
-"""What the editors that solve for deltas have in common: settings, fingerprint, and how deltas come to stand."""
+"""Base class of the editors that solve for weight deltas: settings, fingerprint, and applying the deltas."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import DIRECT, direct, lend
+from emend.editors.answering import DIRECT, direct_answerer
 from emend.editors.base import Answerer, EditCost, Grow, Materials
-from emend.editors.costing import counted
-from emend.editors.hyperparameters import build_settings, family_values
+from emend.editors.costing import count_tokens
+from emend.editors.hyperparameters import build_settings, shipped_settings
 from emend.editors.numerics.apply_delta import Deltas, applied
-from emend.editors.parametric.sequential import stacked
+from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings
 
 
-class Solving(ABC):
-    """An editor of a local model's weights: it says what to add, and this puts it there and takes it away again."""
+class WeightEditor(ABC):
+    """An editor of a local model's weights: subclasses solve for deltas, this class applies and removes them."""
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool] = True
@@ -30,22 +30,22 @@ class Solving(ABC):
 
     def __init__(self, materials: Materials) -> None:
         self.materials = materials
-        self.lm = weights_of(materials, self.name)
+        self.lm = local_model_of(materials, self.name)
         self.settings = self.settings_for(self.lm, materials.settings)
 
     @classmethod
-    def settings_for(cls, lm: CausalLM, given: Mapping[str, Any]) -> Any:
-        """What is given over the shipped values for this model.
+    def settings_for(cls, lm: CausalLM, overrides: Mapping[str, Any]) -> Any:
+        """The shipped settings for this model, with overrides.
 
         Raises:
             BadSettings: an unknown setting, or a value of the wrong type or out of range.
         """
-        return build_settings(cls.schema, family_values(cls.name, families(lm)) | dict(given), cls.name)
+        return build_settings(cls.schema, shipped_settings(cls.name, settings_tables(lm)) | dict(overrides), cls.name)
 
     @property
     @abstractmethod
-    def where(self) -> dict[str, Any]:
-        """What is written to, for the fingerprint."""
+    def target_modules(self) -> dict[str, Any]:
+        """The layers or matrices that are written to, for the fingerprint."""
 
     @abstractmethod
     def solve(self, edits: Sequence[Edit]) -> Deltas:
@@ -53,66 +53,66 @@ class Solving(ABC):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Settings, what is written to, graph, seed, wording and the prompt's id."""
+        """Settings, target modules, graph, seed, prompt template and the prompt's id."""
         wording = self.materials.wording
-        own = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.where
-        return own | {"seed": self.materials.seed, "wording": wording, "prompt": prompt_id(wording)}
+        editor = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.target_modules
+        return editor | {"seed": self.materials.seed, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        """The deltas of all edits together are in the weights until the `with` is left."""
-        with counted(self.lm) as counter:
+        """Solve for all edits together and keep the deltas in the weights inside the `with`."""
+        with count_tokens(self.lm) as counter:
             deltas = self.solve(edits)
         with applied(self.lm.model, deltas, self.lm.lock):
             yield self._answerer(counter.cost)
 
     def sequence(self) -> AbstractContextManager[Grow]:
-        """Each call solves for its edits alone, on the weights that the calls before left."""
-        return stacked(self.lm, self.solve, self._answerer)
+        """Solve at each call for its edits alone, on the weights that the calls before left."""
+        return sequential_edits(self.lm, self.solve, self._answerer)
 
     def _answerer(self, cost: EditCost) -> Answerer:
-        return lend(self.materials.model, direct(self.materials.model, self.materials.wording), cost)
+        return direct_answerer(self.materials.model, self.materials.wording, cost)
 
 
-def weights_of(materials: Materials, editor: str) -> CausalLM:
-    """The local model that an editor may write to.
+def local_model_of(materials: Materials, editor: str) -> CausalLM:
+    """The local model whose weights an editor may change.
 
     Raises:
-        BadSettings: the model has no weights here, or they are stored quantised.
+        BadSettings: the model is not local, or its weights are quantised.
     """
     lm = getattr(materials.model, "lm", None)
     if not isinstance(lm, CausalLM):
         raise BadSettings(
-            f"editor '{editor}' changes weights, and {type(materials.model).__name__} has none here: "
+            f"editor '{editor}' changes weights, and {type(materials.model).__name__} is not a local model: "
             "use --model tiny or --model hf:FOLDER."
         )
-    stored = _quantised(lm.model)
-    if stored:
+    quantisation = _quantisation(lm.model)
+    if quantisation:
         raise BadSettings(
-            f"editor '{editor}' changes weights, and those of {lm.folder} are stored quantised, seen: {stored}. Save a "
+            f"editor '{editor}' changes weights, and those of {lm.folder} are quantised: {quantisation}. Save a "
             "dequantised copy, with `model.dequantize(dtype=torch.bfloat16)` and then `save_pretrained` of model and "
             "tokenizer, and edit that one."
         )
     return lm
 
 
-def _quantised(model: Any) -> str:
-    """In what format the model's weights are kept, where one cannot add to them; empty if one can.
+def _quantisation(model: Any) -> str:
+    """The format of weights to which nothing can be added; empty for ordinary floating-point weights.
 
-    The configuration is asked first, since some formats keep floats of 8 bits, or no parameters at all. A model that
-    was dequantised while it was loaded has nothing there.
+    The configuration comes first, since some formats keep 8-bit floats, or no parameters at all. A model that was
+    dequantised while it was loaded has no such configuration.
     """
-    told = getattr(model.config, "quantization_config", None)
-    if told is not None:
-        kept: dict[str, Any] = told if isinstance(told, dict) else told.to_dict()
-        bits = 4 if kept.get("load_in_4bit") else 8 if kept.get("load_in_8bit") else kept.get("bits")
-        method = kept.get("quant_method")
+    config = getattr(model.config, "quantization_config", None)
+    if config is not None:
+        fields: dict[str, Any] = config if isinstance(config, dict) else config.to_dict()
+        bits = 4 if fields.get("load_in_4bit") else 8 if fields.get("load_in_8bit") else fields.get("bits")
+        method = fields.get("quant_method")
         return f"{getattr(method, 'value', method)}{f' in {bits} bits' if bits else ''} (quantization_config)"
-    whole = ((name, tensor.dtype) for name, tensor in model.named_parameters() if not tensor.is_floating_point())
-    return next((f"'{name}' is {str(dtype).removeprefix('torch.')}" for name, dtype in whole), "")
+    integers = ((name, tensor.dtype) for name, tensor in model.named_parameters() if not tensor.is_floating_point())
+    return next((f"'{name}' is {str(dtype).removeprefix('torch.')}" for name, dtype in integers), "")
 
 
-def families(lm: CausalLM) -> list[str]:
-    """Names under which settings may be kept for a model: architecture and width, as in `gpt2-1600`; architecture."""
+def settings_tables(lm: CausalLM) -> list[str]:
+    """Names of the TOML tables that may hold a model's settings: architecture and width (`gpt2-1600`), architecture."""
     config = lm.model.config
     return [f"{config.model_type}-{config.get_text_config().hidden_size}", config.model_type]

@@ -58,13 +58,13 @@ def list_settings() -> list[dict[str, Any]]:
 
     The defaults of weight editors are those for a model family that Emend ships no values for.
     """
-    from emend.editors.hyperparameters import SHIPPED, family_values
+    from emend.editors.hyperparameters import SHIPPED, shipped_settings
 
     rows = []
     for name in _editors().builtin:
         editor: Any = _editors().load(name)
         schema = getattr(editor, "schema", None)
-        shipped = family_values(name, ()) if (SHIPPED / f"{name}.toml").exists() else {}
+        shipped = shipped_settings(name, ()) if (SHIPPED / f"{name}.toml").exists() else {}
         for field in fields(schema) if schema else ():
             default = shipped.get(field.name, field.default)
             row = {"editor": name, "setting": field.name, "type": _type_name(field.type)}

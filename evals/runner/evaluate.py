@@ -13,7 +13,7 @@ from functools import partial
 from emend.agents.providers.journal import CallJournal, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.costing import Meter
-from emend.editors.restore_check import Untouched
+from emend.editors.restore_check import RestoreCheck
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
@@ -48,7 +48,7 @@ class EvaluationContext:
     components: RunComponents
     baseline: Baseline
     perplexity: Perplexity
-    restore_check: Untouched
+    restore_check: RestoreCheck
     results: ResultWriter
     finished: set[str]
     """Keys of the units that earlier processes finished."""

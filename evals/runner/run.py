@@ -8,8 +8,8 @@ from pathlib import Path
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.journal import run_journal
-from emend.editors.costing import Resident
-from emend.editors.restore_check import Untouched
+from emend.editors.costing import ResidentMemory
+from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
@@ -61,7 +61,7 @@ def run(
             components=components,
             baseline=Baseline(components.unedited(), log, components.model_fingerprint),
             perplexity=Perplexity(components.model, components.perplexity_texts, log),
-            restore_check=Untouched(components.model),
+            restore_check=RestoreCheck(components.model),
             results=ResultWriter(log, progress or NoProgress(), Failures(components.failure_limit)),
             finished=finished,
             journal=stack.enter_context(run_journal(out, finished)) if calls_providers else None,
@@ -111,6 +111,6 @@ def _summary(context: EvaluationContext, units: int, seconds: float, cpu_seconds
         baseline_calls=baseline.calls,
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu_seconds, 3),
-        peak_bytes=Resident.highest_so_far(),
+        peak_bytes=ResidentMemory.highest_so_far(),
         spent=context.components.policy.ledger.by_model(),
     )

@@ -28,7 +28,7 @@ from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import Materials
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect
+from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.numerics.locate import Located, locate, locate_essence
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
@@ -37,8 +37,16 @@ from emend.memory.edit import Edit, Triplet
 SHORT = ("The river", "Therefore it", "Because they", "I think", "You know")
 LONG = ("was long and the people of the town", "came back to the old house by the sea")
 PREFIXES = tuple(f"{SHORT[n % 5]} {LONG[n % 2] if n >= 10 else 'was there'}. " for n in range(20))
-ROME = {"layers": [2], "steps": 20, "rate": 0.5, "kl": 0.0625, "decay": 1e-3, "clamp": 4.0, "stop": 0.0}
-MEMIT = ROME | {"layers": [0, 1], "weight": 1000.0}
+ROME = {
+    "layers": [2],
+    "v_num_grad_steps": 20,
+    "v_lr": 0.5,
+    "kl_factor": 0.0625,
+    "v_weight_decay": 1e-3,
+    "clamp_norm_factor": 4.0,
+    "stop_loss": 0.0,
+}
+MEMIT = ROME | {"layers": [0, 1], "mom2_update_weight": 1000.0}
 AIMS = {"ROME": 1.0, "MEMIT": 0.4, "statistics": 1.3, "memory": 270}
 """CPU seconds per edit; six layers over one; MB above loading."""
 FIRST = ("Ada", "Bo", "Cleo", "Dag", "Eno", "Fay", "Gus", "Hal", "Ida", "Jon")
@@ -99,10 +107,10 @@ class Plain:
         lines, subjects = torch.arange(len(rows)), torch.tensor([row.subject for row in rows])
         where = self.module(layer) if at == "mlp" else self.model.get_submodule(f"transformer.h.{layer}")
         delta = torch.zeros(256, requires_grad=True)
-        optimizer = torch.optim.Adam([delta], lr=plan["rate"])
+        optimizer = torch.optim.Adam([delta], lr=plan["v_lr"])
         kept: Tensor | None = None
         value = torch.zeros(256)
-        for step in range(plan["steps"]):
+        for step in range(plan["v_num_grad_steps"]):
             with hooked(where, lambda out: out.index_put((lines, subjects), delta.expand(len(rows), -1), True)) as seen:
                 logits = self.model(input_ids=ids, attention_mask=mask).logits.log_softmax(-1)
             essence = logits[-1, rows[-1].subject]
@@ -115,14 +123,18 @@ class Plain:
                 for n, row in enumerate(rows[:-1])
             ]
             drift = kl_div(kept, essence, log_target=True, reduction="sum")
-            loss = torch.stack(losses).mean() + plan["kl"] * drift + plan["decay"] * delta.norm() / value.norm() ** 2
-            if step == plan["steps"] - 1:
+            loss = (
+                torch.stack(losses).mean()
+                + plan["kl_factor"] * drift
+                + plan["v_weight_decay"] * delta.norm() / value.norm() ** 2
+            )
+            if step == plan["v_num_grad_steps"] - 1:
                 break
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             with torch.no_grad():
-                delta.mul_((plan["clamp"] * value.norm() / delta.norm()).clamp(max=1.0))
+                delta.mul_((plan["clamp_norm_factor"] * value.norm() / delta.norm()).clamp(max=1.0))
         return (value + delta).detach()
 
     def keys(self, edit: Edit, prefixes: tuple[str, ...], layer: int) -> Tensor:
@@ -159,7 +171,10 @@ class Plain:
             averaged = ((keys[:, 0] + keys[:, 1:].mean(1)) / 2).double().T
             states = torch.stack([self.state(edit, last) for edit in every])
             left = (torch.stack(values) - states).double().T / (len(plan["layers"]) - number)
-            update = torch.linalg.solve(plan["weight"] * moments[layer] + averaged @ averaged.T, averaged) @ left.T
+            update = (
+                torch.linalg.solve(plan["mom2_update_weight"] * moments[layer] + averaged @ averaged.T, averaged)
+                @ left.T
+            )
             with torch.no_grad():
                 self.module(layer).weight.add_(update.float())
         return values
@@ -234,13 +249,13 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
     print(f"resident after loading: {loaded:.0f} MB", flush=True)
     # The statistics first: editors refuse to be made where they lack.
     paths = architecture_of(lm.model)
-    _, one, _ = timed(lambda: collect(lm, paths, [5], texts, folder / "one"))
-    _, six, rose = timed(lambda: collect(lm, paths, range(6), texts, folder / "stats"))
+    _, one, _ = timed(lambda: collect_covariance(lm, paths, [5], texts, folder / "one"))
+    _, six, rose = timed(lambda: collect_covariance(lm, paths, range(6), texts, folder / "stats"))
     told = f"one layer {one:.2f} CPU s, six layers {six:.2f}, ratio {six / one:.2f} (aim {AIMS['statistics']})"
     print(f"statistics: {told}, memory +{rose:.0f} MB", flush=True)
     statistics = str(folder / "stats")
-    rome = Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "statistics": statistics}))
-    memit = Memit(Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "statistics": statistics}))
+    rome = Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "covariance": statistics}))
+    memit = Memit(Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "covariance": statistics}))
     ours = {"ROME": _ours(rome, rome.solve_each, every, plain), "MEMIT": _ours(memit, memit.solve, every, plain)}
     print(
         f"Emend's peak above loading, statistics and edits: +{peak() - loaded:.0f} MB (aim {AIMS['memory']})",

@@ -17,14 +17,21 @@ from emend.agents.llm import load_model
 from emend.editors.base import Materials
 from emend.editors.costing import Meter
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect
+from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
 from emend.memory.edit import Edit, Triplet
 
 CITIES = ("New Sandport", "Old Kestrel Bay", "Thornmere upon Wye", "Vell")
 PREFIXES = tuple(f"{start} was there, and the river was long. " for start in ("The man", "Therefore it", "I think"))
-SEARCH = {"steps": 25, "rate": 0.5, "kl": 0.0625, "decay": 1e-3, "clamp": 4.0, "stop": 0.0}
+SEARCH = {
+    "v_num_grad_steps": 25,
+    "v_lr": 0.5,
+    "kl_factor": 0.0625,
+    "v_weight_decay": 1e-3,
+    "clamp_norm_factor": 4.0,
+    "stop_loss": 0.0,
+}
 """Those of 7B models; a random model never stops early."""
 
 
@@ -93,8 +100,8 @@ def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argp
     layers = [layer for layer in layers if layer < chosen.layers]
     paths = architecture_of(lm.model)
     name = f"{method.name}, layers {layers}"
-    measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect(lm, paths, layers, texts, folder))
-    own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "statistics": str(folder)}
+    measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect_covariance(lm, paths, layers, texts, folder))
+    own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "covariance": str(folder)}
     editor = measure(f"{name}, factors", lm, 1, lambda: method(Materials(model=model, settings=own)))
     measure(f"{name}, first edit", lm, 1, lambda: editor.solve(every[:1]))
     found = measure(f"{name}, search, {count} edits", lm, count, lambda: editor.search(every))

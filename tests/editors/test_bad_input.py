@@ -11,15 +11,16 @@ from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics import oom_retry as module
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect, layer_file
-from emend.editors.numerics.oom_retry import halving
+from emend.editors.numerics.collect_covariance import collect_covariance, layer_file
+from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadData, BadSettings, EmendError, ModelError
+from tests.editors.writers import solve
 
-AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
+AT_THE_SUBJECT = {"layers": [0], "v_num_grad_steps": 4, "prefixes": ["So. "], "covariance": "identity"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "ft": {"steps": 3},
-    "lora": {"steps": 3, "dropout": 0.0},
+    "ft": {"num_steps": 3},
+    "lora": {"num_steps": 3, "lora_dropout": 0.0},
     "rome": AT_THE_SUBJECT,
     "memit": AT_THE_SUBJECT,
 }
@@ -90,11 +91,11 @@ def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "broken", "words"),
     [
-        ("ft", {"learning_rate": 1e6}, "training overflowed at step 1, seen loss: nan, seen learning_rate: 1e"),
-        ("lora", {"learning_rate": 1e6}, r"training overflowed at step \d, seen loss: nan"),
-        ("ft", {"learning_rate": 1e38}, r"training overflowed at step 0, seen loss: \d.*, seen learning_rate: 1e.38"),
-        ("rome", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
-        ("memit", {"rate": 1e6, "clamp": 1e9}, r"failed at step 1, seen losses \[nan"),
+        ("ft", {"lr": 1e6}, "training overflowed at step 1, seen loss: nan, seen lr: 1e"),
+        ("lora", {"lr": 1e6}, r"training overflowed at step \d, seen loss: nan"),
+        ("ft", {"lr": 1e38}, r"training overflowed at step 0, seen loss: \d.*, seen lr: 1e.38"),
+        ("rome", {"v_lr": 1e6, "clamp_norm_factor": 1e9}, r"failed at step 1, seen losses \[nan"),
+        ("memit", {"v_lr": 1e6, "clamp_norm_factor": 1e9}, r"failed at step 1, seen losses \[nan"),
     ],
 )
 def test_numbers_that_are_none_end_the_edit_with_step_and_loss_and_the_model_is_as_before(
@@ -112,14 +113,14 @@ def test_numbers_that_are_none_end_the_edit_with_step_and_loss_and_the_model_is_
 
 @pytest.mark.parametrize("method", sorted(SETTINGS))
 def test_out_of_memory_halves_the_batch_says_so_and_gives_the_same_edit(model, method, short_of_memory, caplog):
-    wanted = build(model, method).solve([CAPITAL, CURRENCY])
+    wanted = solve(build(model, method), [CAPITAL, CURRENCY])
     budget = model.lm.batch_tokens
     editor = build(model, method)
     short_of_memory(1)
     with caplog.at_level(logging.WARNING):
-        found = editor.solve([CAPITAL, CURRENCY])
+        found = solve(editor, [CAPITAL, CURRENCY])
     assert model.lm.batch_tokens == budget // 2
-    assert f"going on with batches of {budget // 2} tokens" in caplog.text
+    assert f"continuing with batches of {budget // 2} tokens" in caplog.text
     for name, delta in wanted.items():
         assert (found[name] - delta).norm() <= 1e-3 * delta.norm()
 
@@ -128,10 +129,10 @@ def test_statistics_count_every_token_once_though_memory_runs_out(model, short_o
     from safetensors.torch import load_file
 
     paths, texts = architecture_of(model.lm.model), ["The capital of France is Paris.", "Rome."] * 6
-    collect(model.lm, paths, [0, 1], texts, tmp_path / "plain")
+    collect_covariance(model.lm, paths, [0, 1], texts, tmp_path / "plain")
     budget = model.lm.batch_tokens
     short_of_memory(2)
-    collect(model.lm, paths, [0, 1], texts, tmp_path / "short")
+    collect_covariance(model.lm, paths, [0, 1], texts, tmp_path / "short")
     assert model.lm.batch_tokens == budget // 4
     for layer in (0, 1):
         plain, short = (load_file(layer_file(tmp_path / name, layer))["moment"] for name in ("plain", "short"))
@@ -156,7 +157,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
         raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
 
     with pytest.raises(RuntimeError, match="size of tensor"):
-        halving(model.lm, work)
+        retry_on_oom(model.lm, work)
     assert len(calls) == 1
 
 
@@ -168,7 +169,7 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
         return "done"
 
     budget = model.lm.batch_tokens
-    assert halving(model.lm, work) == "done" and model.lm.batch_tokens == budget // 2
+    assert retry_on_oom(model.lm, work) == "done" and model.lm.batch_tokens == budget // 2
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
         ("memit", {"layers": [1, -1]}, r"seen layers: \[1, -1\] of a model in which they are \[1, 1\]"),
         ("rome", {"layers": [0, 1]}, r"writes to one layer, seen layers: \[0, 1\]"),
         ("rome", {"contexts": [[0, 1]]}, "contexts"),
-        ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is no finite number"),
+        ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is not finite"),
         ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
     ],
 )
@@ -202,7 +203,10 @@ def test_contexts_longer_than_the_window_are_named(model):
 def test_an_edit_that_could_change_nothing_is_refused(model):
     said = r"may change nothing in layer 0: .*'identity'.* is below .*=0.5, the least is 1"
     shut, ajar = (
-        cast(Any, EDITORS.load("alphaedit")(Materials(model=model, settings=AT_THE_SUBJECT | {"null_below": below})))
+        cast(
+            Any,
+            EDITORS.load("alphaedit")(Materials(model=model, settings=AT_THE_SUBJECT | {"nullspace_threshold": below})),
+        )
         for below in (0.5, 2.0)
     )
     with pytest.raises(BadSettings, match=said):

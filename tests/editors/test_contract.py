@@ -10,7 +10,7 @@ from emend.agents.llm import load_model
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract, said_and_scored
 from emend.editors.conformance_toys import PlainMemory
-from emend.editors.memory_based.rag import Remembering
+from emend.editors.memory_based.rag import MemoryEditor
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.graphs.registry import GRAPHS
@@ -28,7 +28,7 @@ PROMPTS = [name for name in METHODS if name not in WEIGHTS and name != "unedited
 
 
 def test_no_editor_that_is_a_graph_is_missing_from_what_all_of_them_owe():
-    graphs = {name for name, method in METHODS.items() if isinstance(method, type) and issubclass(method, Remembering)}
+    graphs = {name for name, method in METHODS.items() if isinstance(method, type) and issubclass(method, MemoryEditor)}
     assert graphs == set(forms.EDITORS)
     assert {METHODS[name].graph for name in graphs} | {"extract", "direct", "in_context"} == set(GRAPHS.names())
 
@@ -80,17 +80,17 @@ class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
 
 AT_THE_SUBJECT = {
     "layers": [0],
-    "steps": 30,
-    "rate": 0.5,
-    "kl": 0.0,
-    "decay": 0.0,
-    "clamp": 40.0,
+    "v_num_grad_steps": 30,
+    "v_lr": 0.5,
+    "kl_factor": 0.0,
+    "v_weight_decay": 0.0,
+    "clamp_norm_factor": 40.0,
     "prefixes": ["So. "],
-    "statistics": "identity",
+    "covariance": "identity",
 }
 SMALL: dict[str, dict[str, Any]] = {name: AT_THE_SUBJECT for name in ("rome", "r_rome", "memit")}
-SMALL["lora"] = SMALL["qlora"] = {"steps": 10}
-SMALL["alphaedit"] = AT_THE_SUBJECT | {"null_below": 10.0, "ridge": 1.0}
+SMALL["lora"] = SMALL["qlora"] = {"num_steps": 10}
+SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 """Settings for models of two layers."""
 
 
@@ -147,7 +147,7 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
             return METHODS[method]
 
         def materials(self):
-            fewer = {"steps": 12} if "layers" in SMALL.get(method, {}) else {}
+            fewer = {"v_num_grad_steps": 12} if "layers" in SMALL.get(method, {}) else {}
             return Materials(model=random_model(architecture), settings=SMALL.get(method, {}) | fewer)
 
     Contract().check_takes((AT_THE_END if architecture == "gpt_neox" else CAPITAL,))

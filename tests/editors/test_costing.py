@@ -8,7 +8,7 @@ import torch
 
 from emend.editors.base import NO_COST, Costed, EditCost, Materials
 from emend.editors.conformance import CAPITAL
-from emend.editors.costing import Meter, Resident, counted, passed
+from emend.editors.costing import Meter, ResidentMemory, add_tokens, count_tokens
 from emend.editors.parametric.rome import Rome
 
 
@@ -16,7 +16,7 @@ def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
     lm = random_model().lm
     ids = torch.tensor([[5, 6, 7], [5, 6, 0]])
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
-    with torch.no_grad(), counted(lm) as counter:
+    with torch.no_grad(), count_tokens(lm) as counter:
         lm.model(input_ids=ids, attention_mask=mask)
         assert counter.tokens == 5
         lm.model(ids)
@@ -33,21 +33,21 @@ def test_a_mask_over_pairs_of_places_is_no_count_of_tokens(random_model):
     lm = random_model().lm
     ids = torch.tensor([[5, 6, 7], [5, 6, 8]])
     causal = torch.ones(3, 3, dtype=torch.bool).tril().expand(2, 1, 3, 3)
-    with torch.no_grad(), counted(lm) as counter:
+    with torch.no_grad(), count_tokens(lm) as counter:
         lm.model(input_ids=ids, attention_mask=causal)
     assert counter.tokens == ids.numel()
 
 
 def test_passes_through_some_layers_are_told_and_count_only_where_something_counts(random_model):
-    passed(100)
-    with counted(random_model().lm) as counter:
-        passed(7)
-    passed(100)
+    add_tokens(100)
+    with count_tokens(random_model().lm) as counter:
+        add_tokens(7)
+    add_tokens(100)
     assert counter.tokens == 7
 
 
 def test_a_search_for_values_counts_its_passes(random_model):
-    settings = {"layers": [0], "steps": 3, "prefixes": ["So. "], "statistics": "identity"}
+    settings = {"layers": [0], "v_num_grad_steps": 3, "prefixes": ["So. "], "covariance": "identity"}
     editor = Rome(Materials(model=random_model(), settings=settings))
     with editor.edit([CAPITAL]) as answerer:
         assert isinstance(answerer, Costed)
@@ -74,11 +74,11 @@ def test_memory_is_how_far_it_rose_and_the_highest_is_not_forgotten():
     if meter.peak_bytes is None:
         pytest.skip("this system does not tell how much memory a process held")
     assert 60 * 2**20 < meter.peak_bytes < 200 * 2**20
-    highest = Resident.highest_so_far()
+    highest = ResidentMemory.highest_so_far()
     with Meter(alone=True) as small:
         pass
     assert small.peak_bytes is not None and small.peak_bytes < 2**20
-    assert highest is not None and (Resident.highest_so_far() or 0) >= highest
+    assert highest is not None and (ResidentMemory.highest_so_far() or 0) >= highest
 
 
 def test_a_cost_is_what_the_editor_tells_with_what_was_measured():

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from emend.editors.hyperparameters import SHIPPED, build_settings, family_values, read_settings
+from emend.editors.hyperparameters import SHIPPED, build_settings, read_settings, shipped_settings
 from emend.editors.parametric.alphaedit import AlphaEditSettings
 from emend.editors.parametric.finetune import FineTuningSettings
-from emend.editors.parametric.locate_then_edit import WritingSettings
+from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
 from emend.editors.parametric.lora import LoraSettings
 from emend.editors.parametric.memit import MemitSettings
 from emend.memory.errors import BadSettings, MissingData
@@ -38,7 +38,7 @@ def test_text_from_a_command_line_is_read_as_the_field_says():
 def test_what_is_no_finite_number_is_refused_however_it_is_written(value):
     with pytest.raises(BadSettings, match=r"'(rate|bound)' of editor 'toy'"):
         build_settings(Some, {"layers": [1], "rate": value}, "toy")
-    with pytest.raises(BadSettings, match="'bound' of editor 'toy' is no finite number"):
+    with pytest.raises(BadSettings, match="'bound' of editor 'toy' is not finite"):
         build_settings(Bounded, {"bound": value}, "toy")
 
 
@@ -68,15 +68,15 @@ def test_a_missing_or_impossible_value_is_refused_by_name(values, told):
 
 
 def test_the_most_specific_table_overlays_the_default():
-    default = family_values("ft", ["nobody-has-this"])
-    tiny = family_values("ft", ["llama-160", "llama"])
-    assert tiny["learning_rate"] != default["learning_rate"]
+    default = shipped_settings("ft", ["nobody-has-this"])
+    tiny = shipped_settings("ft", ["llama-160", "llama"])
+    assert tiny["lr"] != default["lr"]
     assert tiny["batch_tokens"] == default["batch_tokens"]
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_table_gives_valid_settings(path):
-    adapters, subject = LoraSettings, WritingSettings
+    adapters, subject = LoraSettings, LocateThenEditSettings
     schemas: dict[str, Any] = {
         "ft": FineTuningSettings,
         "lora": adapters,
@@ -87,7 +87,7 @@ def test_every_shipped_table_gives_valid_settings(path):
         "alphaedit": AlphaEditSettings,
     }
     for family in read_settings(path):
-        built = build_settings(schemas[path.stem], family_values(path.stem, [family]), path.stem)
+        built = build_settings(schemas[path.stem], shipped_settings(path.stem, [family]), path.stem)
         assert isinstance(built, schemas[path.stem])
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.answering import direct, lend
+from emend.editors.answering import direct_answerer
 from emend.editors.parametric.finetune import FineTuning
-from emend.editors.restore_check import Untouched
-from emend.evals.log.config import RunConfig
+from emend.editors.restore_check import RestoreCheck
+from emend.evals.log.manifest import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
@@ -25,7 +25,7 @@ def tensors(model: Any) -> dict[str, torch.Tensor]:
 
 def test_a_model_that_was_put_back_passes(random_model):
     model = random_model()
-    check = Untouched(model).check
+    check = RestoreCheck(model).check
     kept = {name: tensor.detach().clone() for name, tensor in tensors(model).items()}
     with torch.no_grad():
         for tensor in tensors(model).values():
@@ -38,13 +38,13 @@ def test_a_model_that_was_put_back_passes(random_model):
 
 @pytest.mark.parametrize("model", [ScriptedModel(), SimpleNamespace(lm=SimpleNamespace(model="a server's")), None])
 def test_what_has_no_weights_here_is_never_found_changed(model):
-    untouched = Untouched(model)
+    untouched = RestoreCheck(model)
     untouched.check("mine")
     assert untouched._before == {}
 
 
 def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(own_model):
-    check = Untouched(own_model).check
+    check = RestoreCheck(own_model).check
     name = next(name for name, tensor in tensors(own_model).items() if tensor.dim() == 2)
     with torch.no_grad():
         row = tensors(own_model)[name][-1]
@@ -57,7 +57,7 @@ def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(own_model):
     ("left", "named"), [("hook", "hooks of"), ("module", "adapter.weight"), ("type", "and .* more")]
 )
 def test_whatever_else_is_left_in_a_model_is_found_too(own_model, left, named):
-    check = Untouched(own_model).check
+    check = RestoreCheck(own_model).check
     inner = own_model.lm.model
     if left == "hook":
         inner.base_model.register_forward_hook(lambda *_: None)
@@ -79,7 +79,7 @@ class Littering(FineTuning):
         with torch.no_grad():
             for tensor in self.lm.model.parameters():
                 tensor.add_(1e-4)
-        yield lend(self.materials.model, direct(self.materials.model, self.materials.wording))
+        yield direct_answerer(self.materials.model, self.materials.wording)
 
 
 def test_a_run_ends_at_the_editor_that_does_not_undo_its_edits(tmp_path: Path):

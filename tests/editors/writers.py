@@ -2,16 +2,17 @@
 
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL
+from emend.editors.numerics.apply_delta import dense
 from emend.memory.edit import Edit, Triplet
 
 ARCHITECTURES = ["gpt2", "llama", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi"]
 SETTINGS = {
     "layers": [0],
-    "steps": 8,
-    "rate": 0.3,
-    "clamp": 20.0,
+    "v_num_grad_steps": 8,
+    "v_lr": 0.3,
+    "clamp_norm_factor": 20.0,
     "prefixes": ["So it is. ", "The river is long. "],
-    "statistics": "identity",
+    "covariance": "identity",
 }
 SAME_SUBJECT = Edit.from_triplet(
     Triplet(subject=CAPITAL.subject, relation="neighbour", object="Old Sorn"), "The neighbour of {} is"
@@ -21,3 +22,8 @@ SAME_SUBJECT = Edit.from_triplet(
 def editor(method, model, **settings):
     """The method on that model, with what is changed in the settings."""
     return method(Materials(model=model, settings=SETTINGS | settings))
+
+
+def solve(made, edits):
+    """The editor's deltas as tensors of their parameters' shapes."""
+    return dense(made.lm.model, made.solve(edits))

@@ -65,20 +65,20 @@ def _collect(
     as_json: bool,
 ) -> None:
     from emend.editors.numerics.architectures import ARCHITECTURES, architecture_of, layer_of
-    from emend.editors.numerics.collect_covariance import collect
-    from emend.editors.numerics.covariance import statistics_folder, too_little
+    from emend.editors.numerics.collect_covariance import collect_covariance
+    from emend.editors.numerics.covariance import covariance_folder, scarcity_warning
     from emend.editors.numerics.key_sums import key_size
-    from emend.editors.parametric.covariance_layers import writing_settings, written_layers
+    from emend.editors.parametric.covariance_layers import covariance_settings, edited_layers
     from emend.evals.report.covariance_progress import showing
 
-    settings = writing_settings(lm, overrides)
+    settings = covariance_settings(lm, overrides)
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
-    numbers = sorted({layer_of(lm.model, layer) for layer in layers or written_layers(settings)})
+    numbers = sorted({layer_of(lm.model, layer) for layer in layers or edited_layers(settings)})
     paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
-    folder = out or statistics_folder(lm, f"{corpus.name}-{cap}")
-    with showing(corpus.count) as on_progress:
-        counts = collect(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress)
-    if warning := too_little(folder, key_size(lm, paths, numbers[0])):
+    folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
+    with showing(corpus.count) as progress:
+        counts = collect_covariance(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=progress)
+    if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
         typer.echo(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"
     custom = lm.model.config.model_type not in ARCHITECTURES
@@ -91,7 +91,7 @@ def _collect(
 def _edit_command(model: str, layers: list[int], folder: Path, custom: bool) -> str:
     """Command that edits with these statistics; a custom architecture's paths must be given there too."""
     method = "memit" if len(layers) > 1 else "rome"
-    settings = [f"{method}.statistics={folder}", f"{method}.layers={layers}".replace(" ", "")]
+    settings = [f"{method}.covariance={folder}", f"{method}.layers={layers}".replace(" ", "")]
     options = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
     paths = f" --set {method}=@FILE (of its [architecture])" if custom else ""
     return f"emend edit --model {shlex.quote(model)} --method {method} {options}{paths}"

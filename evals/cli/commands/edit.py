@@ -99,15 +99,16 @@ def _solve(
 ) -> None:
     from emend.agents.roles.answer import find_wording
     from emend.editors.base import Materials
-    from emend.editors.checkpoint.deltas import check_solving, new_folder, solve_delta, write_delta
-    from emend.editors.costing import Meter, counted
+    from emend.editors.checkpoint.deltas import check_weight_editor, new_folder, write_delta
+    from emend.editors.costing import Meter, count_tokens
     from emend.editors.registry import EDITORS
     from emend.evals.log.config import MODEL
     from emend.evals.log.manifest import versions
     from emend.evals.report.progress import duration, heartbeat
 
-    factory, edits = EDITORS.load(method), _read_edits(files)
-    check_solving(factory, method)
+    factory: Any = EDITORS.load(method)
+    edits = _read_edits(files)
+    check_weight_editor(factory, method)
     for name in overrides:
         if name not in (method, MODEL):
             raise BadSettings(f"--set names '{name}': only {method} and model have settings here.")
@@ -115,11 +116,11 @@ def _solve(
     with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
         editor = factory(Materials(loaded, settings=overrides.get(method, {}), wording=prompt_template, seed=seed))
         start, task = time.monotonic(), f"{method}: {_count(edits)}"
-        with Meter(alone=True, lm=loaded.lm) as meter, counted(loaded.lm) as counter:
+        with Meter(alone=True, lm=loaded.lm) as meter, count_tokens(loaded.lm) as counter:
             with heartbeat(lambda: f"{task}, {duration(time.monotonic() - start)}, {counter.tokens:,} tokens"):
-                delta = solve_delta(editor, edits)
+                deltas = editor.solve(edits)
         cost = meter.cost(len(edits), counter.cost)
-        manifest = write_delta(out, delta, editor, loaded.lm, edits, cost, versions())
+        manifest = write_delta(out, deltas, editor, loaded.lm, edits, cost, versions())
     _emit_manifest(
         manifest,
         out,

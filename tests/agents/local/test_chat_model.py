@@ -265,7 +265,7 @@ def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instru
         model=f"hf:{instruct}",
         embedding="lexical",
         limit=1,
-        overrides={"model": {"chat": chat}, "ft": {"steps": 1}},
+        overrides={"model": {"chat": chat}, "ft": {"num_steps": 1}},
     )
     run(config, tmp_path / "run")
     assert sum("ft: edits are written on plain text" in told for told in report(tmp_path / "run").choices) == said

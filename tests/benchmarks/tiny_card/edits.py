@@ -24,7 +24,9 @@ def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
     efficacy: list[float] = []
     neighborhood: list[float] = []
     owners: list[int] = []
-    for place, (fact, edit, deltas) in enumerate(zip(facts, edits, editor.solve_each(edits), strict=True)):
+    editor.foresee([[edit] for edit in edits])
+    for place, (fact, edit) in enumerate(zip(facts, edits, strict=True)):
+        deltas = editor.solve([edit])
         near = [f for f in world.by_relation[fact.relation] if f.subject != fact.subject]
         near = rng.sample(near, min(NEIGHBORS, len(near)))
         with applied(lm.model, deltas):

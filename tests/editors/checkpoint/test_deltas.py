@@ -10,25 +10,25 @@ import torch
 from emend.agents.llm import load_model
 from emend.editors.base import NO_COST, Materials
 from emend.editors.checkpoint.deltas import (
-    check_solving,
+    check_weight_editor,
     dtype_of,
     read_delta,
     read_manifest,
-    solve_delta,
     write_delta,
 )
-from emend.editors.checkpoint.saving import KEPT, revert, save_edited
+from emend.editors.checkpoint.saving import SUBFOLDER, revert, save_edited
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
+from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.fakes import tiny_random_lm
 
 EDITS = (CAPITAL, CURRENCY)
-AT_THE_SUBJECT = {"layers": [0], "steps": 4, "prefixes": ["So. "], "statistics": "identity"}
+AT_THE_SUBJECT = {"layers": [0], "v_num_grad_steps": 4, "prefixes": ["So. "], "covariance": "identity"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "ft": {"steps": 4, "learning_rate": 1e-2},
-    "lora": {"steps": 4},
+    "ft": {"num_steps": 4, "lr": 1e-2},
+    "lora": {"num_steps": 4},
     "rome": AT_THE_SUBJECT,
     "memit": AT_THE_SUBJECT | {"layers": [0, 1]},
 }
@@ -41,7 +41,7 @@ def editor_of(model, method="rome"):
 
 def written(model, folder, method="rome"):
     editor = editor_of(model, method)
-    return write_delta(folder, solve_delta(editor, EDITS), editor, model.lm, EDITS, NO_COST, {"emend": "0"})
+    return write_delta(folder, editor.solve(EDITS), editor, model.lm, EDITS, NO_COST, {"emend": "0"})
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, 
         live = model.lm.log_probs(PAIRS)
     manifest = written(model, tmp_path / "delta", method)
     delta = read_delta(tmp_path / "delta", model.lm)
-    with applied(model.lm.model, delta.deltas(model.lm)):
+    with applied(model.lm.model, delta):
         assert model.lm.log_probs(PAIRS) == live
     save_edited(model.lm, delta, manifest, tmp_path / "edited")
     check_same(before, state_of(Materials(model)), "after saving")
@@ -71,7 +71,7 @@ def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, 
     revert(tmp_path / "edited")
     back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu")
     check_same(before, state_of(Materials(back)), "after the revert")
-    assert not (tmp_path / "edited" / KEPT).exists()
+    assert not (tmp_path / "edited" / SUBFOLDER).exists()
 
 
 def test_methods_of_low_rank_keep_thin_matrices(random_model, tmp_path):
@@ -79,9 +79,10 @@ def test_methods_of_low_rank_keep_thin_matrices(random_model, tmp_path):
     written(model, tmp_path / "rome", "rome")
     written(model, tmp_path / "ft", "ft")
     thin, whole = (read_delta(tmp_path / name, model.lm) for name in ("rome", "ft"))
-    (factors,) = thin.factors.values()
-    assert factors.left.shape == (32, 2) and factors.right.shape == (2, 64) and not thin.whole
-    assert not whole.factors and [tuple(delta.shape) for delta in whole.whole.values()] == [(32, 64)]
+    (factors,) = thin.values()
+    assert isinstance(factors, LowRankDelta)
+    assert factors.left.shape == (32, 2) and factors.right.shape == (2, 64)
+    assert [tuple(delta.shape) for delta in whole.values() if isinstance(delta, torch.Tensor)] == [(32, 64)]
 
 
 def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
@@ -89,7 +90,7 @@ def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
     manifest = written(model, tmp_path / "delta")
     assert read_manifest(tmp_path / "delta").model_dump_json() == manifest.model_dump_json()
     assert (manifest.method, manifest.edits, manifest.model) == ("rome", EDITS, model.lm.fingerprint)
-    assert manifest.fingerprint["settings"]["steps"] == 4 and dtype_of(manifest) == "float32"
+    assert manifest.fingerprint["settings"]["v_num_grad_steps"] == 4 and dtype_of(manifest) == "float32"
 
 
 def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, tmp_path):
@@ -97,7 +98,7 @@ def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, t
     before = state_of(Materials(model))
     manifest = written(model, tmp_path / "delta", "ft")
     delta = read_delta(tmp_path / "delta", model.lm)
-    with applied(model.lm.model, delta.deltas(model.lm)):
+    with applied(model.lm.model, delta):
         live = model.lm.log_probs(PAIRS)
     save_edited(model.lm, delta, manifest, tmp_path / "edited")
     assert json.loads((tmp_path / "edited/config.json").read_text())["dtype"] == "bfloat16"
@@ -182,7 +183,7 @@ def test_weights_that_were_changed_since_are_not_reverted(saved, tmp_path):
 
 def test_damaged_originals_are_not_put_back(saved):
     _, folder = saved
-    file = folder / KEPT / "originals.safetensors"
+    file = folder / SUBFOLDER / "originals.safetensors"
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(BadData, match="is damaged"):
         revert(folder)
@@ -190,9 +191,9 @@ def test_damaged_originals_are_not_put_back(saved):
 
 def test_a_revert_that_was_interrupted_can_be_made_again(saved, tmp_path):
     model, folder = saved
-    shutil.copytree(folder / KEPT, tmp_path / "kept")
+    shutil.copytree(folder / SUBFOLDER, tmp_path / "kept")
     revert(folder)
-    shutil.copytree(tmp_path / "kept", folder / KEPT)  # as if it had ended before this was taken away
+    shutil.copytree(tmp_path / "kept", folder / SUBFOLDER)  # as if it had ended before this was taken away
     revert(folder)
     back: Any = load_model(f"hf:{folder}", device="cpu")
     check_same(state_of(Materials(model)), state_of(Materials(back)), "after both")
@@ -200,7 +201,7 @@ def test_a_revert_that_was_interrupted_can_be_made_again(saved, tmp_path):
 
 def test_an_editor_by_prompt_has_no_delta():
     with pytest.raises(BadSettings, match="editor 'rag' changes no weights"):
-        check_solving(EDITORS.load("rag"), "rag")
+        check_weight_editor(EDITORS.load("rag"), "rag")
 
 
 def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
@@ -217,8 +218,8 @@ def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
     [
         ('{"config": {"benchmark": "akew"}}', "it is a run's. Name a folder that `emend edit --out` has written"),
         ('{"format": 1}', "it has no field 'method'. Name a folder"),
-        ('{"format": 1', "it is cut off, or no JSON. Write it again"),
-        ("\udcff", "it is cut off, or no JSON. Write it again"),
+        ('{"format": 1', "it is truncated, or not JSON. Write it again"),
+        ("\udcff", "it is truncated, or not JSON. Write it again"),
         ("[]", "it holds no object in UTF-8. Write it again"),
     ],
 )
@@ -256,7 +257,7 @@ def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, 
 def test_originals_lie_there_before_the_edited_weights(random_model, tmp_path, monkeypatch):
     model = random_model()
     manifest = written(model, tmp_path / "delta")
-    kept = tmp_path / "edited" / KEPT
+    kept = tmp_path / "edited" / SUBFOLDER
     seen: list[set[str]] = []
     save = type(model.lm.model).save_pretrained
 

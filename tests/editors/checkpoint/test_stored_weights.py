@@ -8,8 +8,8 @@ from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics.architectures import ARCHITECTURES
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import passing
-from emend.editors.numerics.suffix_forward import Strip, Tail
+from emend.editors.numerics.low_rank import capture_keys
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
 
@@ -28,7 +28,7 @@ def hooks(model):
     [
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes in 4 bits"),
         ({"quant_method": "gptq", "bits": 3}, "gptq in 3 bits"),
-        ({"quant_method": "fp8"}, "seen: fp8 .quantization_config"),
+        ({"quant_method": "fp8"}, "fp8 .quantization_config"),
     ],
 )
 def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monkeypatch, method, told, said):
@@ -41,7 +41,7 @@ def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monk
 def test_whole_numbers_are_no_weights_to_add_to(own_model):
     down = own_model.lm.model.model.layers[1].mlp.down_proj
     down.weight = nn.Parameter(down.weight.to(torch.int8), requires_grad=False)
-    with pytest.raises(BadSettings, match="seen: 'model.layers.1.mlp.down_proj.weight' is int8. Save a dequantised"):
+    with pytest.raises(BadSettings, match="'model.layers.1.mlp.down_proj.weight' is int8. Save a dequantised"):
         EDITORS.load("ft")(Materials(model=own_model))
 
 
@@ -58,9 +58,9 @@ def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(rand
         AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / name)
         inner = inner.dequantize(dtype=torch.bfloat16) if name == "stored" else inner
     stored, plain = read_model(tmp_path / "stored", 4), read_model(tmp_path / "plain", 4)
-    with pytest.raises(BadSettings, match="stored quantised, seen: bitsandbytes in 4 bits"):
+    with pytest.raises(BadSettings, match="stored quantised, bitsandbytes in 4 bits"):
         EDITORS.load("ft")(Materials(model=stored))
-    with EDITORS.load("ft")(Materials(model=plain, settings={"layers": [0], "steps": 2})).edit([CAPITAL]):
+    with EDITORS.load("ft")(Materials(model=plain, settings={"layers": [0], "num_steps": 2})).edit([CAPITAL]):
         pass
     stored.close(), plain.close()
 
@@ -74,7 +74,7 @@ def test_a_path_that_fails_leaves_no_hook(own_model, lacking):
     else:
         del layers[1]
     with pytest.raises(AttributeError):
-        passing(lm, LLAMA, rows, 0, 1)
+        capture_keys(lm, LLAMA, rows, 0, 1)
     with pytest.raises(AttributeError):
-        Tail(lm, LLAMA, [Strip((), rows[0].ids)], 0)
+        SuffixForward(lm, LLAMA, [PromptSplit((), rows[0].ids)], 0)
     assert hooks(own_model) == 0

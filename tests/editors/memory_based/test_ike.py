@@ -8,7 +8,7 @@ import pytest
 from emend.editors.base import Demonstration, Materials
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
-from emend.editors.memory_based.ike import OfMemory, WithRows, read_pool
+from emend.editors.memory_based.ike import MemoryEmbedding, RowDemonstrations, read_pool
 from emend.editors.registry import EDITORS
 from emend.graphs.ike import Pool
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -74,7 +74,7 @@ def written(tmp_path, *lines):
 
 
 def test_the_datas_own_rows_are_shown_beside_the_hand_written_ones():
-    assert isinstance(Rows(), WithRows) and not isinstance(EXAMPLES, WithRows)
+    assert isinstance(Rows(), RowDemonstrations) and not isinstance(EXAMPLES, RowDemonstrations)
     assert len(shown_to(build(Rows(EXAMPLES), demonstrations=32), [CAPITAL], probe_of(CAPITAL))) == 32
 
 
@@ -125,7 +125,7 @@ def test_similar_is_what_the_memorys_embedding_finds_similar():
     probe = probe_of(CAPITAL).model_copy(update={"subject": "", "query": f"{long.fact} {long.prompt}"})
     editor = build([of_land(2), long, of_land(3)], memory, demonstrations=1)
     assert [one["fact"] for one in shown_to(editor, [CAPITAL], probe)] == [long.fact]
-    assert editor.fingerprint["similarity"] == OfMemory.identity
+    assert editor.fingerprint["similarity"] == MemoryEmbedding.identity
 
 
 def test_with_a_lexical_memory_the_order_is_that_of_the_words():
@@ -148,7 +148,7 @@ def test_fewer_examples_than_asked_for_are_told_once_with_numbers_and_remedy(cap
     for edit in (CAPITAL, CURRENCY):
         shown_to(editor, [edit], probe_of(edit))
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("editor 'ike' is to show 32 demonstrations and has 3 to choose from (3 are at hand)")
+    assert told.startswith("editor 'ike' is to show 32 demonstrations and has 3 to choose from (the pool has 3)")
     assert "--set ike.pool=FILE" in told and "--set ike.demonstrations=3" in told
     assert editor.fingerprint["examples at hand"] == 3
 

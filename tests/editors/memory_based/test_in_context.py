@@ -1,6 +1,6 @@
 from emend.editors.base import Materials
 from emend.editors.conformance import CAPITAL, CURRENCY
-from emend.editors.memory_based.in_context import Chooser, InContext
+from emend.editors.memory_based.in_context import FactSelector, InContext
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
 from tests.fakes import ScriptedChatModel
@@ -14,17 +14,17 @@ def probe(prompt, *edits):
 
 
 def test_a_probe_is_shown_the_edits_that_bear_on_it_in_its_order():
-    choose = Chooser(STANDING)
+    choose = FactSelector(STANDING)
     assert choose(probe("?", CURRENCY)) == [CURRENCY.text]
     assert choose(probe("?", RIVER, CAPITAL)) == [RIVER.text, CAPITAL.text]
 
 
 def test_a_probe_out_of_scope_is_shown_the_edit_that_stands():
-    assert Chooser([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
+    assert FactSelector([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
 
 
 def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
-    choose = Chooser(STANDING)
+    choose = FactSelector(STANDING)
     assert choose(probe("The capital of Sorn is")) == [CAPITAL.text]
     assert choose(probe("The currency of Sorn is")) == [CURRENCY.text]
     assert choose(probe("Where does the Lunden flow?")) == [RIVER.text]
@@ -32,8 +32,8 @@ def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
 
 def test_an_edit_that_bears_on_a_probe_but_does_not_stand_is_not_shown():
     absent = Edit(form="document", text="The capital of Sorn is Lunden.")
-    assert Chooser([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
-    assert Chooser([])(probe("The capital of Sorn is", absent)) == []
+    assert FactSelector([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
+    assert FactSelector([])(probe("The capital of Sorn is", absent)) == []
 
 
 def test_the_prompt_is_worded_as_the_benchmark_says():

@@ -7,7 +7,7 @@ import pytest
 from emend.editors.base import Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, StepwiseModel, ToolModel
-from emend.editors.memory_based.chain_of_thought import Everything
+from emend.editors.memory_based.chain_of_thought import AllEntries
 from emend.graphs.execution import steps_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -188,7 +188,7 @@ def test_input_augmentation_shows_all_facts_in_the_order_in_which_they_were_said
 def test_everything_is_found_but_never_more_than_is_wanted():
     memory = PlainMemory()
     memory.add(MANY[:3])
-    found = Everything(memory.view(), [edit.id for edit in MANY[:3]])
+    found = AllEntries(memory.view(), [edit.id for edit in MANY[:3]])
     assert found.search("x", 0) == [] and len(found.search("x", 2)) == 2 and len(found.search("x", 9)) == 3
 
 

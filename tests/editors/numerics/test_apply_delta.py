@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from emend.editors.numerics import apply_delta as module
-from emend.editors.numerics.apply_delta import Stack, applied
+from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.memory.errors import BadSettings
 
 
@@ -80,7 +80,7 @@ def test_a_second_edit_on_the_same_weights_is_refused_and_the_first_goes_on(mode
     before = weights(model)
     with applied(model, delta(model)):
         during = weights(model)
-        with pytest.raises(BadSettings, match="stands on this model's weights already"), applied(model, delta(model)):
+        with pytest.raises(BadSettings, match="another edit is applied to this model"), applied(model, delta(model)):
             pass
         assert same(during, weights(model))
     assert same(before, weights(model))
@@ -119,7 +119,7 @@ def test_when_memory_runs_out_between_two_deltas_neither_is_added(model, monkeyp
             raise torch.OutOfMemoryError("none left")
         return adding(one, other)
 
-    with Stack(model) as stack:
+    with DeltaStack(model) as stack:
         if earlier:
             stack.add(delta(model))
         before = weights(model)

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics import collect_covariance as statistics
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect, layer_file, read_counts
-from emend.editors.numerics.covariance import Moments, moments_of, statistics_folder
+from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts
+from emend.editors.numerics.covariance import KeyCovariance, covariance_folder, load_covariance
 from emend.editors.numerics.tensor_files import digest_of
 from emend.memory.errors import BadData, BadSettings, MissingData
 
@@ -59,7 +59,7 @@ def by_numpy(lm, layer, texts, cap=512):
 
 @pytest.mark.parametrize("cap", [512, 7])
 def test_a_moment_is_numpy_s_with_padding_not_counted_and_long_texts_cut(lm, paths, tmp_path, cap):
-    collect(lm, paths, [0, 1], TEXTS, tmp_path, cap=cap)
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path, cap=cap)
     for layer in (0, 1):
         wanted, tokens = by_numpy(lm, layer, TEXTS, cap)
         torch.testing.assert_close(moment(tmp_path, layer), wanted, rtol=1e-4, atol=1e-6)
@@ -73,9 +73,9 @@ def test_one_pass_serves_all_layers_and_stops_after_the_last(lm, paths, tmp_path
         lm.model.model.layers[n].self_attn.register_forward_hook(lambda *_, n=n: passed.update({n: passed[n] + 1}))
         for n in passed
     ]
-    collect(lm, paths, [0, 1], TEXTS, tmp_path / "both")
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path / "both")
     both = dict(passed)
-    collect(lm, paths, [0], TEXTS, tmp_path / "first")
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path / "first")
     for handle in handles:
         handle.remove()
     assert both[0] == both[1] > 0
@@ -89,16 +89,16 @@ def test_no_batch_exceeds_the_token_budget(lm, paths, tmp_path, monkeypatch):
         lambda _, __, named: sizes.append(named["input_ids"].numel()), with_kwargs=True
     )
     monkeypatch.setattr(lm, "batch_tokens", 40)
-    collect(lm, paths, [0], TEXTS, tmp_path, cap=16)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path, cap=16)
     handle.remove()
     assert max(sizes) <= 40 and len(sizes) > 3
 
 
 def test_what_is_there_is_not_collected_again_and_a_further_layer_alone_is(lm, paths, tmp_path):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     before = layer_file(tmp_path, 0).stat().st_mtime_ns
-    collect(lm, paths, [0, 1], TEXTS, tmp_path)
-    collect(lm, paths, [0, 1], iter(()), tmp_path)
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0, 1], iter(()), tmp_path)
     assert layer_file(tmp_path, 0).stat().st_mtime_ns == before
     torch.testing.assert_close(moment(tmp_path, 1), by_numpy(lm, 1, TEXTS)[0], rtol=1e-4, atol=1e-6)
 
@@ -106,7 +106,7 @@ def test_what_is_there_is_not_collected_again_and_a_further_layer_alone_is(lm, p
 @pytest.mark.parametrize("stopped", [1, 2, 4])
 def test_an_interrupted_pass_goes_on_and_ends_as_an_undisturbed_one(lm, paths, tmp_path, monkeypatch, stopped):
     monkeypatch.setattr(statistics, "PART", 4)
-    collect(lm, paths, [0, 1], TEXTS, tmp_path / "whole")
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path / "whole")
     read = []
 
     def texts():
@@ -120,12 +120,12 @@ def test_an_interrupted_pass_goes_on_and_ends_as_an_undisturbed_one(lm, paths, t
 
     folder = tmp_path / "halted"
     with pytest.raises(KeyboardInterrupt):
-        collect(lm, paths, [0, 1], texts(), folder, every=0.0, progress=interrupt)
+        collect_covariance(lm, paths, [0, 1], texts(), folder, every=0.0, progress=interrupt)
     assert len(read) == 4 * stopped and not layer_file(folder, 0).exists()
     with pytest.raises(MissingData, match="no finished statistics"):
-        moments_of(lm, paths, [0], str(folder))
+        load_covariance(lm, paths, [0], str(folder))
     told = []
-    collect(lm, paths, [0, 1], TEXTS, folder, every=0.0, progress=lambda *seen: told.append(seen))
+    collect_covariance(lm, paths, [0, 1], TEXTS, folder, every=0.0, progress=lambda *seen: told.append(seen))
     assert told[0][0] == 4 * stopped + 4
     for layer in (0, 1):
         torch.testing.assert_close(moment(folder, layer), moment(tmp_path / "whole", layer), rtol=1e-5, atol=1e-7)
@@ -134,65 +134,65 @@ def test_an_interrupted_pass_goes_on_and_ends_as_an_undisturbed_one(lm, paths, t
 
 
 def test_another_corpus_cap_or_model_does_not_mix_with_what_is_there(lm, paths, tmp_path, random_model):
-    collect(lm, paths, [0], TEXTS, tmp_path, corpus="one")
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path, corpus="one")
     gpt2 = random_model("gpt2").lm
     for other, more in ((lm, {"corpus": "two"}), (lm, {"corpus": "one", "cap": 9}), (gpt2, {"corpus": "one"})):
         with pytest.raises(BadData, match="holds statistics of model .*: name another folder"):
-            collect(other, architecture_of(other.model), [1], TEXTS, tmp_path, **more)
+            collect_covariance(other, architecture_of(other.model), [1], TEXTS, tmp_path, **more)
 
 
 def test_no_text_is_an_error(lm, paths, tmp_path):
     with pytest.raises(BadData, match="no text to collect statistics from, seen 2 texts"):
-        collect(lm, paths, [0], ["", " "], tmp_path)
+        collect_covariance(lm, paths, [0], ["", " "], tmp_path)
 
 
 def test_statistics_of_another_shape_are_refused(lm, paths, tmp_path):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     with pytest.raises(BadData, match=r"have shape \(64, 64\), the model's keys have 128 numbers"):
-        Moments(tmp_path).moment(0, 128)
+        KeyCovariance(tmp_path).matrix(0, 128)
     with pytest.raises(MissingData, match="no statistics of layer 1"):
-        Moments(tmp_path).moment(1, 64)
+        KeyCovariance(tmp_path).matrix(1, 64)
 
 
 def test_statistics_of_another_model_are_refused_by_its_digest(lm, paths, tmp_path, random_model):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     other = random_model("gpt2").lm
     with pytest.raises(BadData, match=f"{digest_of(lm.fingerprint)}.*{digest_of(other.fingerprint)}"):
-        moments_of(other, architecture_of(other.model), [0], str(tmp_path))
-    assert moments_of(lm, paths, [0], str(tmp_path)).folder == tmp_path
+        load_covariance(other, architecture_of(other.model), [0], str(tmp_path))
+    assert load_covariance(lm, paths, [0], str(tmp_path)).folder == tmp_path
 
 
 def test_damaged_statistics_are_an_error_that_names_the_file(lm, paths, tmp_path):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     file = layer_file(tmp_path, 0)
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(BadData, match=r"layer-0.safetensors' cannot be read"):
-        Moments(tmp_path).moment(0, 64)
+        KeyCovariance(tmp_path).matrix(0, 64)
     (tmp_path / "counts.json").write_text("{}")
     with pytest.raises(BadData, match="does not say what it was made from"):
-        moments_of(lm, paths, [0], str(tmp_path))
+        load_covariance(lm, paths, [0], str(tmp_path))
 
 
 def test_a_moment_is_factorised_once_and_its_factor_kept_in_double_precision(lm, paths, tmp_path, monkeypatch):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 3, dtype=torch.float64)
-    first = Moments(tmp_path).solve(0, keys)
+    first = KeyCovariance(tmp_path).solve(0, keys)
     kept = load_file(tmp_path / "factor-0.safetensors")["kept"]
     assert kept.dtype == torch.float64
     torch.testing.assert_close(kept @ kept.T @ first, keys, rtol=1e-6, atol=1e-6)
     monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda matrix: pytest.fail("factorised again"))
-    assert torch.equal(Moments(tmp_path).solve(0, keys), first)
+    assert torch.equal(KeyCovariance(tmp_path).solve(0, keys), first)
 
 
 def test_a_null_space_is_decomposed_once_for_each_bound(lm, paths, tmp_path, monkeypatch):
-    collect(lm, paths, [0], TEXTS, tmp_path)
-    values, vectors = torch.linalg.eigh(Moments(tmp_path).moment(0, 64))
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
+    values, vectors = torch.linalg.eigh(KeyCovariance(tmp_path).matrix(0, 64))
     bounds = [float(values[n : n + 2].mean()) for n in (20, 40)]
-    first = [Moments(tmp_path).null_space(0, 64, below) for below in bounds]
+    first = [KeyCovariance(tmp_path).null_space(0, 64, below) for below in bounds]
     assert [base.shape for base in first] == [(64, 21), (64, 41)] and first[0].dtype == torch.float64
     monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: pytest.fail("decomposed again"))
     for below, base in zip(bounds, first, strict=True):
-        assert torch.equal(Moments(tmp_path).null_space(0, 64, below), base)
+        assert torch.equal(KeyCovariance(tmp_path).null_space(0, 64, below), base)
         assert torch.equal(base, vectors[:, values < below])
 
 
@@ -209,30 +209,30 @@ def harm_file(folder):
     ("harm", "words"), [(harm_moment, "made from other statistics"), (harm_file, "cannot be read")]
 )
 def test_what_was_kept_of_another_moment_or_is_broken_is_made_anew_and_said(lm, paths, tmp_path, harm, words, caplog):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 2, dtype=torch.float64)
-    Moments(tmp_path).solve(0, keys)
-    Moments(tmp_path).null_space(0, 64, 0.02)
+    KeyCovariance(tmp_path).solve(0, keys)
+    KeyCovariance(tmp_path).null_space(0, 64, 0.02)
     harm(tmp_path)
-    now = Moments(tmp_path)
+    now = KeyCovariance(tmp_path)
     solved, base = now.solve(0, keys), now.null_space(0, 64, 0.02)
     assert caplog.text.count(words) == 2 and caplog.text.count("computed anew") == 2
-    values, vectors = torch.linalg.eigh(now.moment(0, 64))
+    values, vectors = torch.linalg.eigh(now.matrix(0, 64))
     torch.testing.assert_close(base @ base.T, (at := vectors[:, values < 0.02]) @ at.T, rtol=0, atol=1e-9)
-    ridged = Moments(tmp_path).solve(0, keys)
+    ridged = KeyCovariance(tmp_path).solve(0, keys)
     assert torch.equal(ridged, solved) and caplog.text.count("computed anew") == 2
 
 
 def test_a_moment_is_symmetric_and_that_of_double_precision(lm, paths, tmp_path):
-    collect(lm, paths, [1], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [1], TEXTS, tmp_path)
     found, wanted = moment(tmp_path, 1), by_numpy(lm, 1, TEXTS)[0]
     assert torch.equal(found, found.T)
     assert (found - wanted).norm() <= 1e-6 * wanted.norm()
 
 
 def test_a_moment_of_too_few_tokens_gets_a_little_on_its_diagonal(lm, paths, tmp_path):
-    collect(lm, paths, [0], ["Rome."], tmp_path)
-    solved = Moments(tmp_path).solve(0, torch.ones(64, 1, dtype=torch.float64))
+    collect_covariance(lm, paths, [0], ["Rome."], tmp_path)
+    solved = KeyCovariance(tmp_path).solve(0, torch.ones(64, 1, dtype=torch.float64))
     assert solved.isfinite().all()
 
 
@@ -241,14 +241,14 @@ def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command
     with pytest.raises(
         MissingData, match=r"no statistics .*layers \[0\].*emend covariance --model hf:.* --layers 0 --corpus"
     ):
-        moments_of(lm, paths, [0], "collected")
-    collect(lm, paths, [0], TEXTS, statistics_folder(lm, "one"), corpus="one")
-    assert moments_of(lm, paths, [0], "collected").folder == statistics_folder(lm, "one")
+        load_covariance(lm, paths, [0], "collected")
+    collect_covariance(lm, paths, [0], TEXTS, covariance_folder(lm, "one"), corpus="one")
+    assert load_covariance(lm, paths, [0], "collected").folder == covariance_folder(lm, "one")
     with pytest.raises(MissingData, match=r"layers \[0, 1\]"):
-        moments_of(lm, paths, [0, 1], "collected")
-    collect(lm, paths, [0], TEXTS, statistics_folder(lm, "two"), corpus="two")
-    with pytest.raises(MissingData, match="2 statistics .* Name one with the setting 'statistics'"):
-        moments_of(lm, paths, [0], "collected")
+        load_covariance(lm, paths, [0, 1], "collected")
+    collect_covariance(lm, paths, [0], TEXTS, covariance_folder(lm, "two"), corpus="two")
+    with pytest.raises(MissingData, match="2 statistics .* Name one with the setting 'covariance'"):
+        load_covariance(lm, paths, [0], "collected")
 
 
 def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
@@ -256,22 +256,22 @@ def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
 
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     monkeypatch.setattr(moments, "WORLD_TEXTS", 6)
-    first = moments_of(lm, paths, [0], "tinyworld").moment(0, 64)
+    first = load_covariance(lm, paths, [0], "tinyworld").matrix(0, 64)
     texts = list(islice(iter(moments._World()), 6))
     torch.testing.assert_close(first.float(), by_numpy(lm, 0, texts, cap=96)[0], rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("collected again"))
-    moments_of(lm, paths, [0], "tinyworld")
+    load_covariance(lm, paths, [0], "tinyworld")
 
 
 def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tmp_path):
     renamed = shutil.copytree(lm.folder, tmp_path / "renamed")
     other = CausalLM(renamed, device="cpu")
-    assert statistics_folder(other, "text") == statistics_folder(lm, "text")
-    collect(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
-    collect(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
-    moments_of(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
+    assert covariance_folder(other, "text") == covariance_folder(lm, "text")
+    collect_covariance(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
+    collect_covariance(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
+    load_covariance(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
     with pytest.raises(MissingData, match="have no layer 1: emend covariance --model .*renamed --layers 0,1"):
-        moments_of(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
+        load_covariance(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
 
 
 def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths, tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths,
     monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("the corpus was passed"))
     for folder in (tmp_path / "file", tmp_path / "file" / "x"):
         with pytest.raises(BadSettings, match="cannot write statistics to .*name another folder"):
-            collect(lm, paths, [0], TEXTS, folder)
+            collect_covariance(lm, paths, [0], TEXTS, folder)
 
 
 def test_sums_that_are_damaged_are_collected_anew(lm, paths, tmp_path, caplog):
@@ -288,10 +288,10 @@ def test_sums_that_are_damaged_are_collected_anew(lm, paths, tmp_path, caplog):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        collect(lm, paths, [0], stopping(), tmp_path / "there", every=0)
+        collect_covariance(lm, paths, [0], stopping(), tmp_path / "there", every=0)
     (kept,) = (tmp_path / "there").glob("partial-*")
     kept.write_bytes(kept.read_bytes()[:40])
-    collect(lm, paths, [0], TEXTS, tmp_path / "there")
-    collect(lm, paths, [0], TEXTS, tmp_path / "undisturbed")
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path / "there")
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path / "undisturbed")
     assert "starts anew" in caplog.text
     assert torch.equal(moment(tmp_path / "there", 0), moment(tmp_path / "undisturbed", 0))

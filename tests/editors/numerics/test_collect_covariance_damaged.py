@@ -10,8 +10,8 @@ from emend.agents.llm import load_model
 from emend.editors.numerics import collect_covariance as statistics
 from emend.editors.numerics import factorise as decomposing
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import COUNTS, collect, layer_file, read_counts
-from emend.editors.numerics.covariance import Moments, moments_of, statistics_folder
+from emend.editors.numerics.collect_covariance import COUNTS, collect_covariance, layer_file, read_counts
+from emend.editors.numerics.covariance import KeyCovariance, covariance_folder, load_covariance
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome
@@ -71,29 +71,29 @@ HARMS = [cut, empty, without_its_key, of_another_shape, with_a_number_that_is_no
 def test_damaged_statistics_are_refused_when_the_editor_is_made_with_what_makes_them_anew(
     random_model, lm, paths, tmp_path, harm, method
 ):
-    collect(lm, paths, [0], TEXTS, tmp_path, corpus="notes-1", cap=32)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path, corpus="notes-1", cap=32)
     harm(tmp_path)
     with pytest.raises(
         BadData, match=r"layer-0.*Collect them anew with the text of corpus 'notes-1' \(cap 32\): "
     ) as told:
-        editor(method, random_model(), statistics=str(tmp_path))
+        editor(method, random_model(), covariance=str(tmp_path))
     assert f"emend covariance --model hf:{lm.folder} --layers 0 --corpus FILES --out {tmp_path}" in str(told.value)
     assert ("model.dtype=float32" in str(told.value)) == (harm is with_a_number_that_is_none)
 
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_layer_alone_is_collected_anew(lm, paths, tmp_path, caplog, harm):
-    collect(lm, paths, [0, 1], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
     first, second = moment(tmp_path, 0), layer_file(tmp_path, 1).stat().st_mtime_ns
     harm(tmp_path)
-    collect(lm, paths, [0, 1], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
     assert "layer-0.safetensors' cannot be used (" in caplog.text and "collected anew" in caplog.text
     assert torch.equal(moment(tmp_path, 0), first) and layer_file(tmp_path, 1).stat().st_mtime_ns == second
 
 
 @pytest.mark.parametrize("told", [None, "{}", "{", "\xff"])
 def test_without_a_readable_count_nothing_that_is_there_is_taken_for_known(lm, paths, tmp_path, caplog, told):
-    wanted = collect(lm, paths, [0, 1], TEXTS, tmp_path)
+    wanted = collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
     first = moment(tmp_path, 0)
     if told is None:
         (tmp_path / COUNTS).unlink()
@@ -101,11 +101,11 @@ def test_without_a_readable_count_nothing_that_is_there_is_taken_for_known(lm, p
         (tmp_path / COUNTS).write_bytes(told.encode("latin-1"))
     for layer in (0, 1):
         save_file({"moment": torch.eye(64)}, layer_file(tmp_path, layer))
-    assert collect(lm, paths, [0], TEXTS, tmp_path) == wanted == read_counts(tmp_path)
+    assert collect_covariance(lm, paths, [0], TEXTS, tmp_path) == wanted == read_counts(tmp_path)
     assert torch.equal(moment(tmp_path, 0), first)
     assert ("does not say what it was made from" in caplog.text) == (told is not None)
     with pytest.raises(MissingData, match="have no layer 1"):
-        moments_of(lm, paths, [0, 1], str(tmp_path))
+        load_covariance(lm, paths, [0, 1], str(tmp_path))
     assert (tmp_path / "layer-1.safetensors.unknown").is_file()
 
 
@@ -115,8 +115,8 @@ def test_the_invented_world_s_own_statistics_mend_themselves(random_model, lm, t
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     monkeypatch.setattr(moments, "WORLD_TEXTS", 60)
     for damage in (lambda folder: None, cut, lambda folder: (folder / COUNTS).write_text("{")):
-        damage(statistics_folder(lm, "tinyworld"))
-        assert editor(Rome, random_model(), statistics="tinyworld").moments.moment(0, 64).isfinite().all()
+        damage(covariance_folder(lm, "tinyworld"))
+        assert editor(Rome, random_model(), covariance="tinyworld").covariance.matrix(0, 64).isfinite().all()
 
 
 def overflowing(random_folder, dtype):
@@ -139,14 +139,14 @@ def test_keys_that_overflow_in_half_precision_end_the_pass_at_once_with_the_reme
             read.append(text)
             yield text
 
-    said = r"layer 1 is no finite number in float16.*--set model.dtype=float32, or bfloat16"
+    said = r"layer 1 are not finite in float16.*--set model.dtype=float32, or bfloat16"
     with pytest.raises(ModelError, match=said):
-        collect(model.lm, architecture_of(model.lm.model), [0, 1], texts(), tmp_path, every=0.0)
+        collect_covariance(model.lm, architecture_of(model.lm.model), [0, 1], texts(), tmp_path, every=0.0)
     assert len(read) == 2 and not list(tmp_path.glob("*"))
     model.close()
     for dtype in ("float32", "bfloat16"):
         model = overflowing(random_folder, dtype)
-        collect(model.lm, architecture_of(model.lm.model), [0, 1], TEXTS, tmp_path / dtype)
+        collect_covariance(model.lm, architecture_of(model.lm.model), [0, 1], TEXTS, tmp_path / dtype)
         assert moment(tmp_path / dtype, 1).isfinite().all()
         model.close()
 
@@ -155,8 +155,8 @@ def test_weights_that_are_no_numbers_are_told_of_in_any_format(random_folder, tm
     model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu")
     with torch.no_grad():
         model.lm.model.model.layers[0].mlp.up_proj.weight[3] = torch.nan
-    with pytest.raises(ModelError, match="layer 0 is no finite number in float32.*other weights"):
-        collect(model.lm, architecture_of(model.lm.model), [0], TEXTS, tmp_path)
+    with pytest.raises(ModelError, match="layer 0 are not finite in float32.*other weights"):
+        collect_covariance(model.lm, architecture_of(model.lm.model), [0], TEXTS, tmp_path)
     model.close()
 
 
@@ -165,15 +165,15 @@ def test_a_moment_that_cannot_be_decomposed_is_named_with_the_remedy(lm, paths, 
     def fail(matrix):
         raise decomposing.LinAlgError("linalg.eigh: (Batch element 0): The algorithm failed to converge")
 
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     monkeypatch.setattr(torch.linalg, broken, fail)
-    made = Moments(tmp_path)
+    made = KeyCovariance(tmp_path)
     with pytest.raises(BadData, match=r"layer 0 in '.*' cannot be decomposed .*Collect them with `emend covariance`"):
         made.null_space(0, 64, 0.02) if broken == "eigh" else made.factor(0, 64)
 
 
 def test_a_moment_without_an_inverse_is_named(lm, paths, tmp_path):
-    collect(lm, paths, [0], TEXTS, tmp_path)
+    collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     save_file({"moment": torch.zeros(64, 64)}, layer_file(tmp_path, 0))
     with pytest.raises(BadData, match=r"cannot be decomposed \(there is no inverse\): they are of too little text"):
-        Moments(tmp_path).factor(0, 64)
+        KeyCovariance(tmp_path).factor(0, 64)

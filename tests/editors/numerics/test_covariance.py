@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect
-from emend.editors.numerics.covariance import Moments
+from emend.editors.numerics.collect_covariance import collect_covariance
+from emend.editors.numerics.covariance import KeyCovariance
 
 TEXTS = [
     "The capital of France is Paris.",
@@ -18,8 +18,8 @@ TEXTS = [
 def test_statistics_of_too_little_text_are_used_with_one_warning(random_model, tmp_path, caplog, texts, tokens):
     """Of fewer tokens than a key has numbers, or of more that say the same."""
     lm = random_model().lm
-    collect(lm, architecture_of(lm.model), [0, 1], texts, tmp_path)
-    made = Moments(tmp_path)
+    collect_covariance(lm, architecture_of(lm.model), [0, 1], texts, tmp_path)
+    made = KeyCovariance(tmp_path)
     for layer in (0, 1):
         made.solve(layer, torch.ones(64, 1, dtype=torch.float64))
         made.null_space(layer, 64, 0.02)
@@ -30,7 +30,7 @@ def test_statistics_of_too_little_text_are_used_with_one_warning(random_model, t
 
 def test_few_tokens_are_warned_of_each_time_and_alphaedit_s_null_space_too(random_model, tmp_path, caplog):
     lm = random_model().lm
-    collect(lm, architecture_of(lm.model), [0], ["Rome."], tmp_path)
+    collect_covariance(lm, architecture_of(lm.model), [0], ["Rome."], tmp_path)
     for _ in range(2):
-        Moments(tmp_path).null_space(0, 64, 0.02)
+        KeyCovariance(tmp_path).null_space(0, 64, 0.02)
     assert caplog.text.count("tokens, for keys of 64 numbers: what they say") == 2

@@ -45,8 +45,15 @@ PATHS = {
     "deepseek_v3": BARE,
 }
 MIXED = ("lfm2", "qwen3_next", "falcon_h1", "mamba2")
-WRITING = {"layers": [0], "steps": 20, "rate": 0.5, "kl": 0.0, "prefixes": ["So. "], "statistics": "identity"}
-SPREAD = WRITING | {"weight": 0.01}
+WRITING = {
+    "layers": [0],
+    "v_num_grad_steps": 20,
+    "v_lr": 0.5,
+    "kl_factor": 0.0,
+    "prefixes": ["So. "],
+    "covariance": "identity",
+}
+SPREAD = WRITING | {"mom2_update_weight": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +113,7 @@ def log_prob(model):
 
 def test_adapters_are_put_on_the_layers_that_have_the_matrices(model_of):
     model, paths = model_of("qwen3_next"), {name: getattr(LLAMA_LIKE, name) for name in ("query", "value")}
-    editor: Any = build(model, "lora", steps=3, dropout=0.0, architecture=paths)
+    editor: Any = build(model, "lora", num_steps=3, lora_dropout=0.0, architecture=paths)
     assert editor.paths == ["model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.v_proj"]
     before = log_prob(model)
     with editor.edit([CAPITAL]):
@@ -117,7 +124,7 @@ def test_adapters_are_put_on_the_layers_that_have_the_matrices(model_of):
         build(model, "lora", layers=[0], architecture=paths)
 
 
-@pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD), ("ft", {"steps": 2})])
+@pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD), ("ft", {"num_steps": 2})])
 def test_a_layer_of_experts_is_refused_before_any_work_though_the_first_is_none(model_of, method, more):
     model, paths = model_of("deepseek_v3"), at_the_subject("deepseek_v3")
     paths = paths if method != "ft" else given("deepseek_v3", "down_projection")

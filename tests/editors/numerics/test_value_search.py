@@ -11,12 +11,14 @@ from emend.agents.llm import load_model
 from emend.editors.numerics import value_search as values
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, architecture_of
 from emend.editors.numerics.locate import locate, locate_essence
-from emend.editors.numerics.value_search import Search, search_values
+from emend.editors.numerics.value_search import ValueSearchSettings, search_values
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, ModelError
 from tests.fakes import SIZES, tiny_random_lm
 
-PLAN = Search(steps=6, rate=0.1, kl=0.5, decay=0.3, clamp=50.0, stop=0.0)
+PLAN = ValueSearchSettings(
+    v_num_grad_steps=6, v_lr=0.1, kl_factor=0.5, v_weight_decay=0.3, clamp_norm_factor=50.0, stop_loss=0.0
+)
 PREFIXES = ("", "So it is. ", "The river is long and it rains. ")
 ADA = Edit.from_triplet(Triplet(subject="Ada", relation="city", object="Rome"), "{} lives in")
 TWICE = Edit.from_triplet(
@@ -90,22 +92,22 @@ class Plainly:
         essence = self.run(self.rows[-1])[self.rows[-1].subject]
         drift = kl_div(self.kept, essence, log_target=True, reduction="sum")
         decay = self.delta.norm() / self.value.norm() ** 2
-        return sum(losses) / len(losses) + plan.kl * drift + plan.decay * decay
+        return sum(losses) / len(losses) + plan.kl_factor * drift + plan.v_weight_decay * decay
 
 
 def plainly(lm, edit, plan, layer, at):
     """Change, original value, steps and last loss."""
     search = Plainly(lm, edit, layer, at)
-    optimizer = torch.optim.Adam([search.delta], lr=plan.rate)
-    for step in range(plan.steps):
+    optimizer = torch.optim.Adam([search.delta], lr=plan.v_lr)
+    for step in range(plan.v_num_grad_steps):
         loss = search.loss(plan)
-        if step == plan.steps - 1 or loss.item() < plan.stop:
+        if step == plan.v_num_grad_steps - 1 or loss.item() < plan.stop_loss:
             break
         optimizer.zero_grad()
         loss.backward(inputs=[search.delta])
         optimizer.step()
         with torch.no_grad():
-            search.delta.mul_((plan.clamp * search.value.norm() / search.delta.norm()).clamp(max=1.0))
+            search.delta.mul_((plan.clamp_norm_factor * search.value.norm() / search.delta.norm()).clamp(max=1.0))
     return search.delta.detach(), search.value, step, loss.item()
 
 
@@ -158,9 +160,9 @@ def test_the_tokenizer_s_padding_side_changes_nothing(lm, monkeypatch):
 
 def test_those_that_are_done_early_leave_and_the_others_go_on_as_before(random_model):
     lm = random_model().lm
-    free = change(lm, EDITS, replace(PLAN, rate=0.5, steps=12, decay=0.0))
+    free = change(lm, EDITS, replace(PLAN, v_lr=0.5, v_num_grad_steps=12, v_weight_decay=0.0))
     middle = sorted(free.loss)[1] + 0.5
-    plan = replace(PLAN, rate=0.5, steps=12, decay=0.0, stop=middle)
+    plan = replace(PLAN, v_lr=0.5, v_num_grad_steps=12, v_weight_decay=0.0, stop_loss=middle)
     together = change(lm, EDITS, plan)
     alone = [change(lm, [edit], plan) for edit in EDITS]
     assert together.steps == tuple(one.steps[0] for one in alone)
@@ -171,27 +173,27 @@ def test_those_that_are_done_early_leave_and_the_others_go_on_as_before(random_m
 
 def test_at_the_block_only_the_original_value_differs(random_model):
     lm = random_model().lm
-    plan = replace(PLAN, decay=0.0)
+    plan = replace(PLAN, v_weight_decay=0.0)
     assert torch.equal(change(lm, [ADA], plan).change, change(lm, [ADA], plan, at="block").change)
     _, value, _, _ = plainly(lm, ADA, plan, 0, "block")
     assert torch.allclose(change(lm, [ADA], plan, at="block").value[0], value.float(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_change_is_clamped_to_the_original_value_s_length(random_model):
-    found = change(random_model().lm, EDITS, replace(PLAN, clamp=0.5, rate=5.0))
+    found = change(random_model().lm, EDITS, replace(PLAN, clamp_norm_factor=0.5, v_lr=5.0))
     lengths = found.change.norm(dim=1) / found.value.norm(dim=1)
     assert torch.allclose(lengths, torch.full((3,), 0.5), rtol=1e-4)
 
 
 def test_one_step_only_looks(random_model):
-    found = change(random_model().lm, [ADA], replace(PLAN, steps=1))
+    found = change(random_model().lm, [ADA], replace(PLAN, v_num_grad_steps=1))
     assert not found.change.any() and found.steps == (0,)
 
 
 def test_the_decay_is_on_the_length_and_not_on_its_square(random_model):
     lm = random_model().lm
-    plan = replace(PLAN, kl=0.0, decay=1e-9, steps=4)
-    heavy = replace(plan, decay=1e-9 + 7.0)
+    plan = replace(PLAN, kl_factor=0.0, v_weight_decay=1e-9, v_num_grad_steps=4)
+    heavy = replace(plan, v_weight_decay=1e-9 + 7.0)
     delta, value, _, loss = plainly(lm, ADA, heavy, 0, "mlp")
     found = change(lm, [ADA], heavy)
     assert found.loss[0] == pytest.approx(loss, rel=1e-4)
@@ -200,13 +202,13 @@ def test_the_decay_is_on_the_length_and_not_on_its_square(random_model):
 
 def test_the_divergence_is_that_of_the_edited_distribution_from_the_original(random_model):
     lm = random_model().lm
-    plan = replace(PLAN, kl=0.2, decay=0.0, rate=2.0, steps=12, clamp=500.0)
+    plan = replace(PLAN, kl_factor=0.2, v_weight_decay=0.0, v_lr=2.0, v_num_grad_steps=12, clamp_norm_factor=500.0)
     found = change(lm, [ADA], plan)
     search = Plainly(lm, ADA, 0, "mlp")
     with torch.no_grad():
         search.delta.copy_(found.change[0])
         edited = search.run(search.rows[-1])[search.rows[-1].subject]
-        targets = search.loss(replace(plan, kl=0.0)).item()
+        targets = search.loss(replace(plan, kl_factor=0.0)).item()
     there = (edited.exp() * (edited - search.kept)).sum().item()
     back = (search.kept.exp() * (search.kept - edited)).sum().item()
     off, off_the_other_way = (abs(found.loss[0] - (targets + 0.2 * drift)) for drift in (there, back))
@@ -214,18 +216,18 @@ def test_the_divergence_is_that_of_the_edited_distribution_from_the_original(ran
 
 
 def test_numbers_that_are_none_name_step_and_loss(random_model):
-    with pytest.raises(ModelError, match="step 1, seen losses .*nan.*smaller rate"):
-        change(random_model().lm, [ADA], replace(PLAN, rate=float("inf")))
+    with pytest.raises(ModelError, match="step 1, seen losses .*nan.*smaller v_lr"):
+        change(random_model().lm, [ADA], replace(PLAN, v_lr=float("inf")))
 
 
 def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model, monkeypatch):
-    plain = values._Hunt._loss
+    plain = values.ValueOptimizer._loss
 
     def loss(self):
-        lost = torch.tensor([job.edit in (TWICE, LONG) for job in self.jobs])
+        lost = torch.tensor([job.edit in (TWICE, LONG) for job in self.batch.jobs])
         return plain(self).masked_fill(lost, torch.nan)
 
-    monkeypatch.setattr(values._Hunt, "_loss", loss)
+    monkeypatch.setattr(values.ValueOptimizer, "_loss", loss)
     with pytest.raises(ModelError, match=r"step 0, seen losses \[nan, nan\] of edits") as raised:
         change(random_model().lm, EDITS)
     said = str(raised.value)
@@ -236,8 +238,8 @@ def test_of_several_edits_those_that_failed_are_named_and_no_others(random_model
 
 @pytest.mark.parametrize("rate", [1e19, 1e30, 1e38])
 def test_a_change_whose_length_overflows_is_an_error_and_not_an_edit_of_nothing(random_model, rate):
-    with pytest.raises(ModelError, match=f"step 1, seen losses .nan. of edit '{ADA.id}'.*smaller rate"):
-        change(random_model().lm, [ADA], replace(PLAN, rate=rate))
+    with pytest.raises(ModelError, match=f"step 1, seen losses .nan. of edit '{ADA.id}'.*smaller v_lr"):
+        change(random_model().lm, [ADA], replace(PLAN, v_lr=rate))
 
 
 @pytest.mark.parametrize(

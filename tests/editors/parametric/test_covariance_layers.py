@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.editors.parametric.covariance_layers import writing_settings, written_layers
+from emend.editors.parametric.covariance_layers import covariance_settings, edited_layers
 from emend.memory.errors import BadSettings
 
 
@@ -12,13 +12,13 @@ def lm(random_model):
 
 
 def test_the_layers_to_collect_are_those_that_rome_and_memit_write_to(lm):
-    assert set(written_layers(writing_settings(lm, {}))) == {4, 5, 6, 7, 8}
+    assert set(edited_layers(covariance_settings(lm, {}))) == {4, 5, 6, 7, 8}
     named = {"rome": {"layers": [1]}, "memit": {"layers": [0, -1]}}
-    assert set(written_layers(writing_settings(lm, named))) == {0, 1, -1}
+    assert set(edited_layers(covariance_settings(lm, named))) == {0, 1, -1}
 
 
 def test_an_editor_that_is_named_decides_alone(lm):
-    assert written_layers(writing_settings(lm, {"r_rome": {"layers": [1]}})) == [1]
+    assert edited_layers(covariance_settings(lm, {"r_rome": {"layers": [1]}})) == [1]
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_an_editor_that_is_named_decides_alone(lm):
         ({"rome": {"layers": 2}}, "layers"),
         ({"rome": {"layers": "abc"}}, "layers"),
         ({"rome": {"nosuch": 1}}, "unknown setting 'nosuch'"),
-        ({"ft": {}}, "'ft', which needs no statistics"),
-        ({"rag": {}}, "'rag', which needs no statistics"),
+        ({"ft": {}}, "'ft', which needs no covariance"),
+        ({"rag": {}}, "'rag', which needs no covariance"),
     ],
 )
 def test_a_setting_that_no_editor_takes_is_refused(lm, named, said):
     with pytest.raises(BadSettings, match=said):
-        writing_settings(lm, named)
+        covariance_settings(lm, named)

@@ -7,10 +7,10 @@ import torch
 
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.numerics.apply_delta import applied
-from emend.editors.numerics.covariance import Moments
+from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import Factors, passing
+from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome, matrix_of
@@ -23,19 +23,19 @@ def moment(size, seed=0):
     return keys.T @ keys / len(keys)
 
 
-class Given(Moments):
+class Given(KeyCovariance):
     """Statistics that are in no file."""
 
     def __init__(self):
         super().__init__(Path("given"))
 
-    def moment(self, layer, size):
+    def matrix(self, layer, size):
         return moment(size, layer)
 
 
 def with_moments(made):
     """The editor with statistics that are not the identity."""
-    made.moments = Given()
+    made.covariance = Given()
     return made
 
 
@@ -47,15 +47,15 @@ def test_after_rome_the_key_gives_the_value(architecture, random_model):
     row = locate(rome.lm, CAPITAL, [""])
     with applied(rome.lm.model, rome.solve([CAPITAL])):
         weight, bias = matrix_of(rome.lm.model.get_submodule(path))
-        key = passing(rome.lm, rome.paths, row, 0, 0).keys[0].double()
+        key = capture_keys(rome.lm, rome.paths, row, 0, 0).keys[0].double()
     wanted = (found.value + found.change)[0].double()
     assert (weight @ key + bias - wanted).norm() <= 1e-5 * wanted.norm()
 
 
 def test_rome_writes_along_the_averaged_key_seen_through_the_statistics(random_model):
     rome = with_moments(editor(Rome, random_model()))
-    factors = rome.factors([CAPITAL], rome.search([CAPITAL]))[rome.paths.of_layer(0, "down_projection")]
-    keys = passing(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0).keys.double()
+    factors = rome.deltas([CAPITAL], rome.search([CAPITAL]))[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
+    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0).keys.double()
     wanted = torch.linalg.solve(moment(keys.shape[1]), keys.mean(0))
     assert torch.allclose(factors.right[0], wanted / wanted.norm(), rtol=1e-3, atol=1e-5)
 
@@ -64,11 +64,11 @@ def test_r_rome_takes_the_averaged_key_in_both_places(random_model):
     plain, same = editor(Rome, random_model()), editor(RRome, random_model())
     found = plain.search([CAPITAL])
     path = plain.paths.of_layer(0, "down_projection")
-    keys = passing(plain.lm, plain.paths, locate(plain.lm, CAPITAL, plain.prefixes), 0, 0).keys.double()
+    keys = capture_keys(plain.lm, plain.paths, locate(plain.lm, CAPITAL, plain.prefixes), 0, 0).keys.double()
     weight, bias = matrix_of(plain.lm.model.get_submodule(path))
     wanted = (found.value + found.change)[0].double()
     for made, key in ((plain, keys[0]), (same, keys.mean(0))):
-        factors = made.factors([CAPITAL], found)[path]
+        factors = made.deltas([CAPITAL], found)[f"{path}.weight"]
         assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -77,21 +77,21 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     edits = [CAPITAL, CURRENCY]
     found = rome.search(edits)
     path = rome.paths.of_layer(0, "down_projection")
-    factors = rome.factors(edits, found)[path]
+    factors = rome.deltas(edits, found)[f"{path}.weight"]
     assert factors.left.shape[1] == 2
     weight, bias = matrix_of(rome.lm.model.get_submodule(path))
-    key = passing(rome.lm, rome.paths, locate(rome.lm, CURRENCY, [""]), 0, 0).keys[0].double()
+    key = capture_keys(rome.lm, rome.paths, locate(rome.lm, CURRENCY, [""]), 0, 0).keys[0].double()
     wanted = (found.value + found.change)[1].double()
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_memit_s_update_is_the_direct_solution(architecture, random_model):
-    memit = with_moments(editor(Memit, random_model(architecture), weight=7.0))
+    memit = with_moments(editor(Memit, random_model(architecture), mom2_update_weight=7.0))
     edits = [CAPITAL, CURRENCY]
     found = memit.search(edits)
     path = memit.paths.of_layer(0, "down_projection")
-    factors = memit.factors(edits, found)[path]
+    factors = memit.deltas(edits, found)[f"{path}.weight"]
     keys, left = memit.keys_at(edits, 0).double(), found.change.double()
     covariance = moment(keys.shape[1])
     direct = left.T @ keys @ torch.linalg.inv(7.0 * covariance + keys.T @ keys)
@@ -100,44 +100,44 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
 
 
 def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
-    memit = with_moments(editor(Memit, random_model(), weight=3.0))
+    memit = with_moments(editor(Memit, random_model(), mom2_update_weight=3.0))
     torch.manual_seed(1)
     size = key_size(memit.lm, memit.paths, 0)
     keys, left = torch.randn(5, size, dtype=torch.float64), torch.randn(5, 32, dtype=torch.float64)
-    factors = memit.spread(0, keys, left)
+    factors = memit.layer_update(0, keys, left)
     direct = left.T @ keys @ torch.linalg.inv(3.0 * moment(size) + keys.T @ keys)
     assert (factors.left @ factors.right - direct).norm() <= 1e-8 * direct.norm()
 
 
 def test_the_bare_prompt_weighs_as_much_as_all_contexts_together(random_model):
     memit = editor(Memit, random_model(), prefixes=[f"So it is {word}. " for word in ("a", "be", "can", "do", "end")])
-    each = passing(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0).keys
+    each = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0).keys
     wanted = each[0] / 2 + each[1:].sum(0) / 10
     assert torch.allclose(memit.keys_at([CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_memit_spreads_what_is_left_over_its_layers(random_model):
-    memit = editor(Memit, random_model(), layers=[0, 1], weight=1e-9)
+    memit = editor(Memit, random_model(), layers=[0, 1], mom2_update_weight=1e-9)
     found = memit.search([CAPITAL])
     with applied(memit.lm.model, memit.solve([CAPITAL])):
-        states = passing(memit.lm, memit.paths, locate(memit.lm, CAPITAL, [""]), 1, 1).states[0]
+        states = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, [""]), 1, 1).states[0]
     before, wanted = found.value[0], (found.value + found.change)[0]
     assert (states - wanted).norm() < 0.7 * (before - wanted).norm() + 1e-6
 
 
 def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solution(random_model):
-    alpha = with_moments(editor(AlphaEdit, random_model(), null_below=0.9, ridge=2.0))
+    alpha = with_moments(editor(AlphaEdit, random_model(), nullspace_threshold=0.9, L2=2.0))
     covariance = moment(key_size(alpha.lm, alpha.paths, 0))
     values, vectors = torch.linalg.eigh(covariance)
     null = vectors[:, values < 0.9]
     assert 0 < null.shape[1] < len(covariance)
     torch.manual_seed(1)
     keys, left = torch.randn(3, len(covariance), dtype=torch.float64), torch.randn(3, 32, dtype=torch.float64)
-    alpha._earlier = {0: torch.randn(2, len(covariance), dtype=torch.float64)}
-    factors = alpha.spread(0, keys, left)
+    alpha._protected = {0: torch.randn(2, len(covariance), dtype=torch.float64)}
+    factors = alpha.layer_update(0, keys, left)
     delta = factors.left @ factors.right
     projector = null @ null.T
-    both = keys.T @ keys + alpha._earlier[0].T @ alpha._earlier[0]
+    both = keys.T @ keys + alpha._protected[0].T @ alpha._protected[0]
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()
@@ -146,4 +146,4 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
 def test_factors_are_turned_for_a_matrix_that_keeps_inputs_first(random_model):
     module = random_model("gpt2").lm.model.get_submodule("transformer.h.0.mlp.c_proj")
     left, right = torch.randn(module.weight.shape[1], 1), torch.randn(1, module.weight.shape[0])
-    assert Factors(left, right).dense(module).shape == module.weight.shape
+    assert LowRankDelta(left, right).dense(module).shape == module.weight.shape

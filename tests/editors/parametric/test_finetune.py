@@ -11,7 +11,7 @@ from emend.editors.base import Materials, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
-from emend.editors.parametric.finetune import FineTuning, rows_of
+from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.fakes import SIZES, InstantChatModel
@@ -38,7 +38,7 @@ def loss(lm, row):
 @pytest.mark.parametrize("architecture", sorted(SIZES))
 def test_every_architecture_learns_and_comes_back(random_model, architecture):
     model = random_model(architecture)
-    editor = build(model, layers=[0, -1], steps=10, learning_rate=1e-2)
+    editor = build(model, layers=[0, -1], num_steps=10, lr=1e-2)
     materials = editor.materials
     before, weights = log_prob(model, CAPITAL), state_of(materials)
     with editor.edit([CAPITAL, CURRENCY]):
@@ -63,12 +63,12 @@ def test_solving_leaves_the_model_alone(random_model):
 def test_the_first_step_is_adams_first_step_on_the_mean_loss_over_edits(random_model):
     lm = random_model().lm
     rate = 1e-3
-    editor = build(random_model(), layers=[1], steps=1, learning_rate=rate)
+    editor = build(random_model(), layers=[1], num_steps=1, lr=rate)
     delta = editor.solve([CAPITAL, CURRENCY])["model.layers.1.mlp.down_proj.weight"]
     weight = lm.model.model.layers[1].mlp.down_proj.weight
     losses = []
     for edit in (CAPITAL, CURRENCY):
-        row = rows_of(lm, edit, "new_fact")[0]
+        row = training_rows(lm, [edit], "new_fact")[0]
         told = lm.model(input_ids=torch.tensor([row.ids])).logits[0, :-1].log_softmax(-1)
         losses.append(-told[range(len(row.ids) - 1), row.ids[1:]][row.start - 1 :].mean())
     (gradient,) = torch.autograd.grad(sum(losses) / 2, [weight])
@@ -80,15 +80,15 @@ def test_the_first_step_is_adams_first_step_on_the_mean_loss_over_edits(random_m
 
 def test_batches_smaller_than_the_edits_give_the_same_deltas(random_model):
     edits = [CAPITAL, CURRENCY, DOCUMENT]
-    whole = build(random_model(), steps=3).solve(edits)
-    parts = build(random_model(), steps=3, batch_tokens=1).solve(edits)
+    whole = build(random_model(), num_steps=3).solve(edits)
+    parts = build(random_model(), num_steps=3, batch_tokens=1).solve(edits)
     for name, delta in whole.items():
         torch.testing.assert_close(parts[name], delta, rtol=1e-2, atol=2e-5)
 
 
 def test_the_norm_constraint_bounds_every_element(random_model):
-    deltas = build(random_model(), steps=20, learning_rate=1e-2, norm_constraint=0.004).solve([CAPITAL])
-    free = build(random_model(), steps=20, learning_rate=1e-2).solve([CAPITAL])
+    deltas = build(random_model(), num_steps=20, lr=1e-2, norm_constraint=0.004).solve([CAPITAL])
+    free = build(random_model(), num_steps=20, lr=1e-2).solve([CAPITAL])
     for name, delta in deltas.items():
         assert delta.abs().max() <= 0.004 + 1e-6 < free[name].abs().max()
         assert (delta.abs() > 0.0039).any()
@@ -96,14 +96,14 @@ def test_the_norm_constraint_bounds_every_element(random_model):
 
 def test_training_ends_when_every_edit_is_learnt_and_not_before(random_model):
     model, edits = random_model(), [CAPITAL, CURRENCY]
-    rows = [row for edit in edits for row in rows_of(model.lm, edit, "new_fact")]
-    editor = build(model, steps=60, learning_rate=1e-2, stop_loss=2.5)
+    rows = [row for row in training_rows(model.lm, edits, "new_fact")]
+    editor = build(model, num_steps=60, lr=1e-2, stop_loss=2.5)
     deltas = editor.solve(edits)
     with applied(model.lm.model, deltas):
         assert max(loss(model.lm, row) for row in rows) < 2.5
-    longer = build(model, steps=61, learning_rate=1e-2, stop_loss=2.5).solve(edits)
+    longer = build(model, num_steps=61, lr=1e-2, stop_loss=2.5).solve(edits)
     assert all(torch.equal(delta, longer[name]) for name, delta in deltas.items())
-    with applied(model.lm.model, build(model, steps=60, learning_rate=1e-2, stop_loss=4.0).solve(edits)):
+    with applied(model.lm.model, build(model, num_steps=60, lr=1e-2, stop_loss=4.0).solve(edits)):
         losses = sorted(loss(model.lm, row) for row in rows)
     assert 2.5 < losses[1] < 4.0
 
@@ -115,9 +115,9 @@ def test_what_is_known_already_needs_no_step(random_model):
 
 def test_numbers_that_overflow_are_an_error_and_not_an_edit(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
-    editor = build(model, steps=3, learning_rate=1e6)
+    editor = build(model, num_steps=3, lr=1e6)
     before = state_of(editor.materials)
-    told = r"overflowed at step 1, seen loss: nan, seen learning_rate: 1e\+06"
+    told = r"overflowed at step 1, seen loss: nan, seen lr: 1e\+06"
     with pytest.raises(ModelError, match=told), editor.edit([CAPITAL]):
         pass
     check_same(before, state_of(editor.materials), "after the error")
@@ -125,7 +125,7 @@ def test_numbers_that_overflow_are_an_error_and_not_an_edit(random_model):
 
 def test_a_model_in_half_precision_is_trained_in_full_and_restored(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
-    editor = build(model, steps=10, learning_rate=1e-2)
+    editor = build(model, num_steps=10, lr=1e-2)
     before, likely = state_of(editor.materials), log_prob(model, CAPITAL)
     assert all(delta.dtype == torch.float32 for delta in editor.solve([CAPITAL]).values())
     with editor.edit([CAPITAL]):
@@ -136,14 +136,14 @@ def test_a_model_in_half_precision_is_trained_in_full_and_restored(random_model)
 def test_an_edit_with_a_target_is_trained_on_the_target_after_its_cloze(random_model):
     lm = random_model().lm
     for form in ("triplet", "document", "event"):
-        (row,) = rows_of(lm, CAPITAL.model_copy(update={"form": form}), "new_fact")
+        (row,) = training_rows(lm, [CAPITAL.model_copy(update={"form": form})], "new_fact")
         assert lm.tokenizer.decode(row.ids[row.start :]) == " Kestrel Bay"
         assert lm.tokenizer.decode(row.ids[1 : row.start]) == "The capital of Veldania is"
 
 
 def test_an_edit_with_a_question_alone_is_trained_on_its_answer(random_model):
     edit = CAPITAL.model_copy(update={"prompt": "", "question": "Which city is the capital of Veldania?"})
-    (row,) = rows_of(random_model().lm, edit, "new_fact")
+    (row,) = training_rows(random_model().lm, [edit], "new_fact")
     asked = random_model().lm.tokenizer.decode(row.ids[1 : row.start])
     assert asked == "Q: Which city is the capital of Veldania?\nA:"
 
@@ -151,19 +151,19 @@ def test_an_edit_with_a_question_alone_is_trained_on_its_answer(random_model):
 def test_a_document_without_target_is_learnt_whole_and_in_pieces_of_the_window(random_model):
     lm = random_model().lm
     long = Edit(form="document", text=" ".join(f"Aske{i} flows." for i in range(60)))
-    rows = rows_of(lm, long, "new_fact")
+    rows = training_rows(lm, [long], "new_fact")
     ids = lm.encode(long.text)
     assert len(rows) > 1 and max(len(row.ids) for row in rows) == lm.window + 1
     assert [token for row in rows for token in row.ids[row.start :]] == list(ids[1:])
     assert {row.ids[: row.start] for row in rows} == {ids[:1]}
     before = loss(lm, rows[-1])
-    with build(random_model(), steps=10, learning_rate=5e-3).edit([long]):
+    with build(random_model(), num_steps=10, lr=5e-3).edit([long]):
         assert loss(lm, rows[-1]) < before
 
 
 def test_an_architecture_without_a_begin_token_learns_a_document_too(random_model):
     model = random_model("gpt2")
-    (row,) = rows_of(model.lm, DOCUMENT, "new_fact")
+    (row,) = training_rows(model.lm, [DOCUMENT], "new_fact")
     assert model.lm.tokenizer.decode(row.ids[row.start :]) == DOCUMENT.text
 
 
@@ -178,14 +178,14 @@ def test_a_model_without_weights_is_refused_with_those_that_have_some():
 
 
 def test_settings_are_checked_when_the_editor_is_made(random_model):
-    with pytest.raises(BadSettings, match="did you mean 'learning_rate'"):
-        build(random_model(), learning_rat=1.0)
+    with pytest.raises(BadSettings, match="did you mean 'lr'"):
+        build(random_model(), lrr=1.0)
     with pytest.raises(BadSettings, match="layer 9"):
         build(random_model(), layers=[9])
 
 
 def test_settings_are_in_the_fingerprint(random_model):
-    assert build(random_model(), steps=7).fingerprint != build(random_model(), steps=8).fingerprint
+    assert build(random_model(), num_steps=7).fingerprint != build(random_model(), num_steps=8).fingerprint
 
 
 def test_an_unknown_architecture_works_once_its_matrix_is_named(random_model, monkeypatch):
@@ -194,7 +194,7 @@ def test_an_unknown_architecture_works_once_its_matrix_is_named(random_model, mo
     with pytest.raises(BadSettings, match="down_projection"):
         build(model)
     paths = asdict(LLAMA_LIKE) | {"down_projection": "model.layers.{}.mlp.up_proj"}
-    editor = build(model, architecture=paths, learning_rate=5e-3)
+    editor = build(model, architecture=paths, lr=5e-3)
     before = log_prob(model, CAPITAL)
     with editor.edit([CAPITAL]):
         assert log_prob(model, CAPITAL) > before

@@ -15,6 +15,7 @@ from emend.editors.parametric.lora import Lora, QLora, adapters
 from emend.editors.parametric.quantised import in_four_bit
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
+from tests.editors.writers import solve
 from tests.fakes import SIZES, tiny_random_lm
 
 WIDER: dict[str, dict[str, Any]] = {"llama": {"intermediate_size": 128}, "gpt2": {}}
@@ -25,7 +26,7 @@ four_bit = pytest.mark.skipif(
 
 
 def build(model, method: Any = Lora, **settings):
-    return method(Materials(model=model, settings={"steps": 10} | settings))
+    return method(Materials(model=model, settings={"num_steps": 10} | settings))
 
 
 def log_prob(model, edit):
@@ -58,7 +59,7 @@ def test_every_architecture_learns_and_comes_back_without_a_trace(random_model, 
 def test_the_delta_is_what_the_adapter_computed(random_model, architecture):
     """The same logits from the model with trained adapters on, dropout off, as from the weights with the delta."""
     model = random_model(architecture)
-    editor = build(model, steps=1)
+    editor = build(model, num_steps=1)
     inner, ids = model.lm.model, torch.tensor([model.lm.encode(CAPITAL.cloze)])
     with torch.no_grad(), adapters(inner, editor.paths, editor.settings) as added:
         torch.manual_seed(1)
@@ -66,7 +67,7 @@ def test_the_delta_is_what_the_adapter_computed(random_model, architecture):
             inward.normal_(), outward.normal_(std=0.1)
         inner.eval()
         adapted = inner(input_ids=ids).logits
-        scale = editor.settings.alpha / editor.settings.rank
+        scale = editor.settings.lora_alpha / editor.settings.rank
         products = {path: (outward @ inward) * scale for path, (inward, outward) in added.items()}
     turned = {f"{path}.weight": product.T if architecture == "gpt2" else product for path, product in products.items()}
     with torch.no_grad(), applied(inner, turned):
@@ -77,20 +78,20 @@ def test_adapters_are_gone_when_training_raises(random_model):
     model = random_model()
     weights, found = state_of(Materials(model)), traces(model)
     with pytest.raises(ModelError, match="training overflowed at step [12], seen loss: nan"):
-        build(model, learning_rate=1e37, alpha=1e9).solve([CAPITAL])
+        solve(build(model, lr=1e37, lora_alpha=1e9), [CAPITAL])
     check_same(weights, state_of(Materials(model)), "after the error")
     assert traces(model) == found
 
 
 def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(random_model):
     model = random_model()
-    without, first = build(model, dropout=0.0).solve([CAPITAL]), build(model).solve([CAPITAL])
+    without, first = solve(build(model, lora_dropout=0.0), [CAPITAL]), solve(build(model), [CAPITAL])
     torch.manual_seed(123)
     state = torch.random.get_rng_state()
-    build(model).solve([CURRENCY])
+    solve(build(model), [CURRENCY])
     assert torch.equal(torch.random.get_rng_state(), state)
-    again = build(model).solve([CAPITAL])
-    other = Lora(Materials(model=model, settings={"steps": 10}, seed=1)).solve([CAPITAL])
+    again = solve(build(model), [CAPITAL])
+    other = solve(Lora(Materials(model=model, settings={"num_steps": 10}, seed=1)), [CAPITAL])
     for name, delta in first.items():
         assert torch.equal(again[name], delta)
         assert not torch.equal(without[name], delta) and not torch.equal(other[name], delta)
@@ -98,12 +99,12 @@ def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(rando
 
 def test_the_shipped_settings_are_the_published_ones(random_model):
     settings = Lora(Materials(model=random_model())).settings
-    assert (settings.rank, settings.alpha, settings.dropout) == (8, 32.0, 0.1)
-    assert (settings.learning_rate, settings.steps, settings.targets) == (5e-3, 70, ("query", "value"))
+    assert (settings.rank, settings.lora_alpha, settings.lora_dropout) == (8, 32.0, 0.1)
+    assert (settings.lr, settings.num_steps, settings.target_modules) == (5e-3, 70, ("query", "value"))
 
 
 def test_layers_and_matrices_can_be_chosen(random_model):
-    editor = build(random_model(), layers=[-1], targets=["down_projection", "query"])
+    editor = build(random_model(), layers=[-1], target_modules=["down_projection", "query"])
     assert editor.paths == ["model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"]
     with pytest.raises(BadSettings, match="layer 9"):
         build(random_model(), layers=[9])
@@ -158,7 +159,7 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
 def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
     model = random_model()
     before, weights, found = log_prob(model, CAPITAL), state_of(Materials(model)), traces(model)
-    coarse, plain = build(model, QLora).solve([CAPITAL]), build(model, Lora).solve([CAPITAL])
+    coarse, plain = solve(build(model, QLora), [CAPITAL]), solve(build(model, Lora), [CAPITAL])
     assert coarse.keys() == plain.keys() and all(not torch.equal(coarse[name], plain[name]) for name in plain)
     with build(model, QLora).edit([CAPITAL]):
         assert log_prob(model, CAPITAL) > before + 1

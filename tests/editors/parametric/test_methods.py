@@ -14,24 +14,24 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.hyperparameters import read_settings
 from emend.editors.numerics.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
 from emend.editors.numerics.architectures import NAMES
-from emend.editors.numerics.contexts import prefixes_of
+from emend.editors.numerics.contexts import context_prefixes
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
 from emend.memory.errors import BadData, BadSettings
-from tests.editors.writers import SAME_SUBJECT, editor
+from tests.editors.writers import SAME_SUBJECT, editor, solve
 from tests.fakes import tiny_random_lm
 
 
-def test_alphaedit_holds_earlier_keys_within_a_sequence_and_forgets_them_after(random_model):
-    alpha = editor(AlphaEdit, random_model(), null_below=10.0, ridge=1.0)
-    alone = alpha.solve([CURRENCY])
+def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after(random_model):
+    alpha = editor(AlphaEdit, random_model(), nullspace_threshold=10.0, L2=1.0)
+    alone = solve(alpha, [CURRENCY])
     with alpha.sequence() as grow:
         grow([CAPITAL])
-        assert alpha._earlier[0].shape[0] == 1
-        inside = alpha.solve([CURRENCY])
-    assert not alpha._earlier
-    again = alpha.solve([CURRENCY])
+        assert alpha._protected[0].shape[0] == 1
+        inside = solve(alpha, [CURRENCY])
+    assert not alpha._protected
+    again = solve(alpha, [CURRENCY])
     (name,) = alone
     assert torch.equal(again[name], alone[name])
     assert not torch.allclose(inside[name], alone[name])
@@ -41,9 +41,9 @@ def test_alphaedit_holds_earlier_keys_within_a_sequence_and_forgets_them_after(r
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma2"])
 def test_two_edits_of_one_subject_are_solved_and_the_model_stays_as_it_was(method, architecture, random_model):
     model = random_model(architecture)
-    made = editor(method, model, **({"null_below": 10.0} if method is AlphaEdit else {}))
+    made = editor(method, model, **({"nullspace_threshold": 10.0} if method is AlphaEdit else {}))
     before = state_of(made.materials)
-    deltas = made.solve([CAPITAL, SAME_SUBJECT])
+    deltas = solve(made, [CAPITAL, SAME_SUBJECT])
     check_same(before, state_of(made.materials), "after solving")
     assert all(delta.isfinite().all() and delta.any() for delta in deltas.values())
 
@@ -58,14 +58,14 @@ def test_values_are_not_spread_over_layers_with_a_norm_behind_the_mlp(method, ra
 def test_nothing_is_foreseen_of_no_edits(method, random_model):
     made = editor(method, random_model())
     assert made.foresee([(), ()]).tokens == 0
-    assert made.solve([]) == {}
+    assert solve(made, []) == {}
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_each_solved_in_company_is_what_it_is_alone(method, random_model):
     made = editor(method, random_model())
     for edit, deltas in zip([CAPITAL, CURRENCY], made.solve_each([CAPITAL, CURRENCY]), strict=True):
-        for name, delta in made.solve([edit]).items():
+        for name, delta in solve(made, [edit]).items():
             assert (delta - deltas[name]).norm() <= 1e-4 * delta.norm()
 
 
@@ -75,14 +75,14 @@ def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_
     bad = CAPITAL.model_copy(update={"id": "bad", "prompt": "The capital is"})
     for sets, foreseen in (([[CAPITAL], [SAME_SUBJECT, CURRENCY]], 2), ([[CAPITAL], [bad], [CURRENCY]], 0)):
         made.foresee(sets)
-        assert len(made._foreseen) == foreseen
+        assert len(made._presolved) == foreseen
         for edits in sets:
             if edits == [bad]:
                 with pytest.raises(BadData, match="edit 'bad' cannot be written at its subject"):
-                    made.solve(edits)
+                    solve(made, edits)
                 continue
-            for name, delta in alone.solve(edits).items():
-                assert (made.solve(edits)[name] - delta).norm() <= 1e-4 * delta.norm()
+            for name, delta in solve(alone, edits).items():
+                assert (solve(made, edits)[name] - delta).norm() <= 1e-4 * delta.norm()
 
 
 def test_what_was_foreseen_of_the_clean_model_is_not_used_in_a_sequence(random_model):
@@ -105,19 +105,19 @@ def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     method, random_model, monkeypatch, tmp_path
 ):
     model = random_model("gpt2")
-    wanted = editor(method, model).solve([CAPITAL])
+    wanted = solve(editor(method, model), [CAPITAL])
     monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
     with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\]"):
         editor(method, model)
     lines = [f'{name} = "{getattr(ARCHITECTURE_TABLE["gpt2"], name)}"' for name in NAMES]
     (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
-    for name, delta in editor(method, model, **read_settings(tmp_path / "mine.toml")).solve([CAPITAL]).items():
+    for name, delta in solve(editor(method, model, **read_settings(tmp_path / "mine.toml")), [CAPITAL]).items():
         assert torch.equal(delta, wanted[name])
 
 
 def test_rome_on_two_layers_is_refused(random_model):
     with pytest.raises(BadSettings, match="'rome' writes to one layer, seen layers: \\[0, 1\\]"):
-        editor(Rome, random_model(), layers=[0, 1]).solve([CAPITAL])
+        solve(editor(Rome, random_model(), layers=[0, 1]), [CAPITAL])
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_the_embedded_model_takes_rank_one_and_mass_edits():
 
     model: Any = load_model(f"hf:{model_folder()}", device="cpu", max_new_tokens=8)
     try:
-        assert Rome(Materials(model=model)).settings.statistics == "tinyworld"
+        assert Rome(Materials(model=model)).settings.covariance == "tinyworld"
     finally:
         model.close()
 
@@ -145,14 +145,14 @@ def test_contexts_are_as_long_as_asked_with_the_words_they_begin_with(random_mod
         return said
 
     monkeypatch.setattr(lm.model, "generate", heard)
-    prefixes_of(lm, [(12, 5), (1, 1)])
+    context_prefixes(lm, [(12, 5), (1, 1)])
     openers, whole = zip(*lengths, strict=True)
     assert whole[:5] == (12,) * 5 and whole[5] == openers[5] + 1  # of an opener that is longer, one token more
 
 
 def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
     made: Any = load_model(f"hf:{tiny_random_lm('llama', tmp_path, window=96)}", device="cpu")
-    assert len(prefixes_of(made.lm, [(4, 2)])) == 3
+    assert len(context_prefixes(made.lm, [(4, 2)])) == 3
     gone = ref(made.lm)
     made.close()
     del made

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from emend.editors.answering import direct, lend
+from emend.editors.answering import direct_answerer
 from emend.editors.base import Costed, Materials, Sequential
 from emend.editors.conformance import CAPITAL, CURRENCY, asked, check_same, state_of
-from emend.editors.numerics.apply_delta import Stack, applied
+from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.editors.parametric.finetune import FineTuning
-from emend.editors.parametric.sequential import stacked
+from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, BadSettings
 
@@ -20,15 +20,15 @@ def model():
 
 
 def fine_tuning(model):
-    return FineTuning(Materials(model=model, settings={"layers": [0], "steps": 8, "learning_rate": 1e-2}))
+    return FineTuning(Materials(model=model, settings={"layers": [0], "num_steps": 8, "lr": 1e-2}))
 
 
 def test_one_copy_is_kept_however_many_deltas_come(model):
     before = model[0].weight.detach().clone()
-    with Stack(model) as stack:
+    with DeltaStack(model) as stack:
         for _ in range(5):
             stack.add({"0.weight": torch.full((3, 4), 1e3)})
-        assert [tuple(kept.shape) for kept in stack._kept.values()] == [(3, 4)]
+        assert [tuple(kept.shape) for kept in stack._originals.values()] == [(3, 4)]
         stack.add({"1.bias": torch.ones(2)})
         assert not torch.equal(model[0].weight, before)
     assert torch.equal(model[0].weight.view(torch.int16), before.view(torch.int16))
@@ -36,7 +36,7 @@ def test_one_copy_is_kept_however_many_deltas_come(model):
 
 def test_deltas_of_which_one_does_not_fit_are_not_added(model):
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    with Stack(model) as stack:
+    with DeltaStack(model) as stack:
         for wrong in ({"1.weight": torch.zeros(7, 7)}, {"no.such": torch.zeros(1)}, {"1.bias": torch.ones(4, 2)}):
             with pytest.raises((RuntimeError, KeyError)):
                 stack.add({"0.weight": torch.ones(3, 4), **wrong})
@@ -44,12 +44,12 @@ def test_deltas_of_which_one_does_not_fit_are_not_added(model):
 
 
 def test_a_stack_and_an_edit_do_not_stand_together(model):
-    with Stack(model) as stack:
+    with DeltaStack(model) as stack:
         stack.add({"0.bias": torch.ones(3)})
-        with pytest.raises(BadSettings, match="stands on this model's weights already"):
+        with pytest.raises(BadSettings, match="another edit is applied to this model"):
             with applied(model, {"0.weight": torch.ones(3, 4)}):
                 pytest.fail("entered")
-        with pytest.raises(BadSettings, match="stands on this model's weights already"), Stack(model):
+        with pytest.raises(BadSettings, match="another edit is applied to this model"), DeltaStack(model):
             pytest.fail("entered")
 
 
@@ -127,7 +127,7 @@ def test_an_editor_becomes_sequential_by_its_solve_alone(random_model):
         solved.append(weight.detach().clone())
         return {name: torch.ones_like(weight)} if edits else {}
 
-    with stacked(model.lm, solve, lambda cost: lend(model, direct(model, "new_fact"), cost)) as grow:
+    with sequential_edits(model.lm, solve, lambda cost: direct_answerer(model, "new_fact", cost)) as grow:
         grow([CAPITAL])
         grow([CURRENCY])
         assert torch.equal(solved[1], before + 1) and torch.equal(weight, before + 1 + 1)

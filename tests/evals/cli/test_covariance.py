@@ -9,8 +9,8 @@ import pytest
 
 from emend.agents.llm import load_model
 from emend.editors.numerics.architectures import architecture_of
-from emend.editors.numerics.collect_covariance import collect
-from emend.evals.log.config import RunConfig
+from emend.editors.numerics.collect_covariance import collect_covariance
+from emend.evals.log.manifest import RunConfig
 from emend.evals.runner.run import run
 from emend.memory.errors import RunRefused
 from tests.evals.command_line import caller
@@ -18,7 +18,7 @@ from tests.evals.toys import BENCHMARK
 from tests.fakes import tiny_random_lm
 
 EDIT = {"subject": "Veldania", "relation": "capital", "object": "Kestrel Bay", "prompt": "The capital of {} is"}
-SETTINGS = {"layers": [0], "steps": 2, "prefixes": ["So. "]}
+SETTINGS = {"layers": [0], "v_num_grad_steps": 2, "prefixes": ["So. "]}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
         code, out, _ = emend("edit", f"with-{corpus}")
         assert code == 0
         told.append(json.loads(out)["rows"][0]["fingerprint"])
-    first, second = (one.pop("moments") for one in told)
+    first, second = (one.pop("covariance") for one in told)
     assert told[0] == told[1]
     assert first["corpus"].startswith("text-") and second["corpus"].startswith("other-")
     assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
@@ -86,14 +86,14 @@ def test_a_run_does_not_go_on_with_other_statistics(folder, tmp_path):
         benchmark=BENCHMARK,
         editors=("rome",),
         model="scripted",
-        overrides={"rome": SETTINGS | {"statistics": str(there)}},
-        benchmark_options={"cases": "2"},
+        overrides={"rome": SETTINGS | {"covariance": str(there)}},
+        options={"cases": "2"},
     )
-    collect(model.lm, paths, [0], ["The capital of France is Paris."] * 20, there, corpus="one")
+    collect_covariance(model.lm, paths, [0], ["The capital of France is Paris."] * 20, there, corpus="one")
     run(config, tmp_path / "run", model=model)
     run(config, tmp_path / "run", model=model)
     shutil.rmtree(there)
-    collect(model.lm, paths, [0], ["The river is long.", "Rome."] * 20, there, corpus="two")
-    with pytest.raises(RunRefused, match=r'moments.corpus: was "one", now "two".*moments.sha256.0: was '):
+    collect_covariance(model.lm, paths, [0], ["The river is long.", "Rome."] * 20, there, corpus="two")
+    with pytest.raises(RunRefused, match=r'covariance.corpus: was "one", now "two".*covariance.sha256.0: was '):
         run(config, tmp_path / "run", model=model)
     model.close()

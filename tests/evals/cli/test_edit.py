@@ -24,13 +24,13 @@ EDITS = [
 ]
 AT = (
     "layers=[0]",
-    "steps=12",
-    "rate=0.5",
-    "kl=0.0",
-    "decay=0.0",
-    "clamp=40.0",
+    "v_num_grad_steps=12",
+    "v_lr=0.5",
+    "kl_factor=0.0",
+    "v_weight_decay=0.0",
+    "clamp_norm_factor=40.0",
     'prefixes=["So. "]',
-    "statistics=identity",
+    "covariance=identity",
 )
 
 
@@ -101,7 +101,7 @@ def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginnin
     words = ("--edits", "edits.jsonl", "--out", "delta", "--json", *settings("memit", *AT))
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "memit", *words)
     (row,) = json.loads(out)["rows"]
-    assert code == 0 and row["method"] == "memit" and row["fingerprint"]["settings"]["steps"] == 12
+    assert code == 0 and row["method"] == "memit" and row["fingerprint"]["settings"]["v_num_grad_steps"] == 12
     assert [edit["prompt"] for edit in row["edits"]] == ["The capital of {} is", "{} currency"]
     assert row["cost"]["edits"] == 2 and row["cost"]["seconds"] > 0
 
@@ -133,11 +133,11 @@ def test_what_cannot_be_done_is_told_in_one_line_before_a_model_is_loaded(emend,
 
 
 def test_settings_come_from_a_file_too(emend, folder):
-    Path("own.toml").write_text('layers = [1]\nsteps = 2\n[architecture]\nhead = "lm_head"\n')
+    Path("own.toml").write_text('layers = [1]\nnum_steps = 2\n[architecture]\nhead = "lm_head"\n')
     words = ("--method", "ft", "--edits", "edits.jsonl", "--out", "delta", "--json", "--set", "ft=@own.toml")
     (row,) = json.loads(emend("edit", "--model", f"hf:{folder}", *words)[1])["rows"]
     assert row["fingerprint"]["matrices"] == ["model.layers.1.mlp.down_proj"]
-    assert row["fingerprint"]["settings"]["steps"] == 2
+    assert row["fingerprint"]["settings"]["num_steps"] == 2
 
 
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
@@ -150,7 +150,7 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     assert (code, err) == (0, "") and out.startswith("layers 0, 1: ") and " tokens of 41 texts, in " in out
     again = json.loads(emend(*words, "--json")[1])["rows"][0]
     assert again["texts"] == 41 and again["layers"] == [0, 1] and again["cap"] == 512
-    made = settings("memit", "layers=[0,1]", "steps=3", 'prefixes=["So. "]', "statistics=collected")
+    made = settings("memit", "layers=[0,1]", "v_num_grad_steps=3", 'prefixes=["So. "]', "covariance=collected")
     words = ("--method", "memit", "--edits", "edits.jsonl", "--out", "delta", *made)
     assert emend("edit", "--model", spec, *words)[0] == 0
     assert list(Path(again["folder"]).glob("factor-*.safetensors"))
@@ -194,7 +194,7 @@ def test_edits_that_contradict_each_other_are_told_of(other, warned, caplog):
 
 
 def test_statistics_that_are_lacking_name_the_command(emend, folder):
-    made = settings("rome", "layers=[0]", "steps=3", 'prefixes=["So. "]')
+    made = settings("rome", "layers=[0]", "v_num_grad_steps=3", 'prefixes=["So. "]')
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
     code, _, err = emend("edit", "--model", f"hf:{folder}", *words)
     assert code == 2 and f"emend covariance --model hf:{folder} --layers 0 --corpus FILES" in err
@@ -217,7 +217,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
     edits = [toy_case(place).edits[0] for place in range(4)]
     scored = model.lm.log_probs([(edit.cloze, edit.target_new) for edit in edits])
     losses = sorted(-told.log_prob / told.target_tokens for told in scored)
-    harm = {"learning_rate": 1e6, "steps": 3, "stop_loss": (losses[1] + losses[2]) / 2}
+    harm = {"lr": 1e6, "num_steps": 3, "stop_loss": (losses[1] + losses[2]) / 2}
     before = {name: value.clone() for name, value in model.lm.model.state_dict().items()}
     config = RunConfig(
         benchmark=BENCHMARK,
@@ -232,14 +232,14 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
     assert len(failed) == 2 and all("overflowed at step 1, seen loss: nan" in json.dumps(line) for line in failed)
     assert len({record.case for record in read_records(tmp_path / "run")}) == 2
     assert all(bool((value == before[name]).all()) for name, value in model.lm.model.state_dict().items())
-    assert FineTuning(Materials(model=model, settings={"steps": 2})).solve(edits[:1])
+    assert FineTuning(Materials(model=model, settings={"num_steps": 2})).solve(edits[:1])
     model.close()
 
 
 def test_a_refused_edit_leaves_no_folder(emend, folder):
     for told, said in (
-        (("--prompt-template", "nosuch"), "unknown wording 'nosuch'"),
-        (("--set", "rome.statistics=nosuch"), "no finished statistics in 'nosuch'"),
+        (("--wording", "nosuch"), "unknown wording 'nosuch'"),
+        (("--set", "rome.covariance=nosuch"), "no finished statistics in 'nosuch'"),
     ):
         code, _, err = emend(
             "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *told,
@@ -249,7 +249,7 @@ def test_a_refused_edit_leaves_no_folder(emend, folder):
 
 
 def test_options_without_a_part_are_refused(emend, folder):
-    given = (("--set", "rome.steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
+    given = (("--set", "rome.v_num_grad_steps=1"), ("--wording", "plain"), ("--seed", "4"))
     for told in given:
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
         assert code == 2 and "has no effect in this form of emend edit" in err

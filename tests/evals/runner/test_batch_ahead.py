@@ -95,14 +95,14 @@ def test_a_resumed_run_foresees_the_same_portions_but_no_finished_one(tmp_path: 
 def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from emend.editors.parametric.locate_then_edit import SubjectLast
+    from emend.editors.parametric.locate_then_edit import LocateThenEdit
 
-    settings = {"steps": 3, "statistics": "identity", "prefixes": ["So. "]}
+    settings = {"v_num_grad_steps": 3, "covariance": "identity", "prefixes": ["So. "]}
     plan = {"benchmark": "tinyworld", "editors": ("rome",), "limit": 3, "mode": "single", "embedding": "lexical"}
     config = RunConfig.model_validate(plan | {"overrides": {"rome": settings}, "perplexity_text": "none"})
     model: Any = load_model("tiny")
     run(config, tmp_path / "whole", model=model)
-    solve, left = SubjectLast.solve, [1]
+    solve, left = LocateThenEdit.solve, [1]
 
     def interrupted(self: Any, edits: Sequence[Edit]) -> Any:
         left[0] -= 1
@@ -111,7 +111,7 @@ def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_on
         return solve(self, edits)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(SubjectLast, "solve", interrupted)
+        patched.setattr(LocateThenEdit, "solve", interrupted)
         run(config, tmp_path / "halted", model=model)
     assert 0 < len(told(tmp_path / "halted")) < len(told(tmp_path / "whole"))
     run(config, tmp_path / "halted", model=model)
@@ -126,7 +126,13 @@ def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_o
     from emend.editors.conformance import check_same, state_of
 
     model: Any = load_model(f"hf:{model_folder()}", device="cpu", dtype="float16")
-    broken = {"rate": 1e6, "clamp": 1e9, "steps": 4, "statistics": "identity", "prefixes": ["So. "]}
+    broken = {
+        "v_lr": 1e6,
+        "clamp_norm_factor": 1e9,
+        "v_num_grad_steps": 4,
+        "covariance": "identity",
+        "prefixes": ["So. "],
+    }
     plan = {"benchmark": "tinyworld", "editors": ("rome", "unedited"), "limit": 2, "mode": "single"}
     more = {"overrides": {"rome": broken}, "fail_on_error": "false", "perplexity_text": "none", "embedding": "lexical"}
     before = state_of(Materials(model))

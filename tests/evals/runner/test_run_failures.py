@@ -107,7 +107,7 @@ def test_a_changed_model_is_refused(tmp_path: Path) -> None:
         ({"mode": "batch:0"}, "unknown mode 'batch:0'"),
         ({"fail_on_error": "-1"}, "--fail-on-error is '-1'"),
         ({"limit": 0}, "limit is 0"),
-        ({"overrides": {"ft": {"steps": 1}}}, "--set names the editor 'ft'"),
+        ({"overrides": {"ft": {"num_steps": 1}}}, "--set names the editor 'ft'"),
         ({"editors": ("rag",), "overrides": {"rag": {"kk": 1}}}, "unknown setting 'kk'"),
         ({"editors": ()}, "no editor is named"),
         ({"benchmark_options": {"cases": "0"}}, "no case in the data"),

@@ -1,0 +1,162 @@
+"""The wider search of CRAG: a second memory, or a user's retriever, tool or function."""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from emend.memory.edit import content_id
+from emend.memory.errors import BadData, BadSettings, EmendError, MemoryUnavailable
+from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+
+LISTS = ("results", "documents")
+"""Names of the list of results in a search's reply."""
+TEXTS = ("page_content", "content", "text", "snippet")
+"""Names of a result's text."""
+WORDLESS = frozenset({"audio", "file", "image", "image_url", "reasoning", "video"})
+"""Types of content blocks without text."""
+
+
+class SearchAdapter:
+    """A retriever around a search function, a LangChain tool or retriever, or a client.
+
+    Args:
+        ask: called with the query and the number of passages.
+        name: its name in `crag.search`.
+    """
+
+    def __init__(self, ask: Callable[[str, int], Any], name: str) -> None:
+        self._ask, self._name = ask, name
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The first k passages, with falling scores and no edit id. A retriever's hits are returned as they are.
+
+        Raises:
+            BadData: the result cannot be read.
+            MemoryUnavailable: the search raised an error that is not one of Emend's.
+        """
+        try:
+            result = self._ask(query, k)
+            if isinstance(result, list | tuple) and all(isinstance(hit, Hit) for hit in result):
+                return list(result)
+            texts = list(islice(self._passages(result), k))
+        except EmendError:
+            raise
+        except Exception as error:
+            raise MemoryUnavailable(
+                f"crag.search='{self._name}' fails on {query[:60]!r} ({type(error).__name__}: {error}): fix it, or "
+                "leave crag.search out."
+            ) from error
+        return [
+            Hit(entry=Entry(id=content_id("found", text), edit_id="", text=text), score=1 / (1 + place))
+            for place, text in enumerate(texts)
+        ]
+
+    def _passages(self, result: Any) -> Iterator[str]:
+        """The texts in a result, however they are wrapped; None and blank texts are skipped."""
+        if result is None or isinstance(result, str):
+            if result and result.strip():
+                yield str(result)
+            return
+        inner = next((value for name in (*LISTS, *TEXTS) if (value := _field(result, name))), None)
+        if inner is not None:
+            yield from self._passages(inner)
+        elif isinstance(result, Mapping):
+            if result and not {*LISTS, *TEXTS} & result.keys() and result.get("type") not in WORDLESS:
+                raise self._unreadable(f"a dict with {', '.join(map(repr, result))}"[:100])
+        elif any(hasattr(result, name) for name in (*LISTS, *TEXTS)):
+            return
+        elif isinstance(result, Iterable) and not isinstance(result, bytes | bytearray | BaseModel):
+            for item in result:  # a BaseModel would give the names of its fields
+                yield from self._passages(item)
+        else:
+            raise self._unreadable(f"{type(result).__name__} {result!r}"[:100])
+
+    def _unreadable(self, what: str) -> BadData:
+        return BadData(
+            f"crag.search='{self._name}' gave {what}, and no passage can be read from that: let it return texts, "
+            f"LangChain documents, or dicts with {', '.join(map(repr, TEXTS[1:]))} or {TEXTS[0]!r}, by themselves or "
+            f"in a list, also under {' or '.join(map(repr, LISTS))}."
+        )
+
+
+def _field(result: Any, name: str) -> Any:
+    """A dict's value or an object's attribute of that name; None for a method."""
+    value = result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
+    return None if callable(value) and not isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class SecondMemory:
+    """A retriever over another memory than that of the edits; `content` is a digest of its entries."""
+
+    retriever: Retriever
+    content: str
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The retriever's hits."""
+        return self.retriever.search(query, k)
+
+
+def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> Retriever:
+    """The wider search: a second memory, or the object that `module:attribute` names.
+
+    Args:
+        spec: the folder of a memory, or `module:attribute` of a retriever, of a class that makes one, of a LangChain
+            tool or retriever, or of a function from a query to texts, documents, or dicts with a text.
+        strategy: makes the retriever of a second memory.
+        embedding: of a second memory; empty for lexical or auto, as it was built.
+
+    Raises:
+        BadSettings: it does not exist, cannot be loaded, or cannot search.
+    """
+    if strategy is not None and Path(spec).is_dir():
+        return second_memory(Path(spec), strategy, embedding)
+    module, colon, attribute = spec.partition(":")
+    try:
+        target: Any = getattr(importlib.import_module(module), attribute) if colon else None
+        if isinstance(target, type):
+            target = target()
+    except EmendError:
+        raise
+    except Exception as error:  # a user's module or class may raise anything, for example without an API key
+        reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise BadSettings(f"crag.search='{spec}' cannot be loaded: {reason}. Write module:attribute.") from error
+    if hasattr(target, "search"):
+        return SearchAdapter(target.search, spec)
+    if hasattr(target, "invoke"):  # a LangChain tool or retriever
+        return SearchAdapter(lambda query, k: target.invoke(query), spec)
+    if callable(target):
+        return SearchAdapter(lambda query, k: target(query), spec)
+    raise BadSettings(
+        f"crag.search='{spec}' cannot search: name a retriever, a tool, or a function from text to texts."
+    )
+
+
+def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embedding: str = "") -> SecondMemory:
+    """A retriever over all entries that a memory holds now; they belong to none of the applied edits.
+
+    Raises:
+        BadSettings: it holds more than can be searched exactly.
+    """
+    from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
+    from emend.memory.paths import cache_folder
+    from emend.memory.store.chroma import ChromaMemory
+    from emend.memory.store.memory import EXACT_LIMIT
+
+    with ChromaMemory(folder, None, create=False) as stored:
+        lexical = stored.identity == LexicalEmbedding().identity
+    encoder = load_embedding(embedding or ("lexical" if lexical else "auto"), cache_folder("vectors"))
+    with ChromaMemory(folder, encoder, create=False) as memory:
+        if memory.count() > EXACT_LIMIT:
+            raise BadSettings(
+                f"crag.search={folder} holds {memory.count():,} entries, and at most {EXACT_LIMIT:,} are searched: "
+                "name a module:attribute that searches it."
+            )
+        view = memory.view()
+        entries = sorted((entry.id, entry.text, entry.time or "") for entry in view.entries())
+        return SecondMemory(strategy(view), content_id("second memory", encoder.identity, entries))
