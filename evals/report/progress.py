@@ -164,3 +164,36 @@ def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator
     finally:
         over.set()
         thread.join()
+
+
+@contextmanager
+def counter(label: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
+    """Show a count while work goes on: a bar on a terminal, a line every few seconds elsewhere.
+
+    Yields `update(count, note)`; `total` is None where the number of units is not known.
+    """
+    if not sys.stderr.isatty():
+        yield _count_lines(unit, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    note = TextColumn("{task.fields[note]}", style="dim", markup=False)
+    columns = (TextColumn(label), BarColumn(bar_width=None), MofNCompleteColumn(), note, TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(file=sys.stderr), transient=True, expand=True) as bars:
+        task = bars.add_task("", total=total, note="")
+        yield lambda count, note: bars.update(task, completed=count, note=note)
+
+
+def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
+    last = time.monotonic()
+    goal = "" if total is None else f" of {total:,}"
+
+    def update(count: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}\n")
+
+    return update

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-MEMORY_BASED = ("unedited", "in_context", "rag", "cot", "ike", "input_aug", "serac", "crag", "mello")
-PARAMETRIC = ("ft", "lora", "rome", "r_rome", "memit", "alphaedit")
+MEMORY_BASED: tuple[str, ...] = ("unedited", "in_context", "rag", "cot", "ike", "input_aug", "serac", "crag", "mello")
+PARAMETRIC: tuple[str, ...] = ("ft", "lora", "rome", "r_rome", "memit", "alphaedit")
 TINYWORLD = ["--benchmark", "tinyworld", "--embedding", "lexical", "--model", "tiny"]
 BENCHMARKS = {  # setting, published tables that a run of it stands beside
     "docter": ("gold", ["docter:2"]),
@@ -30,6 +30,8 @@ BENCHMARKS = {  # setting, published tables that a run of it stands beside
     "mquake": ("", []),
     "counterfact": ("", []),
 }
+TIMED = ("s/probe", "s/edit", "CPU s/edit", "peak MiB")
+LABELS = ("given", "run_setting", "judge")
 COMPARED = ("answer", "reply", "gold", "prompt", "values", "unscored", "log_probs", "target_tokens", "retrieved")
 
 
@@ -42,9 +44,9 @@ def runs(data: Path | None, limit: int) -> Iterator[tuple[str, list[str], list[l
     for setting in ("document", "event"):
         editors = ["--editor", "rag", "--editor", "crag"]
         yield f"tinyworld-{setting}", [*TINYWORLD, *sizes, "--setting", setting, *editors], []
+    if data is None:
+        return
     for name, (setting, tables) in BENCHMARKS.items():
-        if data is None:
-            return
         words = ["--benchmark", name, "--data", str(data / name), "--embedding", "lexical", "--model", "tiny"]
         words += ["--setting", setting] if setting else []
         editors = ["--editor", "unedited", "--editor", "rag", "--editor", "in_context"]
@@ -84,8 +86,14 @@ class Revision:
             numbers[key] = {field: record[field] for field in COMPARED}
         for extra in ([], *reports):
             rows = json.loads(self.emend("report", out, *extra, "--json"))["rows"]
+            rows = [_numbers(row) for row in rows if row["metric"] not in TIMED]
             numbers |= {" ".join(["report", *extra, str(place)]): row for place, row in enumerate(rows)}
         return numbers
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without the names that only label it."""
+    return {name: value for name, value in row.items() if name not in LABELS}
 
 
 def compare(before: Revision, after: Revision, data: Path | None, limit: int) -> int:

@@ -69,15 +69,21 @@ def _collect(
     from emend.editors.numerics.covariance import covariance_folder, scarcity_warning
     from emend.editors.numerics.key_sums import key_size
     from emend.editors.parametric.covariance_layers import covariance_settings, edited_layers
-    from emend.evals.report.covariance_progress import showing
+    from emend.evals.report.progress import counter
 
     settings = covariance_settings(lm, overrides)
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
     numbers = sorted({layer_of(lm.model, layer) for layer in layers or edited_layers(settings)})
     paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
-    with showing(corpus.count) as progress:
-        counts = collect_covariance(lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=progress)
+    with counter("reading", "texts", corpus.count) as update:
+
+        def on_progress(texts: int, tokens: int) -> None:
+            update(texts, f"{tokens:,} tokens")
+
+        counts = collect_covariance(
+            lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress
+        )
     if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
         typer.echo(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"

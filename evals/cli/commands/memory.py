@@ -225,12 +225,18 @@ def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
 
 def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
     """Add with a progress bar, and print how many edits are new."""
-    from emend.evals.report.tables.memory import counting
+    from emend.evals.report.progress import counter
 
     stored = {edit.id: edit for edit in opened.edits([edit.id for edit in edits])}
     before = opened.stats()
     with interrupts_as_exit("stored edits are kept; repeat the command to add the rest."):
-        with counting(len(edits)) as on_progress:
+        with counter("embedding and storing", "entries") as update:
+            sizes: list[int] = []
+
+            def on_progress(entries: int) -> None:
+                sizes.append(entries)
+                update(sum(sizes), "")
+
             opened.add(edits, on_progress)
     after = opened.stats()
     superseded = f", {after.superseded} of them superseded" if after.superseded else ""

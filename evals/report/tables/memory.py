@@ -1,9 +1,6 @@
-"""Tables of `emend memory`: hits, edits, facts with their history, counts, progress."""
+"""Tables of `emend memory`: hits, edits, facts with their history, counts."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.report.escape import one_line, safe
-from emend.evals.report.progress import EVERY_SECONDS
 from emend.evals.report.tables.layout import Frame
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
@@ -96,38 +92,6 @@ def show_stats(where: str, stats: MemoryStats, console: Console) -> None:
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(one_line(value)))
     console.print(table)
-
-
-@contextmanager
-def counting(edits: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, a line now and then elsewhere; lends what is told how many entries more are through."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    if not sys.stderr.isatty():
-        yield _Lines().report
-        return
-    columns = (TextColumn("embedding and storing"), BarColumn(), TextColumn("{task.completed:,.0f} entries"))
-    progress = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=Console(file=sys.stderr),
-        transient=True,
-    )
-    with progress:
-        task = progress.add_task("", total=edits)
-        yield lambda entries: progress.advance(task, entries)
-
-
-class _Lines:
-    def __init__(self) -> None:
-        self._entries, self._last = 0, time.monotonic()
-
-    def report(self, entries: int) -> None:
-        self._entries += entries
-        if time.monotonic() - self._last >= EVERY_SECONDS:
-            self._last = time.monotonic()
-            sys.stderr.write(f"{self._entries} entries embedded and stored\n")
-            sys.stderr.flush()
 
 
 def _table(*names: str, named_by: int) -> Frame:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from emend.evals.papers.checks import Disagreement, known_disagreements
+from emend.evals.papers.disagreements import Disagreement, known_disagreements
 from emend.evals.papers.tables import Cell, Paper, PaperTable, paper
 from emend.evals.report.tables.layout import fits
 

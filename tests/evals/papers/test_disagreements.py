@@ -2,15 +2,15 @@
 
 import pytest
 
-from emend.evals.papers.checks import (
+from emend.evals.papers.disagreements import known_disagreements
+from emend.evals.papers.tables import Cell, papers
+from tests.evals.papers.printed_figures import (
     CHECKS,
     _compare,
     count_checked,
     drops,
     find_disagreements,
-    known_disagreements,
 )
-from emend.evals.papers.tables import Cell, papers
 
 
 def test_the_list_of_disagreements_is_right_in_both_directions() -> None:

@@ -1,13 +1,10 @@
-"""Consistency checks of a paper's printed figures, allowing for rounding."""
+"""Consistency checks of the papers' printed figures, allowing for rounding: the source of `disagreements.csv`."""
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.resources import files
 from itertools import product
 
+from emend.evals.papers.disagreements import Disagreement
 from emend.evals.papers.tables import Cell, papers, table
-from emend.memory.edit import FrozenModel
 
 UNKNOWN, KNOWN = 797, 1374
 """Fact questions of ELKEN's test whose answer is unknown or known after the edit (its section 4.1, and the data)."""
@@ -17,34 +14,6 @@ ERRORS = {
 }
 WHOLE = 100.0
 Parts = Sequence[Cell]
-
-
-class Disagreement(FrozenModel):
-    """A printed figure that its own table, or another one, contradicts.
-
-    `check` is `drop` (against the two figures), `average`, `weighted` (by numbers of questions), `difference`, `sum`,
-    `F1` (of precision and recall) or `repeat` (the same figure in another table); `computed` is from the other figures
-    as printed, and `off` is printed minus computed, both to three decimals.
-    """
-
-    paper: str
-    table: int
-    check: str
-    model: str
-    method: str
-    data: str
-    setting: str
-    metric: str
-    printed: float
-    computed: float
-    off: float
-
-
-@cache
-def known_disagreements() -> tuple[Disagreement, ...]:
-    """The committed list, `disagreements.csv`."""
-    text = (files("emend.evals.papers") / "disagreements.csv").read_text(encoding="utf-8")
-    return tuple(Disagreement.model_validate(row) for row in csv.DictReader(text.splitlines()))
 
 
 def find_disagreements() -> list[Disagreement]:
