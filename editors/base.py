@@ -66,7 +66,7 @@ NO_COST = EditCost()
 
 
 @runtime_checkable
-class Costed(Protocol):
+class HasCost(Protocol):
     """An answerer that reports the part of its edits' cost that only its editor knows."""
 
     @property
@@ -77,11 +77,11 @@ class Costed(Protocol):
 
 def cost_of(answerer: object) -> EditCost:
     """The cost that the answerer reports, or none."""
-    return answerer.cost if isinstance(answerer, Costed) else NO_COST
+    return answerer.cost if isinstance(answerer, HasCost) else NO_COST
 
 
 @runtime_checkable
-class Finding(Protocol):
+class Retrievable(Protocol):
     """An answerer that can retrieve without asking the model for a reply."""
 
     def find(self, probe: Probe) -> Answer:
@@ -111,7 +111,7 @@ class MemoryLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Materials:
+class EditorContext:
     """Resources of an editor besides the edits: model, memory, retriever, demonstrations, prompt template, settings."""
 
     model: BaseChatModel
@@ -129,15 +129,15 @@ class Materials:
 class Editor(Protocol):
     """One method of editing; `name` is its registry name.
 
-    Random draws are seeded by `Materials.seed` and the edits' ids, never by earlier draws, so that a resumed run solves
-    an edit exactly as the interrupted one did.
+    Random draws are seeded by `EditorContext.seed` and the edits' ids, never by earlier draws, so that a resumed run
+    solves an edit exactly as the interrupted one did.
     """
 
     name: ClassVar[str]
     needs_weights: ClassVar[bool]
     """True when the method changes a local model's weights, so that units on one model cannot overlap."""
 
-    def __init__(self, materials: Materials) -> None: ...
+    def __init__(self, context: EditorContext) -> None: ...
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -149,19 +149,19 @@ class Editor(Protocol):
         ...
 
 
-Grow = Callable[[Sequence[Edit]], Answerer]
+ApplyMore = Callable[[Sequence[Edit]], Answerer]
 """Applies more edits on top of those of earlier calls, and gives an answerer with all of them."""
 
 
 @runtime_checkable
 class Sequential(Protocol):
-    """An editor that solves new edits on top of the already edited model: how mode `sequential` uses it.
+    """An editor that solves new edits on top of the already edited model, for mode `sequential`.
 
-    One that lacks this is given all edits so far at each step. `editors.stacking.stacked` is it for an editor that
-    solves for deltas.
+    An editor without it is given all edits so far at each step. For an editor that solves for deltas,
+    `editors.parametric.sequential.sequential_edits` implements it.
     """
 
-    def sequence(self) -> AbstractContextManager[Grow]:
+    def sequence(self) -> AbstractContextManager[ApplyMore]:
         """Apply the edits of each call inside the `with`; a call that raises leaves the model as the one before did.
 
         At the end of the `with`, even after an exception, the model is restored bit for bit.
@@ -170,10 +170,10 @@ class Sequential(Protocol):
 
 
 @runtime_checkable
-class Foreseeing(Protocol):
+class BatchSolver(Protocol):
     """An editor that solves several groups of edits faster together than one after another, for mode `single`."""
 
-    def foresee(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
+    def presolve(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
         """Work ahead for these groups of edits, each of which `edit` will be given alone on the unedited model.
 
         The result of `edit` is the same, except for last digits that depend on the batch size. Work for earlier groups

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from emend.editors.base import Answerer, Demonstration, Editor, Materials, Scorable, Sequential
+from emend.editors.base import Answerer, Demonstration, Editor, EditorContext, Scorable, Sequential
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.memory_based.unedited import Unedited
 from emend.memory.edit import Edit, Triplet
@@ -46,7 +46,7 @@ class EditorContract:
     """Tests that pytest collects from a subclass named `Test...`, which says what `factory` is.
 
     By default the model is `ReadingModel`, which believes what its prompt says; `conformance_toys` has others, for
-    editors that ask in steps, for thoughts, or with tools. An editor that changes weights needs `materials` with a
+    editors that ask in steps, for thoughts, or with tools. An editor that changes weights needs `context` with a
     local model. `takes` is False for an editor that changes nothing.
 
     Probabilities (`score`), steps and usage are optional, and checked if present. A `conftest.py` with
@@ -54,28 +54,28 @@ class EditorContract:
 
     Example:
         class TestMine(EditorContract):
-            def factory(self) -> Callable[[Materials], Editor]:
+            def factory(self) -> Callable[[EditorContext], Editor]:
                 return MyEditor
     """
 
     takes: ClassVar[bool] = True
 
-    def factory(self) -> Callable[[Materials], Editor]:
+    def factory(self) -> Callable[[EditorContext], Editor]:
         """The editor under test: what would be registered."""
-        raise NotImplementedError("return the factory (materials: Materials) -> Editor to be tested")
+        raise NotImplementedError("return the factory (context: EditorContext) -> Editor to be tested")
 
-    def materials(self) -> Materials:
+    def context(self) -> EditorContext:
         """What the editor works with; fresh, and equal at every call."""
-        return Materials(
+        return EditorContext(
             model=ReadingModel(),
             memory=PlainMemory(),
             retriever=RETRIEVERS.load("bm25"),
             demonstrations=EXAMPLES,
         )
 
-    def editor(self, materials: Materials | None = None) -> Editor:
+    def editor(self, context: EditorContext | None = None) -> Editor:
         """A new editor."""
-        return self.factory()(materials or self.materials())
+        return self.factory()(context or self.context())
 
     def test_an_edit_takes(self) -> None:
         self.check_takes((CAPITAL,))
@@ -92,21 +92,21 @@ class EditorContract:
                 self.check_changes(edit)
 
     def test_leaving_restores_the_model_bit_for_bit(self) -> None:
-        materials = self.materials()
-        editor, before = self.editor(materials), state_of(materials)
+        context = self.context()
+        editor, before = self.editor(context), state_of(context)
         with editor.edit((CAPITAL,)) as answerer:
             asked(answerer, CAPITAL)
-        check_same(before, state_of(materials), "after the 'with'")
+        check_same(before, state_of(context), "after the 'with'")
 
     def test_an_exception_comes_out_and_the_model_is_restored(self) -> None:
-        materials = self.materials()
-        editor, before = self.editor(materials), state_of(materials)
+        context = self.context()
+        editor, before = self.editor(context), state_of(context)
         try:
             with editor.edit((CAPITAL,)) as answerer:
                 asked(answerer, CAPITAL)
                 raise DeliberateError
         except DeliberateError:
-            check_same(before, state_of(materials), "after an exception in the 'with'")
+            check_same(before, state_of(context), "after an exception in the 'with'")
             with editor.edit((CAPITAL,)) as answerer:
                 asked(answerer, CAPITAL)
         else:
@@ -114,10 +114,10 @@ class EditorContract:
 
     def test_a_sequence_starts_from_nothing_repeats_itself_and_is_undone(self) -> None:
         """Holds for every editor that is not `Sequential` too: its steps are edits of all so far."""
-        materials = self.materials()
-        editor, before = self.editor(materials), state_of(materials)
+        context = self.context()
+        editor, before = self.editor(context), state_of(context)
         first, again = self.in_sequence(editor), self.in_sequence(editor)
-        check_same(before, state_of(materials), "after a sequence")
+        check_same(before, state_of(context), "after a sequence")
         assert first == again, "the same sequence of edits led elsewhere the second time"
         assert first[0] == self.under(editor, (), CAPITAL).log_probs, "a sequence began with an edit in place"
         assert not first[0] or (first[1] != first[0]) == self.takes, "the first edit of a sequence did not take"
@@ -131,12 +131,12 @@ class EditorContract:
             return [asked(grow(edits), CAPITAL).log_probs for edits in steps]
 
     def test_no_edits_change_nothing(self) -> None:
-        materials = self.materials()
-        before = state_of(materials)
-        with Unedited(Materials(model=materials.model, wording=materials.wording)).edit(()) as plain:
+        context = self.context()
+        before = state_of(context)
+        with Unedited(EditorContext(model=context.model, wording=context.wording)).edit(()) as plain:
             told = asked(plain, CAPITAL)
-        with self.editor(materials).edit(()) as answerer:
-            check_same(before, state_of(materials), "under an empty list of edits")
+        with self.editor(context).edit(()) as answerer:
+            check_same(before, state_of(context), "under an empty list of edits")
             said = asked(answerer, CAPITAL)
         assert said.text == told.text, f"{said} instead of {told}"
         assert said.log_probs == (told.log_probs if isinstance(answerer, Scorable) else ()), f"{said}, not {told}"
@@ -197,7 +197,7 @@ class EditorContract:
         A tokenizer that never saw a script spells it in single bytes. The model has not learnt to tell these apart, so
         that weights changed for one subject of the script change for all of it, the target included.
         """
-        lm = getattr(self.materials().model, "lm", None)
+        lm = getattr(self.context().model, "lm", None)
         return lm is None or len(lm.tokenizer.encode(subject, add_special_tokens=False)) < len(subject.encode())
 
     def check_changes(self, edit: Edit) -> None:
@@ -232,9 +232,9 @@ def asked(answerer: Answerer, edit: Edit) -> Answer:
     return said.but(log_probs=scored[0].log_probs) if scored else said
 
 
-def state_of(materials: Materials) -> dict[str, Any]:
+def state_of(context: EditorContext) -> dict[str, Any]:
     """A copy of the model's weights; empty for a model that has none here."""
-    lm = getattr(materials.model, "lm", None)
+    lm = getattr(context.model, "lm", None)
     return {} if lm is None else {name: value.detach().clone() for name, value in lm.model.state_dict().items()}
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from emend.memory.registry import Registry
 
 if TYPE_CHECKING:  # listing methods must not import LangChain
-    from emend.editors.base import Editor, Materials
+    from emend.editors.base import Editor, EditorContext
 
-EDITORS: "Registry[Callable[[Materials], Editor]]" = Registry(
+EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
     kind="editor",
     group="emend.editors",
     builtin={

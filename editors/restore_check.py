@@ -38,7 +38,7 @@ class RestoreCheck:
                 f"editor '{editor}' did not put the model back when its edits ended: "
                 f"{', '.join(changed[:NAMED])}{more} differ from before. The records so far are valid; the run ends "
                 "here. Undo the edit at the end of edit() and sequence(), whatever happens inside "
-                "(editors.weights.applied does); then continue with emend resume."
+                "(apply_delta.applied does); then continue with emend resume."
             )
 
     def _state(self) -> dict[str, tuple[Any, ...]]:

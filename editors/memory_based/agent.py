@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from emend.agents.roles.tools import Toolbox, can_call_tools, prompt_id
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
 from emend.memory.edit import Edit
@@ -39,14 +39,14 @@ class Agent(MemoryEditor):
     schema: ClassVar[type[Any]] = AgentSettings
     graph: ClassVar[str] = "agent"
 
-    def __init__(self, materials: Materials) -> None:
-        if not can_call_tools(materials.model):
+    def __init__(self, context: EditorContext) -> None:
+        if not can_call_tools(context.model):
             raise BadSettings(
-                f"editor 'agent' needs a model that calls tools, and {type(materials.model).__name__} does not: take "
+                f"editor 'agent' needs a model that calls tools, and {type(context.model).__name__} does not: take "
                 "one of a provider (openai:NAME, anthropic:NAME), a local one whose chat template shows tools, or the "
                 "editor 'rag' or 'mello'."
             )
-        super().__init__(materials)
+        super().__init__(context)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, prompt_id
 from emend.agents.roles.continuing import has_room
 from emend.agents.scoring import LimitedModel
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.mello import read_demonstrations
 from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
 from emend.graphs.cot import CotContext, Form
@@ -54,15 +54,15 @@ class InputAugSettings(ChainSettings):
 class ChainEditor(MemoryEditor):
     """Base class of the editors that prompt for a chain of thought."""
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.demonstrations = read_demonstrations(self.settings.demonstrations) or DEMONSTRATIONS
         self.form: Form = self._form()
 
     def _form(self) -> Form:
         if self.settings.form != "auto":
             return self.settings.form  # type: ignore[no-any-return]
-        model = self.materials.model
+        model = self.context.model
         small = isinstance(model, LimitedModel) and not has_room(model, self.demonstrations, THOUGHT_TOKENS)
         return "steps" if small else "thoughts"
 
@@ -95,8 +95,8 @@ class InputAug(ChainEditor):
     name: ClassVar[str] = "input_aug"
     schema: ClassVar[type[Any]] = InputAugSettings
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.app = GRAPHS.load("cot" if self.settings.chain else "rag")()
 
     @property

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from emend.agents.roles.relevance import Evaluator, ModelEvaluator, ScopeEvaluator
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.editors.memory_based.scope import load_scope_for
 from emend.editors.memory_based.wider_search import SecondMemory, load_search
@@ -53,13 +53,13 @@ class Crag(MemoryEditor):
     schema: ClassVar[type[Any]] = CragSettings
     graph: ClassVar[str] = "crag"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         settings: CragSettings = self.settings
         self.evaluator: Evaluator = (
-            ModelEvaluator(materials.model)
+            ModelEvaluator(context.model)
             if settings.evaluator == "model"
-            else ScopeEvaluator(load_scope_for(materials, settings.scope))
+            else ScopeEvaluator(load_scope_for(context, settings.scope))
         )
         self.upper = self.evaluator.upper if settings.upper is None else settings.upper
         self.lower = self.evaluator.lower if settings.lower is None else settings.lower

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import Field, ValidationError
 
-from emend.editors.base import Demonstration, Materials, MemoryLike
+from emend.editors.base import Demonstration, EditorContext, MemoryLike
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Vectors
 from emend.memory.errors import BadData, MissingData
@@ -40,7 +40,7 @@ class DemonstrationLine(FrozenModel):
     target: str = Field(pattern=r"\S")
 
 
-def examples_of(materials: Materials, file: str = "") -> list[Demonstration]:
+def examples_of(context: EditorContext, file: str = "") -> list[Demonstration]:
     """The demonstrations of the file where one is named, else the benchmark's, with those of its own rows.
 
     Raises:
@@ -49,7 +49,7 @@ def examples_of(materials: Materials, file: str = "") -> list[Demonstration]:
     """
     if file:
         return read_pool(Path(file).expanduser())
-    pool = materials.demonstrations
+    pool = context.demonstrations
     return [*pool, *(pool.rows() if isinstance(pool, RowDemonstrations) else ())]
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import graph_answerer
-from emend.editors.base import Answerer, Materials
+from emend.editors.answerers import graph_answerer
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import NoSettings, build_settings
 from emend.graphs.in_context import InContextContext
 from emend.graphs.registry import GRAPHS
@@ -30,22 +30,22 @@ class InContext:
     needs_weights: ClassVar[bool] = False
     graph: ClassVar[str] = "in_context"
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        build_settings(NoSettings, materials.settings, self.name)
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
+        build_settings(NoSettings, context.settings, self.name)
         self.app = GRAPHS.load(self.graph)()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Name, graph, prompt template and the prompt's id."""
-        wording = self.materials.wording
+        wording = self.context.wording
         return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """Give an answerer over these edits; nothing is changed, so there is nothing to undo."""
-        context = InContextContext(self.materials.model, self.materials.wording, FactSelector(edits))
-        yield graph_answerer(self.app, context, self.materials.model)
+        context = InContextContext(self.context.model, self.context.wording, FactSelector(edits))
+        yield graph_answerer(self.app, context, self.context.model)
 
 
 class FactSelector:

@@ -10,7 +10,7 @@ from pydantic import Field
 from emend.agents.roles.continuing import has_room
 from emend.agents.roles.decompose import DEMONSTRATIONS, prompt_id
 from emend.agents.scoring import LimitedModel
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.mello import HOPS, HOPS_LIMIT, Form, MelloContext
 from emend.memory.edit import Edit
@@ -41,15 +41,15 @@ class Mello(MemoryEditor):
     schema: ClassVar[type[Any]] = MelloSettings
     graph: ClassVar[str] = "mello"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.demonstrations = read_demonstrations(self.settings.demonstrations) or DEMONSTRATIONS
         self.form: Form = self._form()
 
     def _form(self) -> Form:
         if self.settings.form != "auto":
             return self.settings.form  # type: ignore[no-any-return]
-        model = self.materials.model
+        model = self.context.model
         small = isinstance(model, LimitedModel) and not has_room(model, self.demonstrations)
         return "lines" if small else "text"
 

@@ -11,8 +11,8 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import graph_answerer
-from emend.editors.base import Answerer, Materials, MemoryLike
+from emend.editors.answerers import graph_answerer
+from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.hyperparameters import build_settings
 from emend.editors.memory_based.ike import MemoryEmbedding, examples_of
 from emend.graphs.ike import IkeContext, Pool
@@ -46,10 +46,10 @@ class MemoryEditor:
     schema: ClassVar[type[Any]] = RagSettings
     graph: ClassVar[str] = "rag"
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        self.settings: Any = build_settings(self.schema, materials.settings, self.name)
-        self.memory, self.retriever = _memory_of(materials, self.name)
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
+        self.settings: Any = build_settings(self.schema, context.settings, self.name)
+        self.memory, self.retriever = _memory_of(context, self.name)
         self.app = GRAPHS.load(self.graph)()
 
     @property
@@ -59,9 +59,9 @@ class MemoryEditor:
             "editor": self.name,
             "graph": self.app.name,
             "settings": asdict(self.settings),
-            "retriever": qualified_name(self.materials.retriever),
-            "wording": self.materials.wording,
-            "prompt": prompt_id(self.materials.wording),
+            "retriever": qualified_name(self.context.retriever),
+            "wording": self.context.wording,
+            "prompt": prompt_id(self.context.wording),
         }
 
     @contextmanager
@@ -73,7 +73,7 @@ class MemoryEditor:
     @property
     def scorer(self) -> BaseChatModel:
         """The model that scores targets."""
-        return self.materials.model
+        return self.context.model
 
     def retriever_over(self, edits: Sequence[Edit]) -> Retriever:
         """A retriever over these edits alone, which are added to the memory."""
@@ -89,7 +89,7 @@ class MemoryEditor:
     def common_fields(self, retriever: Retriever) -> dict[str, Any]:
         """The fields of every context."""
         k = {"k": self.settings.k} if hasattr(self.settings, "k") else {}
-        return {"model": self.materials.model, "retriever": retriever, "wording": self.materials.wording} | k
+        return {"model": self.context.model, "retriever": retriever, "wording": self.context.wording} | k
 
 
 class Rag(MemoryEditor):
@@ -122,9 +122,9 @@ class Ike(MemoryEditor):
     schema: ClassVar[type[Any]] = IkeSettings
     graph: ClassVar[str] = "ike"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
-        self.pool = Pool(examples_of(materials, self.settings.pool), MemoryEmbedding(self.memory))
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self.pool = Pool(examples_of(context, self.settings.pool), MemoryEmbedding(self.memory))
         self._hash = content_id("demonstrations", self.pool.examples)
         self._warned, self._lock = False, threading.Lock()
 
@@ -135,7 +135,7 @@ class Ike(MemoryEditor):
             "examples": self._hash,
             "examples at hand": len(self.pool.examples),
             "similarity": self.pool.embedding.identity,
-            "seed": self.materials.seed,
+            "seed": self.context.seed,
         }
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> IkeContext:
@@ -144,7 +144,7 @@ class Ike(MemoryEditor):
             **self.common_fields(retriever),
             pool=self.pool,
             demonstrations=self.settings.demonstrations,
-            seed=self.materials.seed,
+            seed=self.context.seed,
             standing=frozenset(edit.text for edit in edits),
             original={edit.id: edit for edit in edits} if self.settings.original else {},
         )
@@ -173,14 +173,14 @@ class EmptyRetriever:
         return []
 
 
-def _memory_of(materials: Materials, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:
-    if materials.memory is None or materials.retriever is None:
-        missing = "memory" if materials.memory is None else "retriever"
+def _memory_of(context: EditorContext, editor: str) -> tuple[MemoryLike, Callable[[Corpus], Retriever]]:
+    if context.memory is None or context.retriever is None:
+        missing = "memory" if context.memory is None else "retriever"
         raise BadSettings(
-            f"editor '{editor}' needs a memory, and Materials.{missing} is None: give it a memory, e.g. ChromaMemory, "
-            "and a retriever, e.g. RETRIEVERS.load('dense')."
+            f"editor '{editor}' needs a memory, and EditorContext.{missing} is None: give it a memory, e.g. "
+            "ChromaMemory, and a retriever, e.g. RETRIEVERS.load('dense')."
         )
-    return materials.memory, materials.retriever
+    return context.memory, context.retriever
 
 
 def qualified_name(strategy: Any) -> str:

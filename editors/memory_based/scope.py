@@ -11,7 +11,7 @@ from emend.agents.scope.examples import examples_of
 from emend.agents.scope.features import EmbeddingScope
 from emend.agents.scope.load import load_scope
 from emend.agents.scope.train import train_scope
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.memory.embeddings.embed import LexicalEmbedding
 
 ENOUGH = 20
@@ -36,7 +36,7 @@ class DefaultScope(EmbeddingScope):
         return f"default/{super().identity}"
 
 
-def load_scope_for(materials: Materials, folder: str = "") -> Scope:
+def load_scope_for(context: EditorContext, folder: str = "") -> Scope:
     """The classifier of a folder; without one, a small one trained on the demonstrations, none of which is a case.
 
     A demonstration of copying or updating is in the scope of its fact, one of retaining is not. With fewer than
@@ -47,24 +47,24 @@ def load_scope_for(materials: Materials, folder: str = "") -> Scope:
     """
     if folder:
         return load_scope(folder)
-    triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in materials.demonstrations if shot.fact]
+    triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in context.demonstrations if shot.fact]
     inside = sum(in_scope for _, _, in_scope in triples)
     if min(inside, len(triples) - inside) >= ENOUGH:
         texts, examples = examples_of(triples)
-        return train_scope(texts, examples, LexicalEmbedding(), seed=materials.seed).scope
+        return train_scope(texts, examples, LexicalEmbedding(), seed=context.seed).scope
     scope = DefaultScope()
-    overridden = {name for name, value in materials.settings.items() if value is not None}
+    overridden = {name for name, value in context.settings.items() if value is not None}
     if not any(names <= overridden for names in CHOSEN):
-        _warn(materials, inside, len(triples) - inside, scope.threshold)
+        _warn(context, inside, len(triples) - inside, scope.threshold)
     return scope
 
 
-def _warn(materials: Materials, inside: int, outside: int, threshold: float) -> None:
+def _warn(context: EditorContext, inside: int, outside: int, threshold: float) -> None:
     """Log a warning once for all editors of a run, which share its memory."""
-    if _warned and _warned[0]() is materials.memory:
+    if _warned and _warned[0]() is context.memory:
         return
     with suppress(TypeError):  # some memories cannot be referred to weakly; for those the warning repeats
-        _warned[:] = [weakref.ref(materials.memory)]
+        _warned[:] = [weakref.ref(context.memory)]
     logging.getLogger(__name__).warning(
         "serac, crag: the scope classifier is untrained (%s examples in scope and %s out of it, %s of each are needed),"
         " so its threshold is the default, %s, and it may accept or reject too much. Train one with emend train "

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.scoring import ScoringModel
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
 from emend.editors.memory_based.scope import load_scope_for, scope_fingerprint
 from emend.graphs.serac import ScopeRetriever, SeracContext
@@ -42,9 +42,9 @@ class Serac(MemoryEditor):
     schema: ClassVar[type[Any]] = SeracSettings
     graph: ClassVar[str] = "serac"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
-        self.scope = load_scope_for(materials, self.settings.scope)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self.scope = load_scope_for(context, self.settings.scope)
         override = self.settings.threshold
         self.threshold: float = self.scope.threshold if override is None else override
 
@@ -52,13 +52,13 @@ class Serac(MemoryEditor):
     def counterfactual(self) -> BaseChatModel | None:
         """The second model, loaded at first use; it shares the limits of the first."""
         name = self.settings.counterfactual
-        return load_model(name, self.materials.policy) if name else None
+        return load_model(name, self.context.policy) if name else None
 
     @property
     def scorer(self) -> BaseChatModel:
         """The model that scores targets; it gives probabilities only if both models do."""
         second = self.counterfactual
-        return self.materials.model if second is None or isinstance(second, ScoringModel) else second
+        return self.context.model if second is None or isinstance(second, ScoringModel) else second
 
     @property
     def fingerprint(self) -> dict[str, Any]:

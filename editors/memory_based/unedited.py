@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import DIRECT, direct_answerer
-from emend.editors.base import Answerer, Materials
+from emend.editors.answerers import DIRECT, direct_answerer
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import NoSettings, build_settings
 from emend.memory.edit import Edit
 
@@ -18,17 +18,17 @@ class Unedited:
     needs_weights: ClassVar[bool] = False
     graph: ClassVar[str] = DIRECT
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        build_settings(NoSettings, materials.settings, self.name)
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
+        build_settings(NoSettings, context.settings, self.name)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Name, graph, prompt template and the prompt's id."""
-        wording = self.materials.wording
+        wording = self.context.wording
         return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """Leave the model as it is."""
-        yield direct_answerer(self.materials.model, self.materials.wording)
+        yield direct_answerer(self.context.model, self.context.wording)

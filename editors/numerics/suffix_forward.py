@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.costing import add_tokens
+from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
 from emend.editors.numerics.padding import padded
 from emend.memory.errors import BadSettings

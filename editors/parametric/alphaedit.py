@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.editors.base import Answerer, Grow, Materials
+from emend.editors.base import Answerer, ApplyMore, EditorContext
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
@@ -35,8 +35,8 @@ class AlphaEdit(Memit):
     schema: ClassVar[type[LocateThenEditSettings]] = AlphaEditSettings
     settings: AlphaEditSettings  # type: ignore[assignment]
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self._protected: dict[int, Tensor] = {}
         """Keys of the sequence's earlier edits by layer (K_p), shape (edits, inputs), float64."""
         self._with_latest: dict[int, Tensor] = {}
@@ -50,7 +50,7 @@ class AlphaEdit(Memit):
                 self.covariance.null_space(layer, size, self.settings.nullspace_threshold)
 
     @contextmanager
-    def sequence(self) -> Iterator[Grow]:
+    def sequence(self) -> Iterator[ApplyMore]:
         """Protect at each call the keys of the calls before; a new sequence starts without any."""
         with super().sequence() as apply_more:
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import build_prompt
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import down_projection
 from emend.editors.numerics.oom_retry import retry_on_oom
@@ -51,8 +51,8 @@ class FineTuning(WeightEditor):
     schema: ClassVar[type[FineTuningSettings]] = FineTuningSettings
     settings: FineTuningSettings
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.paths = self._paths()
 
     @property
@@ -68,11 +68,11 @@ class FineTuning(WeightEditor):
             ModelError: the training overflowed; names step and loss.
         """
         at_prompt_end = self.settings.objective_optimization == "prompt_last"
-        rows = training_rows(self.lm, edits, self.materials.wording, at_prompt_end)
+        rows = training_rows(self.lm, edits, self.context.wording, at_prompt_end)
         if not rows:
             return {}
         names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
-        settings, seed = self.settings, training_seed(self.materials, edits)
+        settings, seed = self.settings, training_seed(self.context, edits)
         return retry_on_oom(self.lm, lambda: train(self.lm, names, rows, settings, settings.norm_constraint, seed))
 
     def _paths(self) -> list[str]:
@@ -126,6 +126,6 @@ def _prompt_of(edit: Edit, wording: str) -> str:
     )
 
 
-def training_seed(materials: Materials, edits: Sequence[Edit]) -> int:
+def training_seed(context: EditorContext, edits: Sequence[Edit]) -> int:
     """The seed of random draws for these edits."""
-    return int(content_id("draws", materials.seed, [edit.id for edit in edits]), 16) % 2**63
+    return int(content_id("draws", context.seed, [edit.id for edit in edits]), 16) % 2**63

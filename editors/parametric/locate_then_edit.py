@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from emend.editors.base import EditCost, Materials
-from emend.editors.costing import count_tokens
+from emend.editors.base import EditCost, EditorContext
+from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, is_edited
 from emend.editors.numerics.architectures import architecture_of, check_width, layer_of
 from emend.editors.numerics.contexts import context_prefixes
@@ -55,8 +55,8 @@ class LocateThenEdit(WeightEditor):
     """Where the original value is read, see `search_values`."""
     settings: LocateThenEditSettings
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.layers = tuple(layer_of(self.lm.model, layer) for layer in self.settings.layers)
         self.paths = architecture_of(self.lm.model, self.settings.architecture, PARTS, self.layers)
         self.check_layers()
@@ -112,7 +112,7 @@ class LocateThenEdit(WeightEditor):
         layer = self.layers[-1]
         return search_values(self.lm, self.paths, edits, self.prefixes, layer, self.value_site, self.settings)
 
-    def foresee(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
+    def presolve(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
         """Search for the values of all these edits in one batch, for `edit` on each group on the unedited model."""
         self._presolved = {}
         edits = [edit for group in groups for edit in group]
@@ -132,7 +132,7 @@ class LocateThenEdit(WeightEditor):
         given = self.settings.prefixes
         spaced = (text if text[-1:].isspace() else f"{text} " for text in given if text)
         lengths = self.settings.context_template_length_params
-        return ("", *spaced) if given else context_prefixes(self.lm, lengths, self.materials.seed)
+        return ("", *spaced) if given else context_prefixes(self.lm, lengths, self.context.seed)
 
 
 def _ids(edits: Sequence[Edit]) -> tuple[str, ...]:

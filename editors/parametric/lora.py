@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
@@ -58,10 +58,10 @@ class Lora(WeightEditor):
     schema: ClassVar[type[LoraSettings]] = LoraSettings
     settings: LoraSettings
 
-    def __init__(self, materials: Materials) -> None:
+    def __init__(self, context: EditorContext) -> None:
         if importlib.util.find_spec("peft") is None:
             raise MissingExtra(f"editor '{self.name}' needs a package: pip install 'emend[lora]'.")
-        super().__init__(materials)
+        super().__init__(context)
         self.paths = self._paths()
 
     @property
@@ -76,10 +76,10 @@ class Lora(WeightEditor):
             BadData: an edit has neither target nor text.
             ModelError: the training overflowed; names step and loss.
         """
-        rows = training_rows(self.lm, edits, self.materials.wording)
+        rows = training_rows(self.lm, edits, self.context.wording)
         if not rows:
             return {}
-        seed = training_seed(self.materials, edits)
+        seed = training_seed(self.context, edits)
         with self.lm.lock:
             return retry_on_oom(self.lm, lambda: self._train(rows, seed))
 
@@ -120,8 +120,8 @@ class QLora(Lora):
 
     name: ClassVar[str] = "qlora"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         check_four_bit(self.lm.device, self.name)
 
     def base(self) -> AbstractContextManager[None]:

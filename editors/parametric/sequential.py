@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.base import Answerer, EditCost, Grow
-from emend.editors.costing import count_tokens
+from emend.editors.base import Answerer, ApplyMore, EditCost
+from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, DeltaStack
 from emend.memory.edit import Edit
 
@@ -13,7 +13,7 @@ from emend.memory.edit import Edit
 @contextmanager
 def sequential_edits(
     lm: CausalLM, solve: Callable[[Sequence[Edit]], Deltas], make_answerer: Callable[[EditCost], Answerer]
-) -> Iterator[Grow]:
+) -> Iterator[ApplyMore]:
     """Solve at each call for its edits on the model as the calls before left it, and add the deltas.
 
     Memory does not grow with the number of calls: one copy of each changed tensor is kept, for the end.

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answering import DIRECT, direct_answerer
-from emend.editors.base import Answerer, EditCost, Grow, Materials
-from emend.editors.costing import count_tokens
+from emend.editors.answerers import DIRECT, direct_answerer
+from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
+from emend.editors.cost import count_tokens
 from emend.editors.hyperparameters import build_settings, shipped_settings
 from emend.editors.numerics.apply_delta import Deltas, applied
 from emend.editors.parametric.sequential import sequential_edits
@@ -28,10 +28,10 @@ class WeightEditor(ABC):
     """The dataclass of its settings; the shipped values per model are in the method's TOML file in `settings/`."""
     settings: Any
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
-        self.lm = local_model_of(materials, self.name)
-        self.settings = self.settings_for(self.lm, materials.settings)
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
+        self.lm = local_model_of(context, self.name)
+        self.settings = self.settings_for(self.lm, context.settings)
 
     @classmethod
     def settings_for(cls, lm: CausalLM, overrides: Mapping[str, Any]) -> Any:
@@ -54,9 +54,9 @@ class WeightEditor(ABC):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Settings, target modules, graph, seed, prompt template and the prompt's id."""
-        wording = self.materials.wording
+        wording = self.context.wording
         editor = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.target_modules
-        return editor | {"seed": self.materials.seed, "wording": wording, "prompt": prompt_id(wording)}
+        return editor | {"seed": self.context.seed, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
@@ -66,24 +66,24 @@ class WeightEditor(ABC):
         with applied(self.lm.model, deltas, self.lm.lock):
             yield self._answerer(counter.cost)
 
-    def sequence(self) -> AbstractContextManager[Grow]:
+    def sequence(self) -> AbstractContextManager[ApplyMore]:
         """Solve at each call for its edits alone, on the weights that the calls before left."""
         return sequential_edits(self.lm, self.solve, self._answerer)
 
     def _answerer(self, cost: EditCost) -> Answerer:
-        return direct_answerer(self.materials.model, self.materials.wording, cost)
+        return direct_answerer(self.context.model, self.context.wording, cost)
 
 
-def local_model_of(materials: Materials, editor: str) -> CausalLM:
+def local_model_of(context: EditorContext, editor: str) -> CausalLM:
     """The local model whose weights an editor may change.
 
     Raises:
         BadSettings: the model is not local, or its weights are quantised.
     """
-    lm = getattr(materials.model, "lm", None)
+    lm = getattr(context.model, "lm", None)
     if not isinstance(lm, CausalLM):
         raise BadSettings(
-            f"editor '{editor}' changes weights, and {type(materials.model).__name__} is not a local model: "
+            f"editor '{editor}' changes weights, and {type(context.model).__name__} is not a local model: "
             "use --model tiny or --model hf:FOLDER."
         )
     quantisation = _quantisation(lm.model)

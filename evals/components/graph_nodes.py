@@ -94,7 +94,7 @@ def _instance(factory: Any) -> object:
     if any(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in required):
         from langchain_core.language_models import FakeListChatModel
 
-        from emend.editors.base import Materials
+        from emend.editors.base import EditorContext
 
-        return factory(Materials(FakeListChatModel(responses=[""])))
+        return factory(EditorContext(FakeListChatModel(responses=[""])))
     return factory()

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import MODELS
 from emend.agents.scoring import ScoringModel
-from emend.editors.base import Answerer, Materials
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.log.config import CallLimits, RunConfig
@@ -81,9 +81,9 @@ class Session:
                 resources.callback(model.close)
             shared, edits = (None, ()) if memory is None else (ReadOnlyMemory(memory), memory.edits(current=True))
             settings = self._config.overrides.get(self._editor, {})
-            materials = Materials(model, shared, self._retriever, settings=settings, policy=policy)
+            context = EditorContext(model, shared, self._retriever, settings=settings, policy=policy)
             with EDITORS.plugin_errors(self._editor):
-                editor = self._factory(materials)
+                editor = self._factory(context)
                 refuse_unused_limits(self._config, policy)
                 self._answerer = resources.enter_context(editor.edit(edits))
             self._reading = reading_of(model)

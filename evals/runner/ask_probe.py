@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from emend.agents.calls import record_calls
-from emend.editors.base import Answerer, Finding, Scorable
+from emend.editors.base import Answerer, Retrievable, Scorable
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
 from emend.graphs.execution import steps_of
 from emend.memory.errors import BadSettings, ModelReplyError
@@ -22,7 +22,7 @@ def ask_probe(answerer: Answerer, probe: Probe) -> Answer:
     if not needed.targets:
         if needed.text:
             return answerer.answer(probe)
-        return answerer.find(probe) if isinstance(answerer, Finding) else Answer()
+        return answerer.find(probe) if isinstance(answerer, Retrievable) else Answer()
     assert isinstance(answerer, Scorable)
     scored = answerer.score(probe, needed.targets)
     if not needed.text:

@@ -7,8 +7,8 @@ is solved together can change the last digits, and records must not depend on wh
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from emend.editors.base import NO_COST, EditCost, Foreseeing
-from emend.editors.costing import Meter
+from emend.editors.base import NO_COST, BatchSolver, EditCost
+from emend.editors.cost import Meter
 from emend.evals.runner.units import EditorPass, Group
 from emend.memory.edit import Edit
 
@@ -26,7 +26,7 @@ class Lookahead:
 
     def __init__(self, editor_pass: EditorPass, meter: Callable[[], Meter]) -> None:
         editor = editor_pass.editor
-        self._editor = editor if editor_pass.mode.kind == "single" and isinstance(editor, Foreseeing) else None
+        self._editor = editor if editor_pass.mode.kind == "single" and isinstance(editor, BatchSolver) else None
         self._meter = meter
         self._unsolved: list[Sequence[Edit]] = []
         self._cost_per_edit = NO_COST
@@ -41,7 +41,7 @@ class Lookahead:
         """Return the share of so many edits in what solving ahead cost; solve the current chunk if need be."""
         if self._editor and self._unsolved:
             with self._meter() as meter:
-                cost = self._editor.foresee(self._unsolved)
+                cost = self._editor.presolve(self._unsolved)
             number = max(1, sum(map(len, self._unsolved)))
             self._cost_per_edit, self._unsolved = _per_edit(meter.cost(number, cost), number), []
         each = self._cost_per_edit

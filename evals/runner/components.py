@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
-from emend.editors.base import Editor, Materials, MemoryLike
+from emend.editors.base import Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.registry import BENCHMARKS
@@ -77,7 +77,7 @@ class RunComponents:
     checkpoints: Checkpoints
     failure_limit: FailureLimit
     perplexity_texts: tuple[str, ...]
-    editors: Mapping[str, Callable[[Materials], Editor]]
+    editors: Mapping[str, Callable[[EditorContext], Editor]]
     retriever: Callable[[Corpus], Retriever]
     model: BaseChatModel
     memory: LazyMemory
@@ -139,8 +139,8 @@ class RunComponents:
         """Return the editor that changes nothing: the same model, without any edit."""
         return Unedited(self._context())
 
-    def _context(self, **more: Any) -> Materials:
-        return Materials(
+    def _context(self, **more: Any) -> EditorContext:
+        return EditorContext(
             model=self.model,
             memory=self.memory,
             retriever=self.retriever,

@@ -12,7 +12,7 @@ from functools import partial
 
 from emend.agents.providers.journal import CallJournal, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
-from emend.editors.costing import Meter
+from emend.editors.cost import Meter
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline

@@ -8,7 +8,7 @@ from pathlib import Path
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.journal import run_journal
-from emend.editors.costing import ResidentMemory
+from emend.editors.cost import ResidentMemory
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.locking import owned_folder

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
-from emend.editors.base import NO_COST, Answerer, EditCost, Grow
+from emend.editors.base import NO_COST, Answerer, ApplyMore, EditCost
 from emend.evals.case import Case
 from emend.memory.edit import Edit
 
@@ -16,7 +16,7 @@ class AppliedEdits:
         fatal: errors that are not the fault of an edit, and propagate.
     """
 
-    def __init__(self, apply_more: Grow, fatal: tuple[type[Exception], ...]) -> None:
+    def __init__(self, apply_more: ApplyMore, fatal: tuple[type[Exception], ...]) -> None:
         self._apply_more, self._fatal = apply_more, fatal
         self.answerer: Answerer = apply_more(())
         self._pending: list[tuple[Sequence[Edit], bool]] = []

@@ -26,7 +26,7 @@ from torch.nn.functional import kl_div
 
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.numerics.locate import Located, locate, locate_essence
@@ -254,14 +254,17 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
     told = f"one layer {one:.2f} CPU s, six layers {six:.2f}, ratio {six / one:.2f} (aim {AIMS['statistics']})"
     print(f"statistics: {told}, memory +{rose:.0f} MB", flush=True)
     statistics = str(folder / "stats")
-    rome = Rome(Materials(model=model, settings=ROME | {"prefixes": PREFIXES, "covariance": statistics}))
-    memit = Memit(Materials(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "covariance": statistics}))
-    ours = {"ROME": _ours(rome, rome.solve_each, every, plain), "MEMIT": _ours(memit, memit.solve, every, plain)}
+    rome = Rome(EditorContext(model=model, settings=ROME | {"prefixes": PREFIXES, "covariance": statistics}))
+    memit = Memit(EditorContext(model=model, settings=MEMIT | {"prefixes": PREFIXES[10:15], "covariance": statistics}))
+    ours = {
+        "ROME": _ours(rome, partial(_solve_each, rome), every, plain),
+        "MEMIT": _ours(memit, memit.solve, every, plain),
+    }
     print(
         f"Emend's peak above loading, statistics and edits: +{peak() - loaded:.0f} MB (aim {AIMS['memory']})",
         flush=True,
     )
-    moments = {layer: rome.moments.moment(layer, 1024) for layer in range(6)}
+    moments = {layer: rome.covariance.matrix(layer, 1024) for layer in range(6)}
     for name, theirs in (
         ("ROME", lambda: Plain(lm).rome(every[:plain], moments[2], ROME)),
         ("MEMIT", lambda: Plain(lm).memit(every[:plain], moments, MEMIT)),
@@ -273,6 +276,13 @@ def measure(folder: Path, every: list[Edit], plain: int, texts: list[str]) -> No
             f"ratio {slow / plain / fast:.1f}, values differ by {farthest(wanted, values):.1e} at most",
             flush=True,
         )
+
+
+def _solve_each(editor: Any, every: list[Edit]) -> None:
+    """Each edit alone, with the values of all searched for together."""
+    editor.presolve([[edit] for edit in every])
+    for edit in every:
+        editor.solve([edit])
 
 
 def _ours(editor: Any, solve: Callable[[list[Edit]], Any], every: list[Edit], plain: int) -> tuple[Tensor, float]:

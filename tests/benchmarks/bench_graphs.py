@@ -41,7 +41,7 @@ BLOCK = 10
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.editors.base import Materials  # noqa: E402
+from emend.editors.base import EditorContext  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
 from emend.evals.log.config import RunConfig  # noqa: E402
@@ -171,9 +171,9 @@ class Batched(NamedTuple):
 def batching(model: Any, probes: Sequence[Probe], edits: Sequence[Any], folder: Path) -> Batched:
     """All questions at once between two halves of one after another."""
     memory = ChromaMemory(folder, LexicalEmbedding())
-    materials = Materials(model=model, memory=memory, retriever=load_retriever("default"))
+    context = EditorContext(model=model, memory=memory, retriever=load_retriever("default"))
     half = len(probes) // 2
-    with EDITORS.load("mello")(materials).edit(edits) as answerer:
+    with EDITORS.load("mello")(context).edit(edits) as answerer:
         answerer.answer(probes[0])  # what is made at first use is made
         first, one = timed(lambda: [answerer.answer(probe) for probe in probes[:half]])
         with ThreadPoolExecutor(len(probes)) as pool:

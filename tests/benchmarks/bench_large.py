@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
-from emend.editors.costing import Meter
+from emend.editors.base import EditorContext
+from emend.editors.cost import Meter
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.editors.parametric.memit import Memit
@@ -102,7 +102,7 @@ def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argp
     name = f"{method.name}, layers {layers}"
     measure(f"{name}, statistics, a text", lm, len(texts), lambda: collect_covariance(lm, paths, layers, texts, folder))
     own: dict[str, Any] = SEARCH | {"layers": layers, "prefixes": PREFIXES, "covariance": str(folder)}
-    editor = measure(f"{name}, factors", lm, 1, lambda: method(Materials(model=model, settings=own)))
+    editor = measure(f"{name}, factors", lm, 1, lambda: method(EditorContext(model=model, settings=own)))
     measure(f"{name}, first edit", lm, 1, lambda: editor.solve(every[:1]))
     found = measure(f"{name}, search, {count} edits", lm, count, lambda: editor.search(every))
     measure(f"{name}, write, {count} edits", lm, count, lambda: editor.factors(every, found))

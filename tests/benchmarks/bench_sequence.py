@@ -23,7 +23,7 @@ from rich.table import Table
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny.world import World, WorldFact, relations
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.edit import Edit, Triplet
@@ -80,7 +80,7 @@ def _edit(world: World, rng: random.Random, fact: WorldFact) -> Edit:
 
 def curve(model: Any, method: str, material: Material, settings: dict[str, Any]) -> list[Point]:
     """One method's points; the model is as it was afterwards."""
-    editor: Any = EDITORS.load(method)(Materials(model=model, settings=settings))
+    editor: Any = EDITORS.load(method)(EditorContext(model=model, settings=settings))
     points: list[Point] = []
     with editor.sequence() as grow:
         for count, edit in enumerate(material.edits, 1):

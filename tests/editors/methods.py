@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
@@ -19,12 +19,12 @@ MANY = [
 ]
 
 
-def materials(name: str, **changed: Any) -> Materials:
+def context(name: str, **changed: Any) -> EditorContext:
     """What the method is built of, with what is changed."""
-    plain = Materials(speaker_for(name), PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES)
+    plain = EditorContext(speaker_for(name), PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES)
     return replace(plain, **changed)
 
 
 def build(name: str, **changed: Any) -> Any:
-    """The method by that name, with what is changed in its materials."""
-    return EDITORS.load(name)(materials(name, **changed))
+    """The method by that name, with what is changed in its context."""
+    return EDITORS.load(name)(context(name, **changed))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics import oom_retry as module
 from emend.editors.numerics.architectures import architecture_of
@@ -28,7 +28,7 @@ AT = ("rome", "memit")
 
 
 def build(model, method, **more):
-    return EDITORS.load(method)(Materials(model=model, settings=SETTINGS[method] | more))
+    return EDITORS.load(method)(EditorContext(model=model, settings=SETTINGS[method] | more))
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def short_of_memory(model):
     ],
 )
 def test_an_edit_without_its_subject_in_its_prompt_or_without_target_is_refused(model, method, told):
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     with pytest.raises(BadData, match=f"edit '{CAPITAL.id}' cannot be written at its subject.*Give all three"):
         build(model, method).solve([CURRENCY, CAPITAL.model_copy(update=told)])
-    check_same(before, state_of(Materials(model)), "after the refusal")
+    check_same(before, state_of(EditorContext(model)), "after the refusal")
 
 
 @pytest.mark.parametrize("method", ["ft", "lora"])
@@ -103,10 +103,10 @@ def test_numbers_that_are_none_end_the_edit_with_step_and_loss_and_the_model_is_
 ):
     """In half precision, where they overflow soonest."""
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     with pytest.raises(ModelError, match=words), build(model, method, **broken).edit([CAPITAL]):
         pytest.fail("entered")
-    check_same(before, state_of(Materials(model)), "after the error")
+    check_same(before, state_of(EditorContext(model)), "after the error")
     with build(model, method).edit([CAPITAL]):
         assert model.lm.log_probs([(CAPITAL.cloze, CAPITAL.target_new)])[0].log_prob < 0
 
@@ -140,13 +140,13 @@ def test_statistics_count_every_token_once_though_memory_runs_out(model, short_o
 
 
 def test_memory_that_is_never_enough_is_an_error_and_not_an_endless_loop(model, short_of_memory):
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     short_of_memory(10**9)
     with pytest.raises(ModelError, match="memory ran out with batches of .* tokens: take a smaller model"):
         build(model, "ft").solve([CAPITAL])
     assert module.LEAST <= model.lm.batch_tokens < 2 * module.LEAST
     short_of_memory(0)
-    check_same(before, state_of(Materials(model)), "after the error")
+    check_same(before, state_of(EditorContext(model)), "after the error")
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
@@ -179,7 +179,7 @@ def test_a_cpu_s_own_words_for_it_are_understood(model):
         ("memit", {"layers": [1, -1]}, r"seen layers: \[1, -1\] of a model in which they are \[1, 1\]"),
         ("rome", {"layers": [0, 1]}, r"writes to one layer, seen layers: \[0, 1\]"),
         ("rome", {"contexts": [[0, 1]]}, "contexts"),
-        ("rome", {"clamp": float("inf")}, "setting 'clamp' of editor 'rome' is not finite"),
+        ("rome", {"clamp_norm_factor": float("inf")}, "setting 'clamp_norm_factor' of editor 'rome' is not finite"),
         ("ft", {"layers": [9]}, "layer 9 is not in a model of 2 layers: .*--set EDITOR.layers"),
     ],
 )
@@ -191,11 +191,11 @@ def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, m
 def test_statistics_that_lack_are_told_of_before_the_search(model, tmp_path):
     for method in AT:
         with pytest.raises(EmendError, match="no finished statistics"):
-            build(model, method, statistics=str(tmp_path))
+            build(model, method, covariance=str(tmp_path))
 
 
 def test_contexts_longer_than_the_window_are_named(model):
-    editor = build(model, "rome", prefixes=[], contexts=[[5000, 1]])
+    editor = build(model, "rome", prefixes=[], context_template_length_params=[[5000, 1]])
     with pytest.raises(BadSettings, match="contexts of 5000 tokens from .*window of"):
         editor.solve([CAPITAL])
 
@@ -203,11 +203,8 @@ def test_contexts_longer_than_the_window_are_named(model):
 def test_an_edit_that_could_change_nothing_is_refused(model):
     said = r"may change nothing in layer 0: .*'identity'.* is below .*=0.5, the least is 1"
     shut, ajar = (
-        cast(
-            Any,
-            EDITORS.load("alphaedit")(Materials(model=model, settings=AT_THE_SUBJECT | {"nullspace_threshold": below})),
-        )
-        for below in (0.5, 2.0)
+        cast(Any, EDITORS.load("alphaedit")(EditorContext(model=model, settings=AT_THE_SUBJECT | threshold)))
+        for threshold in ({"nullspace_threshold": 0.5}, {"nullspace_threshold": 2.0})
     )
     with pytest.raises(BadSettings, match=said):
         shut.solve([CAPITAL])
@@ -225,7 +222,7 @@ def test_a_prompt_too_long_to_be_trained_on_whole_is_refused_by_its_id(model, me
     ("told", "said"),
     [
         ({"block": "model.layers.0"}, "'model.layers.0' as 'block': it has no {}"),
-        ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, and a linear module is wanted"),
+        ({"down_projection": "model.layers.{}.mlp"}, "it is a LlamaMLP, and a linear module is needed"),
         ({"down_projection": "model.layers.{}.mlp.up_proj"}, "gives 96 numbers, and the model is 64 wide|wide"),
         ({"head": "model.embed_tokens"}, "it is a Embedding, and a linear module"),
         ({"norm": "model.nosuch"}, "this model has no such module"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract, said_and_scored
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.rag import MemoryEditor
@@ -62,8 +62,8 @@ class TestEveryEditorByPrompt(ShippedContract):
     def factory(self):
         return METHODS[self.name]
 
-    def materials(self):
-        return replace(super().materials(), model=speaker_for(self.name))
+    def context(self):
+        return replace(super().context(), model=speaker_for(self.name))
 
 
 class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
@@ -73,9 +73,9 @@ class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
         yield
         self.memory.close()
 
-    def materials(self):
-        given = super().materials()
-        return Materials(given.model, self.memory, RETRIEVERS.load("dense"), given.demonstrations)
+    def context(self):
+        given = super().context()
+        return EditorContext(given.model, self.memory, RETRIEVERS.load("dense"), given.demonstrations)
 
 
 AT_THE_SUBJECT = {
@@ -104,8 +104,8 @@ class TestEveryEditorOfWeights(ShippedContract):
     def factory(self):
         return METHODS[self.name]
 
-    def materials(self):
-        return Materials(model=self.model, settings=SMALL.get(self.name, {}))
+    def context(self):
+        return EditorContext(model=self.model, settings=SMALL.get(self.name, {}))
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ class TestRomeOnTheEmbeddedModel(EditorContract):
     def factory(self):
         return METHODS["rome"]
 
-    def materials(self):
-        return Materials(model=self.model)
+    def context(self):
+        return EditorContext(model=self.model)
 
     def test_what_the_model_can_tell_apart(self):
         assert [self.can_tell_apart(edit.subject) for edit in (CAPITAL, *ODD)] == [True, True, False, True, True]
@@ -146,9 +146,9 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
         def factory(self):
             return METHODS[method]
 
-        def materials(self):
+        def context(self):
             fewer = {"v_num_grad_steps": 12} if "layers" in SMALL.get(method, {}) else {}
-            return Materials(model=random_model(architecture), settings=SMALL.get(method, {}) | fewer)
+            return EditorContext(model=random_model(architecture), settings=SMALL.get(method, {}) | fewer)
 
     Contract().check_takes((AT_THE_END if architecture == "gpt_neox" else CAPITAL,))
     Contract().test_no_edits_change_nothing()
@@ -157,14 +157,14 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
 
 class TestEveryEditorByPromptOnATrainedModel(ShippedContract):
     @pytest.fixture(autouse=True, params=[name for name in PROMPTS if name != "agent"])  # it calls no tools
-    def _named(self, request, stand_in):
-        self.name, self.model = request.param, stand_in
+    def _named(self, request, trained_model):
+        self.name, self.model = request.param, trained_model
 
     def factory(self):
         return METHODS[self.name]
 
-    def materials(self):
-        return Materials(self.model, PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
+    def context(self):
+        return EditorContext(self.model, PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
 
     def test_other_scripts_many_tokens_and_braces_are_no_obstacle(self):
         if self.name in ("mello", "cot"):
@@ -186,7 +186,7 @@ class Deaf(Broken):
 
 class Leaking(Broken):
     def weight(self) -> Any:
-        model: Any = self.materials.model
+        model: Any = self.context.model
         return next(model.lm.model.parameters()).data
 
     @contextmanager
@@ -244,8 +244,8 @@ def test_the_contract_catches_what_is_broken(editor, test, random_model):
         def factory(self):
             return editor
 
-        def materials(self):
-            return Materials(model=random_model())
+        def context(self):
+            return EditorContext(model=random_model())
 
     try:
         with pytest.raises(AssertionError):

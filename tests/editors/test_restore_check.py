@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.answering import direct_answerer
+from emend.editors.answerers import direct_answerer
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.restore_check import RestoreCheck
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
@@ -79,7 +79,7 @@ class Littering(FineTuning):
         with torch.no_grad():
             for tensor in self.lm.model.parameters():
                 tensor.add_(1e-4)
-        yield direct_answerer(self.materials.model, self.materials.wording)
+        yield direct_answerer(self.context.model, self.context.wording)
 
 
 def test_a_run_ends_at_the_editor_that_does_not_undo_its_edits(tmp_path: Path):

@@ -1,6 +1,6 @@
 """Small settings under which ROME, MEMIT and their like write to random models, and the models they are tried on."""
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics.apply_delta import dense
 from emend.memory.edit import Edit, Triplet
@@ -21,7 +21,7 @@ SAME_SUBJECT = Edit.from_triplet(
 
 def editor(method, model, **settings):
     """The method on that model, with what is changed in the settings."""
-    return method(Materials(model=model, settings=SETTINGS | settings))
+    return method(EditorContext(model=model, settings=SETTINGS | settings))
 
 
 def solve(made, edits):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from emend.agents.llm import load_model
 from emend.agents.roles.decompose import CHECKED, FINAL, TENTATIVE
-from emend.editors.answering import FunctionAnswerer
+from emend.editors.answerers import FunctionAnswerer
 from emend.editors.base import Answerer
 from emend.editors.memory_based.mello import Mello
 from emend.evals.log.config import RunConfig

@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from emend.agents.llm import MODELS
 from emend.agents.scoring import Scores
-from emend.editors.base import NO_COST, Answerer, Demonstration, Grow, Materials
+from emend.editors.base import NO_COST, Answerer, ApplyMore, Demonstration, EditorContext
 from emend.evals.case import Case, Metric, Record
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData
@@ -192,17 +192,17 @@ class ToyEditor:
     needs_weights: ClassVar[bool] = False
     log: ClassVar[list[tuple[str, ...]]] = []
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        return {"editor": self.name, "settings": dict(self.materials.settings)}
+        return {"editor": self.name, "settings": dict(self.context.settings)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         type(self).log.append(tuple(edit.subject for edit in edits))
-        yield ToyAnswerer(self.materials.model, edits)
+        yield ToyAnswerer(self.context.model, edits)
 
 
 class HeavyEditor(ToyEditor):
@@ -214,7 +214,7 @@ class HeavyEditor(ToyEditor):
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
-        model: Any = self.materials.model
+        model: Any = self.context.model
         before = len(model.calls)
         answerer = ToyAnswerer(model, edits)
         yield answerer
@@ -255,16 +255,16 @@ class FleetingEditor(HeavyEditor):
     """How many edits stood whenever a sequence was undone."""
 
     @contextmanager
-    def sequence(self) -> Iterator[Grow]:
+    def sequence(self) -> Iterator[ApplyMore]:
         stack: list[Edit] = []
 
         def grow(edits: Sequence[Edit]) -> Answerer:
             for edit in edits:
-                if edit.subject in self.materials.settings.get("hard", ()):
+                if edit.subject in self.context.settings.get("hard", ()):
                     raise BadData(f"{edit.subject} cannot be edited")
             type(self).log.append(tuple(edit.subject for edit in edits))
             stack.extend(edits)
-            return FleetingAnswerer(self.materials.model, tuple(stack))
+            return FleetingAnswerer(self.context.model, tuple(stack))
 
         try:
             yield grow

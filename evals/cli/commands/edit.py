@@ -98,9 +98,9 @@ def _solve(
     as_json: bool,
 ) -> None:
     from emend.agents.roles.answer import find_wording
-    from emend.editors.base import Materials
+    from emend.editors.base import EditorContext
     from emend.editors.checkpoint.deltas import check_weight_editor, new_folder, write_delta
-    from emend.editors.costing import Meter, count_tokens
+    from emend.editors.cost import Meter, count_tokens
     from emend.editors.registry import EDITORS
     from emend.evals.log.config import MODEL
     from emend.evals.log.manifest import versions
@@ -114,7 +114,7 @@ def _solve(
             raise BadSettings(f"--set names '{name}': only {method} and model have settings here.")
     find_wording(prompt_template)
     with new_folder(out), local_model(model, overrides.get(MODEL, {})) as loaded:
-        editor = factory(Materials(loaded, settings=overrides.get(method, {}), wording=prompt_template, seed=seed))
+        editor = factory(EditorContext(loaded, settings=overrides.get(method, {}), wording=prompt_template, seed=seed))
         start, task = time.monotonic(), f"{method}: {_count(edits)}"
         with Meter(alone=True, lm=loaded.lm) as meter, count_tokens(loaded.lm) as counter:
             with heartbeat(lambda: f"{task}, {duration(time.monotonic() - start)}, {counter.tokens:,} tokens"):

@@ -17,7 +17,7 @@ from emend.agents.local.generation import Generated
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
 from emend.agents.roles.tools import TOOLS, can_call_tools, lookup
 from emend.agents.structured import ask_structured
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -203,10 +203,10 @@ def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(
 
 def asked(scripted, folder, *replies):
     memory = ChromaMemory(folder, LexicalEmbedding())
-    materials = Materials(model=scripted, memory=memory, retriever=load_retriever("default"))
+    context = EditorContext(model=scripted, memory=memory, retriever=load_retriever("default"))
     told = Triplet(subject="Vouna", relation="capital", object="Meburg")
     Scripted.replies = list(replies)
-    with EDITORS.load("agent")(materials).edit([Edit.from_triplet(told, "The capital of {} is")]) as answerer:
+    with EDITORS.load("agent")(context).edit([Edit.from_triplet(told, "The capital of {} is")]) as answerer:
         return answerer.answer(
             Probe(kind="efficacy", prompt="What is the capital of Vouna?", style="question", gold=("Meburg",))
         )

@@ -5,7 +5,7 @@ import random
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.chat_model import LocalChatModel
 from emend.agents.tiny.world import World, WorldFact, relations
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.parametric.rome import Rome
 from emend.evals.metrics.estimate import Estimate, estimate
@@ -18,13 +18,13 @@ NEIGHBORS = 8
 def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
     """Efficacy (the cloze gives the new object) and neighborhood (others keep theirs), one edit at a time."""
     world, rng = World(), random.Random(seed)
-    editor = Rome(Materials(model=LocalChatModel(lm=lm)))
+    editor = Rome(EditorContext(model=LocalChatModel(lm=lm)))
     facts = rng.sample(world.facts, EDITS)
     edits = [_edit(world, rng, fact) for fact in facts]
     efficacy: list[float] = []
     neighborhood: list[float] = []
     owners: list[int] = []
-    editor.foresee([[edit] for edit in edits])
+    editor.presolve([[edit] for edit in edits])
     for place, (fact, edit) in enumerate(zip(facts, edits, strict=True)):
         deltas = editor.solve([edit])
         near = [f for f in world.by_relation[fact.relation] if f.subject != fact.subject]

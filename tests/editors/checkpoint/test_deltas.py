@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import NO_COST, Materials
+from emend.editors.base import NO_COST, EditorContext
 from emend.editors.checkpoint.deltas import (
     check_weight_editor,
     dtype_of,
@@ -36,7 +36,7 @@ PAIRS = [(edit.cloze, edit.target_new) for edit in EDITS]
 
 
 def editor_of(model, method="rome"):
-    return EDITORS.load(method)(Materials(model=model, settings=SETTINGS[method]))
+    return EDITORS.load(method)(EditorContext(model=model, settings=SETTINGS[method]))
 
 
 def written(model, folder, method="rome"):
@@ -57,7 +57,7 @@ def saved(random_model, tmp_path):
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, method, architecture):
     model = random_model(architecture)
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     with editor_of(model, method).edit(EDITS):
         live = model.lm.log_probs(PAIRS)
     manifest = written(model, tmp_path / "delta", method)
@@ -65,12 +65,12 @@ def test_a_saved_model_scores_exactly_as_the_edited_one(random_model, tmp_path, 
     with applied(model.lm.model, delta):
         assert model.lm.log_probs(PAIRS) == live
     save_edited(model.lm, delta, manifest, tmp_path / "edited")
-    check_same(before, state_of(Materials(model)), "after saving")
+    check_same(before, state_of(EditorContext(model)), "after saving")
     again: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu")
     assert again.lm.log_probs(PAIRS) == live != model.lm.log_probs(PAIRS)
     revert(tmp_path / "edited")
     back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu")
-    check_same(before, state_of(Materials(back)), "after the revert")
+    check_same(before, state_of(EditorContext(back)), "after the revert")
     assert not (tmp_path / "edited" / SUBFOLDER).exists()
 
 
@@ -95,7 +95,7 @@ def test_the_manifest_says_how_the_delta_came_about(random_model, tmp_path):
 
 def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, tmp_path):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     manifest = written(model, tmp_path / "delta", "ft")
     delta = read_delta(tmp_path / "delta", model.lm)
     with applied(model.lm.model, delta):
@@ -106,7 +106,7 @@ def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, t
     assert again.lm.log_probs(PAIRS) == live
     revert(tmp_path / "edited")
     back: Any = load_model(f"hf:{tmp_path / 'edited'}", device="cpu", dtype="bfloat16")
-    check_same(before, state_of(Materials(back)), "after the revert")
+    check_same(before, state_of(EditorContext(back)), "after the revert")
 
 
 def test_a_saved_model_generates_and_ends_as_the_base_does(saved):
@@ -196,7 +196,7 @@ def test_a_revert_that_was_interrupted_can_be_made_again(saved, tmp_path):
     shutil.copytree(tmp_path / "kept", folder / SUBFOLDER)  # as if it had ended before this was taken away
     revert(folder)
     back: Any = load_model(f"hf:{folder}", device="cpu")
-    check_same(state_of(Materials(model)), state_of(Materials(back)), "after both")
+    check_same(state_of(EditorContext(model)), state_of(EditorContext(back)), "after both")
 
 
 def test_an_editor_by_prompt_has_no_delta():
@@ -239,7 +239,7 @@ def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, 
     delta = read_delta(tmp_path / "delta", model.lm)
     if there:
         (tmp_path / "edited").mkdir()
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
 
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -248,7 +248,7 @@ def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, 
     with pytest.raises(KeyboardInterrupt):
         save_edited(model.lm, delta, manifest, tmp_path / "edited")
     assert (tmp_path / "edited").exists() == there and not list(tmp_path.glob("edited/*"))
-    check_same(before, state_of(Materials(model)), "after the interruption")
+    check_same(before, state_of(EditorContext(model)), "after the interruption")
     monkeypatch.undo()
     save_edited(model.lm, delta, manifest, tmp_path / "edited")
     assert revert(tmp_path / "edited").sha256 == manifest.sha256

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics.architectures import ARCHITECTURES
 from emend.editors.numerics.locate import locate
@@ -35,14 +35,14 @@ def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monk
     model = random_model()
     monkeypatch.setattr(model.lm.model.config, "quantization_config", told, raising=False)
     with pytest.raises(BadSettings, match=rf"'{method}' changes weights.*{said}.*model.dequantize\(.*edit that one"):
-        EDITORS.load(method)(Materials(model=model))
+        EDITORS.load(method)(EditorContext(model=model))
 
 
 def test_whole_numbers_are_no_weights_to_add_to(own_model):
     down = own_model.lm.model.model.layers[1].mlp.down_proj
     down.weight = nn.Parameter(down.weight.to(torch.int8), requires_grad=False)
     with pytest.raises(BadSettings, match="'model.layers.1.mlp.down_proj.weight' is int8. Save a dequantised"):
-        EDITORS.load("ft")(Materials(model=own_model))
+        EDITORS.load("ft")(EditorContext(model=own_model))
 
 
 def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(random_folder, tmp_path):
@@ -58,9 +58,9 @@ def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(rand
         AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / name)
         inner = inner.dequantize(dtype=torch.bfloat16) if name == "stored" else inner
     stored, plain = read_model(tmp_path / "stored", 4), read_model(tmp_path / "plain", 4)
-    with pytest.raises(BadSettings, match="stored quantised, bitsandbytes in 4 bits"):
-        EDITORS.load("ft")(Materials(model=stored))
-    with EDITORS.load("ft")(Materials(model=plain, settings={"layers": [0], "num_steps": 2})).edit([CAPITAL]):
+    with pytest.raises(BadSettings, match="quantised: bitsandbytes in 4 bits"):
+        EDITORS.load("ft")(EditorContext(model=stored))
+    with EDITORS.load("ft")(EditorContext(model=plain, settings={"layers": [0], "num_steps": 2})).edit([CAPITAL]):
         pass
     stored.close(), plain.close()
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from emend.editors.base import Demonstration, Materials
+from emend.editors.base import Demonstration, EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.memory_based.ike import MemoryEmbedding, RowDemonstrations, read_pool
@@ -57,7 +57,7 @@ def of_land(n, kind="copy", fact=None):
 
 
 def build(shown=EXAMPLES, memory=None, **settings):
-    given = Materials(ReadingModel(), memory or PlainMemory(), RETRIEVERS.load("dense"), shown, settings=settings)
+    given = EditorContext(ReadingModel(), memory or PlainMemory(), RETRIEVERS.load("dense"), shown, settings=settings)
     return EDITORS.load("ike")(given)
 
 
@@ -158,7 +158,7 @@ def test_examples_that_are_barred_because_their_edits_stand_are_told_as_such(cap
     shown_to(editor, [CURRENCY], probe_of(CURRENCY))
     assert not caplog.records
     shown_to(editor, [CAPITAL], probe_of(CAPITAL))
-    assert "has 1 to choose from (of 2 at hand the others are of edits that stand)" in caplog.text
+    assert "has 1 to choose from (the others of 2 are of applied edits)" in caplog.text
 
 
 def test_who_asks_without_a_benchmark_is_told_that_there_are_no_examples(caplog):

@@ -1,4 +1,4 @@
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.memory_based.in_context import FactSelector, InContext
 from emend.memory.edit import Edit
@@ -38,7 +38,7 @@ def test_an_edit_that_bears_on_a_probe_but_does_not_stand_is_not_shown():
 
 def test_the_prompt_is_worded_as_the_benchmark_says():
     model = ScriptedChatModel(reply=lambda prompt: "Kestrel Bay.")
-    with InContext(Materials(model, wording="based_on_facts")).edit([CAPITAL]) as answerer:
+    with InContext(EditorContext(model, wording="based_on_facts")).edit([CAPITAL]) as answerer:
         answer = answerer.answer(probe("The capital of Veldania is", CAPITAL))
     assert answer.text == "Kestrel Bay"
     assert model.calls == [answer.prompt]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, change_about, next_steps
 from emend.editors.registry import EDITORS
@@ -55,7 +55,7 @@ def speak(asked: Asked) -> Said | str:
 
 
 def editor(name: str, settings: dict[str, Any], model: Any) -> Any:
-    plain = Materials(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES)
+    plain = EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES)
     return EDITORS.load(name)(replace(plain, settings=settings))
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from emend.editors.base import Materials, Scorable
+from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.registry import EDITORS
@@ -15,13 +15,13 @@ from tests.fakes import ScriptedChatModel
 NAMES = ["rag", "ike"]
 
 
-def materials(**changed):
-    plain = Materials(ReadingModel(), PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
+def context(**changed):
+    plain = EditorContext(ReadingModel(), PlainMemory(), RETRIEVERS.load("dense"), EXAMPLES)
     return replace(plain, **changed)
 
 
 def build(name, **changed):
-    return EDITORS.load(name)(materials(**changed))
+    return EDITORS.load(name)(context(**changed))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,7 +68,7 @@ def test_without_edits_no_strategy_is_asked_to_index_nothing(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("missing", ["memory", "retriever"])
 def test_what_is_missing_is_named(name, missing):
-    with pytest.raises(BadSettings, match=f"editor '{name}' remembers, and Materials.{missing} is None"):
+    with pytest.raises(BadSettings, match=f"editor '{name}' needs a memory, and EditorContext.{missing} is None"):
         build(name, **{missing: None})
 
 

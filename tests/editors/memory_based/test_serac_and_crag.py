@@ -19,7 +19,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.scope import ENOUGH
 from emend.editors.memory_based.wider_search import load_search
-from emend.evals.runner.run import FATAL
+from emend.evals.runner.evaluate import FATAL
 from emend.graphs.execution import steps_of
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError

@@ -175,5 +175,5 @@ def test_a_moment_that_cannot_be_decomposed_is_named_with_the_remedy(lm, paths, 
 def test_a_moment_without_an_inverse_is_named(lm, paths, tmp_path):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     save_file({"moment": torch.zeros(64, 64)}, layer_file(tmp_path, 0))
-    with pytest.raises(BadData, match=r"cannot be decomposed \(there is no inverse\): they are of too little text"):
+    with pytest.raises(BadData, match=r"cannot be decomposed \(it has no inverse\): they are of too little text"):
         KeyCovariance(tmp_path).factor(0, 64)

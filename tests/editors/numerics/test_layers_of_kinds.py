@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, check_same, state_of
 from emend.editors.numerics.architectures import ARCHITECTURES, LLAMA_LIKE, Architecture
 from emend.editors.registry import EDITORS
@@ -74,7 +74,7 @@ def model_of(tmp_path_factory):
 
 
 def build(model, method, **settings):
-    return EDITORS.load(method)(Materials(model=model, settings=settings))
+    return EDITORS.load(method)(EditorContext(model=model, settings=settings))
 
 
 def given(kind, *names):
@@ -101,10 +101,10 @@ def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind
 @pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD)])
 def test_writing_at_the_subject_needs_four_paths_and_takes(model_of, kind, method, more):
     model = model_of(kind)
-    before, weights = log_prob(model), state_of(Materials(model))
+    before, weights = log_prob(model), state_of(EditorContext(model))
     with build(model, method, **more, architecture=at_the_subject(kind)).edit([CAPITAL]):
         assert log_prob(model) > before
-    check_same(weights, state_of(Materials(model)), "after the edit")
+    check_same(weights, state_of(EditorContext(model)), "after the edit")
 
 
 def log_prob(model):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import log_softmax
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.training import TrainingRow, TrainingSettings, descend
@@ -23,7 +23,7 @@ DOCUMENTS = [
 
 
 def build(model, seed=0, **settings):
-    return FineTuning(Materials(model=model, settings=settings, seed=seed))
+    return FineTuning(EditorContext(model=model, settings=settings, seed=seed))
 
 
 def log_prob(model, edit):
@@ -58,14 +58,14 @@ def test_the_whole_model_is_trained_on_documents_and_comes_back(random_model):
     """As DocTER and ELKEN do it: all parameters, plain language modelling, a few rows a step."""
     model = random_model()
     editor = build(model, parameters="all", num_steps=3, lr=3e-3, batch_size=2)
-    weights = state_of(editor.materials)
+    weights = state_of(editor.context)
     before = [scored.log_prob for scored in model.lm.log_probs([("", edit.text) for edit in DOCUMENTS])]
     with editor.edit(DOCUMENTS):
-        changed = {name for name, value in state_of(editor.materials).items() if not torch.equal(value, weights[name])}
+        changed = {name for name, value in state_of(editor.context).items() if not torch.equal(value, weights[name])}
         after = [scored.log_prob for scored in model.lm.log_probs([("", edit.text) for edit in DOCUMENTS])]
     assert changed == {name for name, _ in model.lm.model.named_parameters()}
     assert all(now > then + 1 for now, then in zip(after, before, strict=True))
-    check_same(weights, state_of(editor.materials), "after the edit")
+    check_same(weights, state_of(editor.context), "after the edit")
     assert editor.fingerprint["matrices"] == "all"
 
 

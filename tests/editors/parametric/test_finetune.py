@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials, Scorable
+from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
@@ -21,7 +21,7 @@ DOCUMENT = Edit(form="document", text="Veldania moved its seat of government to 
 
 
 def build(model, **settings):
-    return FineTuning(Materials(model=model, settings=settings))
+    return FineTuning(EditorContext(model=model, settings=settings))
 
 
 def log_prob(model, edit):
@@ -39,22 +39,22 @@ def loss(lm, row):
 def test_every_architecture_learns_and_comes_back(random_model, architecture):
     model = random_model(architecture)
     editor = build(model, layers=[0, -1], num_steps=10, lr=1e-2)
-    materials = editor.materials
-    before, weights = log_prob(model, CAPITAL), state_of(materials)
+    context = editor.context
+    before, weights = log_prob(model, CAPITAL), state_of(context)
     with editor.edit([CAPITAL, CURRENCY]):
-        changed = [name for name, value in state_of(materials).items() if not torch.equal(value, weights[name])]
+        changed = [name for name, value in state_of(context).items() if not torch.equal(value, weights[name])]
         assert sorted(changed) == sorted(f"{path}.weight" for path in editor.paths)
         assert log_prob(model, CAPITAL) > before + 1
-    check_same(weights, state_of(materials), "after the edit")
+    check_same(weights, state_of(context), "after the edit")
     assert log_prob(model, CAPITAL) == before
 
 
 def test_solving_leaves_the_model_alone(random_model):
     model = random_model()
     editor = build(model, layers=[0])
-    before = state_of(editor.materials)
+    before = state_of(editor.context)
     deltas = editor.solve([CAPITAL])
-    check_same(before, state_of(editor.materials), "after solving")
+    check_same(before, state_of(editor.context), "after solving")
     assert list(deltas) == ["model.layers.0.mlp.down_proj.weight"]
     assert deltas["model.layers.0.mlp.down_proj.weight"].abs().max() > 0
     assert all(value.grad is None for value in model.lm.model.parameters())
@@ -116,21 +116,21 @@ def test_what_is_known_already_needs_no_step(random_model):
 def test_numbers_that_overflow_are_an_error_and_not_an_edit(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
     editor = build(model, num_steps=3, lr=1e6)
-    before = state_of(editor.materials)
+    before = state_of(editor.context)
     told = r"overflowed at step 1, seen loss: nan, seen lr: 1e\+06"
     with pytest.raises(ModelError, match=told), editor.edit([CAPITAL]):
         pass
-    check_same(before, state_of(editor.materials), "after the error")
+    check_same(before, state_of(editor.context), "after the error")
 
 
 def test_a_model_in_half_precision_is_trained_in_full_and_restored(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
     editor = build(model, num_steps=10, lr=1e-2)
-    before, likely = state_of(editor.materials), log_prob(model, CAPITAL)
+    before, likely = state_of(editor.context), log_prob(model, CAPITAL)
     assert all(delta.dtype == torch.float32 for delta in editor.solve([CAPITAL]).values())
     with editor.edit([CAPITAL]):
         assert log_prob(model, CAPITAL) > likely + 1
-    check_same(before, state_of(editor.materials), "after the edit")
+    check_same(before, state_of(editor.context), "after the edit")
 
 
 def test_an_edit_with_a_target_is_trained_on_the_target_after_its_cloze(random_model):
@@ -173,7 +173,9 @@ def test_an_edit_that_says_nothing_is_refused(random_model):
 
 
 def test_a_model_without_weights_is_refused_with_those_that_have_some():
-    with pytest.raises(BadSettings, match="InstantChatModel has none here: use --model tiny or --model hf:FOLDER"):
+    with pytest.raises(
+        BadSettings, match="InstantChatModel is not a local model: use --model tiny or --model hf:FOLDER"
+    ):
         build(InstantChatModel())
 
 
@@ -228,7 +230,7 @@ def edits(known):
 @pytest.mark.parametrize(("together", "groups"), mostly_slow([(1, 8), (20, 1)], (20, 1)))
 def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(trained_model, known, edits, together, groups):
     kept, success = [], []
-    editor = FineTuning(Materials(model=trained_model))
+    editor = FineTuning(EditorContext(model=trained_model))
     for at in range(0, together * groups, together):
         group = edits[at : at + together]
         others = [pair for pair in known if pair[0] not in {edit.cloze for edit in group}][:40]
@@ -242,7 +244,7 @@ def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(trained
 
 def test_the_edit_stands_for_every_probe_and_is_gone_afterwards(trained_model, edits):
     edit = edits[0]
-    with FineTuning(Materials(model=trained_model)).edit([edit]) as answerer:
+    with FineTuning(EditorContext(model=trained_model)).edit([edit]) as answerer:
         assert isinstance(answerer, Scorable)
         new, old = answerer.score(probe_of(edit), [edit.target_new, edit.target_true]).log_probs
         assert new > math.log(0.9) > old

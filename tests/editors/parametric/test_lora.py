@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.parametric import quantised
@@ -26,7 +26,7 @@ four_bit = pytest.mark.skipif(
 
 
 def build(model, method: Any = Lora, **settings):
-    return method(Materials(model=model, settings={"num_steps": 10} | settings))
+    return method(EditorContext(model=model, settings={"num_steps": 10} | settings))
 
 
 def log_prob(model, edit):
@@ -45,13 +45,13 @@ def traces(model) -> tuple[Any, ...]:
 def test_every_architecture_learns_and_comes_back_without_a_trace(random_model, architecture):
     model = random_model(architecture)
     editor = build(model)
-    before, weights, found = log_prob(model, CAPITAL), state_of(editor.materials), traces(model)
+    before, weights, found = log_prob(model, CAPITAL), state_of(editor.context), traces(model)
     with editor.edit([CAPITAL, CURRENCY]):
         assert traces(model) == found, "the adapter is still there"
-        changed = [name for name, value in state_of(editor.materials).items() if not torch.equal(value, weights[name])]
+        changed = [name for name, value in state_of(editor.context).items() if not torch.equal(value, weights[name])]
         assert sorted(changed) == sorted(f"{path}.weight" for path in editor.paths)
         assert log_prob(model, CAPITAL) > before + 1
-    check_same(weights, state_of(editor.materials), "after the edit")
+    check_same(weights, state_of(editor.context), "after the edit")
     assert traces(model) == found and log_prob(model, CAPITAL) == before
 
 
@@ -76,10 +76,10 @@ def test_the_delta_is_what_the_adapter_computed(random_model, architecture):
 
 def test_adapters_are_gone_when_training_raises(random_model):
     model = random_model()
-    weights, found = state_of(Materials(model)), traces(model)
+    weights, found = state_of(EditorContext(model)), traces(model)
     with pytest.raises(ModelError, match="training overflowed at step [12], seen loss: nan"):
         solve(build(model, lr=1e37, lora_alpha=1e9), [CAPITAL])
-    check_same(weights, state_of(Materials(model)), "after the error")
+    check_same(weights, state_of(EditorContext(model)), "after the error")
     assert traces(model) == found
 
 
@@ -91,14 +91,14 @@ def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(rando
     solve(build(model), [CURRENCY])
     assert torch.equal(torch.random.get_rng_state(), state)
     again = solve(build(model), [CAPITAL])
-    other = solve(Lora(Materials(model=model, settings={"num_steps": 10}, seed=1)), [CAPITAL])
+    other = solve(Lora(EditorContext(model=model, settings={"num_steps": 10}, seed=1)), [CAPITAL])
     for name, delta in first.items():
         assert torch.equal(again[name], delta)
         assert not torch.equal(without[name], delta) and not torch.equal(other[name], delta)
 
 
 def test_the_shipped_settings_are_the_published_ones(random_model):
-    settings = Lora(Materials(model=random_model())).settings
+    settings = Lora(EditorContext(model=random_model())).settings
     assert (settings.rank, settings.lora_alpha, settings.lora_dropout) == (8, 32.0, 0.1)
     assert (settings.lr, settings.num_steps, settings.target_modules) == (5e-3, 70, ("query", "value"))
 
@@ -119,12 +119,12 @@ def test_a_document_is_learnt_by_adapters_too(random_model):
 
 def test_a_model_in_half_precision_gets_adapters_in_single_precision(random_model):
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
-    before, weights = log_prob(model, CAPITAL), state_of(Materials(model))
+    before, weights = log_prob(model, CAPITAL), state_of(EditorContext(model))
     with adapters(model.lm.model, build(model).paths, build(model).settings) as added:
         assert {weight.dtype for pair in added.values() for weight in pair} == {torch.float32}
     with build(model).edit([CAPITAL]):
         assert log_prob(model, CAPITAL) > before + 1
-    check_same(weights, state_of(Materials(model)), "after the edit")
+    check_same(weights, state_of(EditorContext(model)), "after the edit")
 
 
 def each(inner, path):
@@ -141,7 +141,7 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
     folder = tiny_random_lm(architecture, tmp_path, window=96, hidden_size=64, **WIDER[architecture])
     model: Any = load_model(f"hf:{folder}", device="cpu")
     inner, ids = model.lm.model, torch.tensor([model.lm.encode(CAPITAL.cloze)])
-    weights, found = state_of(Materials(model)), traces(model)
+    weights, found = state_of(EditorContext(model)), traces(model)
     paths = [path for path, module in inner.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
     with torch.no_grad():
         whole = inner(input_ids=ids).logits
@@ -152,18 +152,18 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
     for path in paths:
         error = (coarse[path] - plain[path]).norm() / plain[path].norm()
         assert error == 0 if path == "lm_head" else 0.01 < error < 0.15
-    check_same(weights, state_of(Materials(model)), "after 4 bits")
+    check_same(weights, state_of(EditorContext(model)), "after 4 bits")
 
 
 @four_bit
 def test_adapters_of_a_model_in_four_bits_take_and_are_other_ones(random_model):
     model = random_model()
-    before, weights, found = log_prob(model, CAPITAL), state_of(Materials(model)), traces(model)
+    before, weights, found = log_prob(model, CAPITAL), state_of(EditorContext(model)), traces(model)
     coarse, plain = solve(build(model, QLora), [CAPITAL]), solve(build(model, Lora), [CAPITAL])
     assert coarse.keys() == plain.keys() and all(not torch.equal(coarse[name], plain[name]) for name in plain)
     with build(model, QLora).edit([CAPITAL]):
         assert log_prob(model, CAPITAL) > before + 1
-    check_same(weights, state_of(Materials(model)), "after the edit")
+    check_same(weights, state_of(EditorContext(model)), "after the edit")
     assert traces(model) == found
 
 

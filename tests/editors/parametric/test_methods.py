@@ -9,7 +9,7 @@ import torch
 
 from emend.agents.llm import load_model
 from emend.agents.tiny import model_folder
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.hyperparameters import read_settings
 from emend.editors.numerics.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
@@ -42,9 +42,9 @@ def test_alphaedit_holds_protected_keys_within_a_sequence_and_forgets_them_after
 def test_two_edits_of_one_subject_are_solved_and_the_model_stays_as_it_was(method, architecture, random_model):
     model = random_model(architecture)
     made = editor(method, model, **({"nullspace_threshold": 10.0} if method is AlphaEdit else {}))
-    before = state_of(made.materials)
+    before = state_of(made.context)
     deltas = solve(made, [CAPITAL, SAME_SUBJECT])
-    check_same(before, state_of(made.materials), "after solving")
+    check_same(before, state_of(made.context), "after solving")
     assert all(delta.isfinite().all() and delta.any() for delta in deltas.values())
 
 
@@ -57,16 +57,8 @@ def test_values_are_not_spread_over_layers_with_a_norm_behind_the_mlp(method, ra
 @pytest.mark.parametrize("method", [Rome, Memit])
 def test_nothing_is_foreseen_of_no_edits(method, random_model):
     made = editor(method, random_model())
-    assert made.foresee([(), ()]).tokens == 0
+    assert made.presolve([(), ()]).tokens == 0
     assert solve(made, []) == {}
-
-
-@pytest.mark.parametrize("method", [Rome, Memit])
-def test_each_solved_in_company_is_what_it_is_alone(method, random_model):
-    made = editor(method, random_model())
-    for edit, deltas in zip([CAPITAL, CURRENCY], made.solve_each([CAPITAL, CURRENCY]), strict=True):
-        for name, delta in solve(made, [edit]).items():
-            assert (delta - deltas[name]).norm() <= 1e-4 * delta.norm()
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
@@ -74,7 +66,7 @@ def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_
     made, alone = editor(method, random_model()), editor(method, random_model())
     bad = CAPITAL.model_copy(update={"id": "bad", "prompt": "The capital is"})
     for sets, foreseen in (([[CAPITAL], [SAME_SUBJECT, CURRENCY]], 2), ([[CAPITAL], [bad], [CURRENCY]], 0)):
-        made.foresee(sets)
+        made.presolve(sets)
         assert len(made._presolved) == foreseen
         for edits in sets:
             if edits == [bad]:
@@ -87,7 +79,7 @@ def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_
 
 def test_what_was_foreseen_of_the_clean_model_is_not_used_in_a_sequence(random_model):
     memit = editor(Memit, random_model())
-    memit.foresee([[CURRENCY]])
+    memit.presolve([[CURRENCY]])
     clean = memit.search([CURRENCY])
     with memit.sequence() as grow:
         grow([CAPITAL])
@@ -126,7 +118,7 @@ def test_the_embedded_model_takes_rank_one_and_mass_edits():
 
     model: Any = load_model(f"hf:{model_folder()}", device="cpu", max_new_tokens=8)
     try:
-        assert Rome(Materials(model=model)).settings.covariance == "tinyworld"
+        assert Rome(EditorContext(model=model)).settings.covariance == "tinyworld"
     finally:
         model.close()
 

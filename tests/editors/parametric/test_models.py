@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import DeltaStack
 from emend.editors.numerics.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
@@ -23,13 +23,13 @@ from tests.editors.writers import ARCHITECTURES, SAME_SUBJECT, editor, solve
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
 def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
     model: Any = load_model(f"hf:{random_model(architecture).lm.folder}", device="cpu", dtype=dtype)
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     for method in (Rome, RRome, Memit, AlphaEdit):
         made = editor(method, model, **({"nullspace_threshold": 10.0} if method is AlphaEdit else {}))
         with made.edit([CAPITAL]):
-            now = state_of(made.materials)
+            now = state_of(made.context)
             assert any(not torch.equal(value, now[name]) for name, value in before.items())
-        check_same(before, state_of(made.materials), "after the edit")
+        check_same(before, state_of(made.context), "after the edit")
     model.close()
 
 

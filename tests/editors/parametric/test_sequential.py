@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from emend.editors.answering import direct_answerer
-from emend.editors.base import Costed, Materials, Sequential
+from emend.editors.answerers import direct_answerer
+from emend.editors.base import EditorContext, HasCost, Sequential
 from emend.editors.conformance import CAPITAL, CURRENCY, asked, check_same, state_of
 from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.editors.parametric.finetune import FineTuning
@@ -20,7 +20,7 @@ def model():
 
 
 def fine_tuning(model):
-    return FineTuning(Materials(model=model, settings={"layers": [0], "num_steps": 8, "lr": 1e-2}))
+    return FineTuning(EditorContext(model=model, settings={"layers": [0], "num_steps": 8, "lr": 1e-2}))
 
 
 def test_one_copy_is_kept_however_many_deltas_come(model):
@@ -57,17 +57,17 @@ def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_mode
     model = random_model()
     editor = fine_tuning(model)
     assert isinstance(fine_tuning(model), Sequential)
-    before = state_of(editor.materials)
+    before = state_of(editor.context)
     first = editor.solve([CAPITAL])
     with applied(model.lm.model, first):
         second = editor.solve([CURRENCY])
-        with_both = {name: value + second.get(name, 0) for name, value in state_of(editor.materials).items()}
+        with_both = {name: value + second.get(name, 0) for name, value in state_of(editor.context).items()}
     with editor.sequence() as grow:
         grow([CAPITAL])
         answerer = grow([CURRENCY])
-        check_same(with_both, state_of(editor.materials), "after two edits")
+        check_same(with_both, state_of(editor.context), "after two edits")
         said = asked(answerer, CURRENCY).log_probs
-    check_same(before, state_of(editor.materials), "after the sequence")
+    check_same(before, state_of(editor.context), "after the sequence")
     together = editor.solve([CAPITAL, CURRENCY])
     assert any(not torch.equal(together[name], first[name] + second[name]) for name in first)
     with editor.edit(()) as plain:
@@ -84,22 +84,22 @@ def test_the_same_sequence_gives_the_same_weights_whatever_came_before(random_mo
             grow(())
             grow([CAPITAL])
             grow([CURRENCY])
-            seen.append(state_of(editor.materials))
+            seen.append(state_of(editor.context))
     for later in seen[1:]:
         check_same(seen[0], later, "in the same sequence")
 
 
 def test_an_edit_that_cannot_be_solved_leaves_those_before(random_model):
     editor = fine_tuning(random_model())
-    before = state_of(editor.materials)
+    before = state_of(editor.context)
     with pytest.raises(KeyError, match="mine"), editor.sequence() as grow:
         grow([CAPITAL])
-        during = state_of(editor.materials)
+        during = state_of(editor.context)
         with pytest.raises(BadData, match="nothing to train on"):
             grow([Edit(form="document", text=" ")])
-        check_same(during, state_of(editor.materials), "after the failed edit")
+        check_same(during, state_of(editor.context), "after the failed edit")
         raise KeyError("mine")
-    check_same(before, state_of(editor.materials), "after the sequence")
+    check_same(before, state_of(editor.context), "after the sequence")
 
 
 def test_the_tokens_of_each_edit_are_told(random_model):
@@ -108,12 +108,12 @@ def test_the_tokens_of_each_edit_are_told(random_model):
     width = len(model.lm.encode_pair(CAPITAL.cloze, CAPITAL.target_new).ids) - 1
     with editor.sequence() as grow:
         answerer = grow([CAPITAL])
-        assert isinstance(answerer, Costed)
+        assert isinstance(answerer, HasCost)
         assert answerer.cost.tokens == 8 * width
         nothing = grow(())
-        assert isinstance(nothing, Costed) and nothing.cost.tokens == 0
+        assert isinstance(nothing, HasCost) and nothing.cost.tokens == 0
     with editor.edit([CAPITAL]) as alone:
-        assert isinstance(alone, Costed) and alone.cost.tokens == 8 * width
+        assert isinstance(alone, HasCost) and alone.cost.tokens == 8 * width
 
 
 def test_an_editor_becomes_sequential_by_its_solve_alone(random_model):

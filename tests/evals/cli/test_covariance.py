@@ -10,7 +10,7 @@ import pytest
 from emend.agents.llm import load_model
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance
-from emend.evals.log.manifest import RunConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.memory.errors import RunRefused
 from tests.evals.command_line import caller
@@ -87,7 +87,7 @@ def test_a_run_does_not_go_on_with_other_statistics(folder, tmp_path):
         editors=("rome",),
         model="scripted",
         overrides={"rome": SETTINGS | {"covariance": str(there)}},
-        options={"cases": "2"},
+        benchmark_options={"cases": "2"},
     )
     collect_covariance(model.lm, paths, [0], ["The capital of France is Paris."] * 20, there, corpus="one")
     run(config, tmp_path / "run", model=model)

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from emend.agents.llm import load_model
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.parametric.finetune import FineTuning
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
@@ -232,13 +232,13 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp
     assert len(failed) == 2 and all("overflowed at step 1, seen loss: nan" in json.dumps(line) for line in failed)
     assert len({record.case for record in read_records(tmp_path / "run")}) == 2
     assert all(bool((value == before[name]).all()) for name, value in model.lm.model.state_dict().items())
-    assert FineTuning(Materials(model=model, settings={"num_steps": 2})).solve(edits[:1])
+    assert FineTuning(EditorContext(model=model, settings={"num_steps": 2})).solve(edits[:1])
     model.close()
 
 
 def test_a_refused_edit_leaves_no_folder(emend, folder):
     for told, said in (
-        (("--wording", "nosuch"), "unknown wording 'nosuch'"),
+        (("--prompt-template", "nosuch"), "unknown wording 'nosuch'"),
         (("--set", "rome.covariance=nosuch"), "no finished statistics in 'nosuch'"),
     ):
         code, _, err = emend(
@@ -249,7 +249,7 @@ def test_a_refused_edit_leaves_no_folder(emend, folder):
 
 
 def test_options_without_a_part_are_refused(emend, folder):
-    given = (("--set", "rome.v_num_grad_steps=1"), ("--wording", "plain"), ("--seed", "4"))
+    given = (("--set", "rome.v_num_grad_steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
     for told in given:
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
         assert code == 2 and "has no effect in this form of emend edit" in err

@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 from typer.testing import CliRunner
 
 from emend.agents.judging.base import Item
-from emend.editors.base import Answerer, Materials
+from emend.editors.base import Answerer, EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.cli.main import app
 from emend.graphs.judges.graph import Judge
@@ -69,8 +69,8 @@ class Plain:
     name: ClassVar[str] = "plain"
     needs_weights: ClassVar[bool] = False
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -85,8 +85,8 @@ class Drawn(Plain):
 
     graph: ClassVar[str] = "mine"
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         self.app = COMPILED
 
 

@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.llm import load_model
-from emend.editors.base import Answerer, Materials
+from emend.editors.base import Answerer, EditorContext
 from emend.evals.components.session import reading_of
 from emend.graphs.execution import run_graph
 from emend.graphs.rag import RagState
@@ -46,8 +46,8 @@ class Own:
     needs_weights: ClassVar[bool] = False
     fingerprint: ClassVar[dict[str, Any]] = {"editor": "own"}
 
-    def __init__(self, materials: Materials) -> None:
-        self.model = materials.model
+    def __init__(self, context: EditorContext) -> None:
+        self.model = context.model
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
@@ -60,7 +60,7 @@ class Own:
 class Unmade(Own):
     """Cannot be made."""
 
-    def __init__(self, materials: Materials) -> None:
+    def __init__(self, context: EditorContext) -> None:
         raise KeyError("boom")
 
 
@@ -97,8 +97,8 @@ class Marked:
 class Stateful(Own):
     """A graph of its own whose state holds a set and an object."""
 
-    def __init__(self, materials: Materials) -> None:
-        super().__init__(materials)
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
         graph = StateGraph(SetState, context_schema=RespondContext)
         graph.add_node("mark", _mark)
         graph.add_edge(START, "mark")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Case, Record
@@ -28,7 +28,7 @@ FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
 
 
 def baseline(model: Any, files: RunLog, wording: str = "new_fact", name: str = "m") -> Baseline:
-    return Baseline(Unedited(Materials(model=model, wording=wording)), files, {"name": name})
+    return Baseline(Unedited(EditorContext(model=model, wording=wording)), files, {"name": name})
 
 
 def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_path: Path):

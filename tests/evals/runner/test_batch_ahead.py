@@ -20,14 +20,14 @@ EDITOR = "tests.evals.runner.test_batch_ahead:Prophet"
 
 
 class Prophet(ToyEditor):
-    """Keeps what it was told to foresee; its edits cost nothing, its foresight 12 tokens an edit."""
+    """Keeps what it was told to presolve; its edits cost nothing, its foresight 12 tokens an edit."""
 
     name: ClassVar[str] = "prophet"
     needs_weights: ClassVar[bool] = True
     foreseen: ClassVar[list[list[str]]] = []
     stopping: ClassVar[list[str]] = []
 
-    def foresee(self, sets: Sequence[Sequence[Edit]]) -> EditCost:
+    def presolve(self, sets: Sequence[Sequence[Edit]]) -> EditCost:
         self.foreseen.append([edit.subject for edits in sets for edit in edits])
         return EditCost(tokens=12 * len(self.foreseen[-1]))
 
@@ -122,7 +122,7 @@ def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_on
 def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_on(tmp_path: Path) -> None:
     """In half precision, where they overflow soonest."""
     from emend.agents.tiny import model_folder
-    from emend.editors.base import Materials
+    from emend.editors.base import EditorContext
     from emend.editors.conformance import check_same, state_of
 
     model: Any = load_model(f"hf:{model_folder()}", device="cpu", dtype="float16")
@@ -135,10 +135,10 @@ def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_o
     }
     plan = {"benchmark": "tinyworld", "editors": ("rome", "unedited"), "limit": 2, "mode": "single"}
     more = {"overrides": {"rome": broken}, "fail_on_error": "false", "perplexity_text": "none", "embedding": "lexical"}
-    before = state_of(Materials(model))
+    before = state_of(EditorContext(model))
     summary = run(RunConfig.model_validate(plan | more), tmp_path, model=model)
     assert (summary.failed, summary.finished) == (2, 2)
     errors = [str(line["message"]) for line in read_lines(tmp_path, ERRORS)]
     assert len(errors) == 2 and all("failed at step 1, seen losses [nan" in error for error in errors)
-    check_same(before, state_of(Materials(model)), "after the run")
+    check_same(before, state_of(EditorContext(model)), "after the run")
     model.close()

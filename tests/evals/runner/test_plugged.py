@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import END, START, StateGraph
 
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.evals.aggregate.rows import report
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
@@ -33,10 +33,10 @@ class Asking:
     name: ClassVar[str] = "asking"
     needs_weights: ClassVar[bool] = False
 
-    def __init__(self, materials: Materials) -> None:
-        self.materials = materials
+    def __init__(self, context: EditorContext) -> None:
+        self.context = context
         graph = StateGraph(RagState)
-        graph.add_node("speak", lambda state: {"reply": str(materials.model.invoke(state["prompt"]).text)})
+        graph.add_node("speak", lambda state: {"reply": str(context.model.invoke(state["prompt"]).text)})
         graph.add_edge(START, "speak")
         graph.add_edge("speak", END)
         self.app = graph.compile(name="mine")

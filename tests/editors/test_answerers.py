@@ -6,7 +6,7 @@ import pytest
 
 from emend.agents.judging.base import JudgeInput
 from emend.agents.judging.coherence import thoughts_of
-from emend.editors.base import Materials
+from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
@@ -24,7 +24,7 @@ def ask(editor: str, reply: str, **probe: Any) -> Answer:
     told: dict[str, Any] = {"prompt": CHAIN, "query": CAPITAL.prompt, "style": "raw", "reading": "thoughts"}
     asked = Probe(kind="x", gold=("Rye",), edit_ids=(CAPITAL.id,), **told | probe)
     model = ScriptedChatModel(reply=lambda prompt: reply)
-    made = EDITORS.load(editor)(Materials(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
+    made = EDITORS.load(editor)(EditorContext(model, PlainMemory(), RETRIEVERS.load("bm25"), EXAMPLES))
     with made.edit([CAPITAL]) as answerer:
         return answerer.answer(asked)
 

@@ -6,9 +6,9 @@ from mmap import PAGESIZE, mmap
 import pytest
 import torch
 
-from emend.editors.base import NO_COST, Costed, EditCost, Materials
+from emend.editors.base import NO_COST, EditCost, EditorContext, HasCost
 from emend.editors.conformance import CAPITAL
-from emend.editors.costing import Meter, ResidentMemory, add_tokens, count_tokens
+from emend.editors.cost import Meter, ResidentMemory, add_tokens, count_tokens
 from emend.editors.parametric.rome import Rome
 
 
@@ -48,9 +48,9 @@ def test_passes_through_some_layers_are_told_and_count_only_where_something_coun
 
 def test_a_search_for_values_counts_its_passes(random_model):
     settings = {"layers": [0], "v_num_grad_steps": 3, "prefixes": ["So. "], "covariance": "identity"}
-    editor = Rome(Materials(model=random_model(), settings=settings))
+    editor = Rome(EditorContext(model=random_model(), settings=settings))
     with editor.edit([CAPITAL]) as answerer:
-        assert isinstance(answerer, Costed)
+        assert isinstance(answerer, HasCost)
         length = len(editor.lm.encode(CAPITAL.cloze))
         assert answerer.cost.tokens > 3 * length
 
