@@ -63,7 +63,7 @@ def load_command(name: str) -> Any:
 
 def _without_types_of_flags(command: Any) -> Any:
     """The command, whose help names no type for options that take no value."""
-    for option in command.params:
+    for option in (*command.params, command.get_help_option(typer.Context(command))):
         if getattr(option, "is_flag", False):
             option.metavar = ""
     for each in getattr(command, "commands", {}).values():
@@ -78,6 +78,7 @@ class LazyGroup(TyperGroup):
         super().__init__(**settings)
         for name, (_, panel, summary) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
+        _without_types_of_flags(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Name, loaded command and remaining arguments."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MODEL = "model"
 """The name in `overrides` under which the settings for loading the model are given."""
+FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
+"""Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 END, NO_CHECKPOINT = "end", "none"
 CHECKPOINT_EXAMPLES = "give numbers of edits, such as 10,50, every:10, end, several of these with commas, or none"
 OLD_NAMES = {

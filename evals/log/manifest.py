@@ -14,7 +14,7 @@ from pydantic import ValidationError, model_validator
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
-from emend.evals.log.config import OLD_NAMES, RunConfig
+from emend.evals.log.config import FREE, OLD_NAMES, RunConfig
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
 
@@ -32,8 +32,6 @@ PACKAGES = (
     "bm25s",
     "pydantic",
 )
-FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
-"""Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 
 
 class CaseList(FrozenModel):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
-from emend.evals.components.installation import Finding, examine
+from emend.evals.components.installation import CheckResult, examine
 from emend.evals.report.escape import one_line
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
@@ -34,7 +34,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show_findings(findings: list[Finding], console: Console) -> None:
+def _show_findings(findings: list[CheckResult], console: Console) -> None:
     """Print the findings by section; measurements of a card as a table of numbers."""
     for section in dict.fromkeys(finding.section for finding in findings):
         console.print(Text(section, style="bold"))
@@ -44,7 +44,7 @@ def _show_findings(findings: list[Finding], console: Console) -> None:
         console.print(table)
 
 
-def _cells(finding: Finding) -> tuple[Text, ...]:
+def _cells(finding: CheckResult) -> tuple[Text, ...]:
     if finding.mean is None:
         status = Text(finding.status, style=STYLES[finding.status])
         return status, Text(one_line(finding.detail), overflow="fold")

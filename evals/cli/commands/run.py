@@ -5,15 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from emend.evals.cli.options import OptionalFields, RunFolder, grouped
-from emend.evals.log.config import RunConfig
-from emend.evals.log.manifest import FREE, Manifest
-from emend.evals.report.escape import one_line
-from emend.evals.report.tables.metrics import console_for, legend, show
+from emend.evals.log.config import FREE, RunConfig
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
@@ -36,6 +30,8 @@ def resume(folder: RunFolder, changes: Annotated[dict[str, Any], OptionalFields(
 
     Options that are left out keep the values that the run was started with.
     """
+    from emend.evals.log.manifest import Manifest
+
     config = Manifest.read(folder).config
     _print_next(run_and_report(RunConfig.model_validate(config.model_dump() | changes), folder))
 
@@ -50,6 +46,10 @@ def demo(
     concurrency: Annotated[int, typer.Option(metavar="N", help="Number of units evaluated at the same time.")] = 4,
 ) -> None:
     """Evaluate five editors on the embedded model and explain the table; no key, GPU or download."""
+    from emend.evals.log.manifest import Manifest
+    from emend.evals.report.demo import show_explanation
+    from emend.evals.report.tables.metrics import console_for
+
     config = RunConfig(
         benchmark="tinyworld",
         editors=tuple(dict.fromkeys(editor or DEMO_EDITORS)),
@@ -57,7 +57,7 @@ def demo(
         concurrency=concurrency,
     )
     folder = run_and_report(config, out or _new_folder("demo"))
-    _explain(Manifest.read(folder), folder, console_for())
+    show_explanation(Manifest.read(folder), folder, console_for())
 
 
 def run_and_report(config: RunConfig, folder: Path) -> Path:
@@ -65,6 +65,7 @@ def run_and_report(config: RunConfig, folder: Path) -> Path:
     from emend.evals.aggregate.rows import report
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.progress import progress_on
+    from emend.evals.report.tables.metrics import console_for, show
     from emend.evals.runner.run import run as run_config
     from emend.evals.runner.summary import spent_lines
 
@@ -92,23 +93,3 @@ def _new_folder(name: str) -> Path:
     while folder.exists():
         folder, count = Path("runs") / f"{stem}-{count}", count + 1
     return folder
-
-
-def _explain(manifest: Manifest, folder: Path, console: Console) -> None:
-    """Print what the editors and metrics are, and a command that shows one case."""
-    from emend.editors.registry import EDITORS
-
-    summaries = {row["name"]: row["summary"] for row in EDITORS.rows()}
-    editors = [(name, summaries.get(name, "")) for name in manifest.config.editors]
-    for heading, lines in (("Editors", editors), ("Metrics", legend(manifest.metrics))):
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column(style="dim", overflow="fold")
-        for name, summary in lines:
-            table.add_row(Text("  " + one_line(name)), Text(one_line(summary)))
-        console.print(Text("\n" + heading, style="bold"), table)
-    console.print(Text("\nOne case, node by node", style="bold"))
-    fingerprints = next(iter(manifest.editors.values()))
-    with_graph = [name for name, fingerprint in fingerprints.items() if "graph" in fingerprint]
-    example = (with_graph or list(fingerprints))[-1]
-    console.print(Text(f"  emend trace {folder} 1 --editor {example} --kind efficacy"), soft_wrap=True)
