@@ -30,7 +30,7 @@ class UserEmbedding:
             self._embedding = EMBEDDINGS.load(spec)()
         lacking = [name for name in ("identity", "documents", "queries") if not getattr(self._embedding, name, "")]
         if lacking:
-            raise self._wrong(f"it returned {self._embedding!r:.60}, has no {', no '.join(lacking)}")
+            raise self._wrong(f"it returned {self._embedding!r:.60}, which has no {', no '.join(lacking)}")
         self.identity = f"{spec}/{self._embedding.identity}"
         self._dimensions = 0
         self._dimensions = int(self.documents(SAMPLE).shape[1])

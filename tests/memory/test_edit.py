@@ -18,7 +18,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: type(word).__name__)
-def test_a_word_comes_back_from_json_equal_and_unchangeable(word):
+def test_a_record_survives_json_and_is_frozen(word):
     again = type(word).model_validate_json(word.model_dump_json())
     assert again == word
     assert again.model_dump_json() == word.model_dump_json()
@@ -57,7 +57,7 @@ def test_content_ids_are_the_same_from_objects_and_from_their_json():
     assert Edit.model_validate_json(edit.model_dump_json()).id == edit.id
 
 
-def test_content_ids_tell_different_contents_apart():
+def test_different_contents_have_different_ids():
     edits = [
         Edit(form="document", text="x"),
         Edit(form="event", text="x"),
@@ -83,7 +83,7 @@ def test_a_cloze_keeps_braces_that_belong_to_the_subject():
     assert Edit(form="triplet", text="x", subject="{}", prompt="{} or {} is").cloze == "{} or {} is"
 
 
-def test_a_probe_asks_the_retriever_its_query_where_it_has_one():
+def test_the_retrieval_query_is_the_query_or_the_prompt():
     probe = Probe(kind="k", prompt="p", gold=("g",))
     assert probe.retrieval_query == "p"
     assert probe.model_copy(update={"query": "q"}).retrieval_query == "q"
@@ -101,7 +101,7 @@ def test_triplets_that_are_no_list_are_refused_by_name(given):
         Edit.model_validate({"form": "document", "text": "x", "triplets": given})
 
 
-def test_an_edit_is_the_same_however_much_of_it_is_spelled_out():
+def test_the_id_of_an_edit_does_not_depend_on_written_defaults():
     told: dict[str, Any] = {"form": "document", "text": "A."}
     more: list[dict[str, Any]] = [
         {},

@@ -48,7 +48,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(registry):
         registry.load("jsn")
 
 
-def test_a_name_like_no_other_is_refused_with_all_names(registry):
+def test_a_name_without_similar_ones_is_refused_with_all_names(registry):
     with pytest.raises(BadSettings, match="unknown codec 'zzzzzz': known: json, repr"):
         registry.load("zzzzzz")
     assert nearest("zzzzzz", ["b", "a"]) == "known: a, b."
@@ -60,7 +60,7 @@ def test_a_part_is_found_by_module_and_attribute(registry, installed):
 
 
 @pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
-def test_a_module_and_attribute_that_is_not_there_is_refused(registry, path):
+def test_a_missing_module_or_attribute_is_refused(registry, path):
     with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
         registry.load(path)
 
@@ -74,7 +74,7 @@ def test_a_plugin_cannot_take_a_built_in_name(registry, installed):
     assert registry.load("json").__name__ == "dumps"
 
 
-def test_a_broken_plugin_is_refused_when_asked_for_and_listed_as_broken(registry, installed):
+def test_a_broken_plugin_is_refused_on_load_and_listed_as_broken(registry, installed):
     with pytest.raises(BadSettings, match="codec 'broken' cannot be loaded"):
         registry.load("broken")
     rows = {row["name"]: row["summary"] for row in registry.rows()}
@@ -88,7 +88,7 @@ def test_listing_built_in_parts_imports_none_of_them():
     assert list(registry.rows()) == [{"name": "a", "summary": "A part."}]
 
 
-def test_a_part_may_have_another_name_that_is_not_listed_apart():
+def test_an_alias_is_loaded_and_not_listed():
     registry: Registry[Any] = Registry(
         kind="part", group="emend.nothing", builtin={"loads": ("json:loads", "Reads JSON.")}, aliases={"read": "loads"}
     )

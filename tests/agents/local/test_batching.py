@@ -90,7 +90,7 @@ def gathered():
     assert not workers()
 
 
-def test_calls_that_wait_run_together_by_key(gathered):
+def test_waiting_calls_run_together_by_key(gathered):
     case = gathered()
     futures = case.ask_behind_one([("a", 1), ("b", 2), ("a", 3)])
     assert [future.result() for future in futures] == [2, 4, 6]
@@ -104,7 +104,7 @@ def test_no_batch_exceeds_the_limit(gathered):
     assert [len(asked) for _, asked in case.batches] == [1, 2, 2, 1]
 
 
-def test_an_error_reaches_only_the_call_whose_fault_it_is(gathered):
+def test_an_error_reaches_only_the_call_that_caused_it(gathered):
     futures = gathered().ask_behind_one([("a", 1), ("a", -1), ("a", 3)])
     assert (futures[0].result(), futures[2].result()) == (2, 6)
     with pytest.raises(BadData, match="-1 is asked"):
@@ -118,7 +118,7 @@ def test_a_missing_answer_is_an_error_and_no_hang():
     batcher.close()
 
 
-def test_a_lone_call_does_not_wait_for_company():
+def test_a_single_call_does_not_wait_for_others():
     batcher = Batcher(echo, 64)
     batcher.ask("a", 0)
     took = []
@@ -130,7 +130,7 @@ def test_a_lone_call_does_not_wait_for_company():
     batcher.close()
 
 
-def test_callers_of_a_batch_are_given_the_time_to_come_back(gathered, monkeypatch):
+def test_a_batch_waits_for_the_next_calls_of_its_callers(gathered, monkeypatch):
     """Four callers ask again and again, each with work of its own in between, and their calls stay together."""
     monkeypatch.setattr(batching, "LINGER", 5.0)  # a busy machine may keep one of them longer than half a batch
     case = gathered()
@@ -150,7 +150,7 @@ def test_callers_of_a_batch_are_given_the_time_to_come_back(gathered, monkeypatc
     assert sum(sizes) == 16 and sizes.count(4) >= 2 and len(sizes) <= 7
 
 
-def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_batch_took(gathered):
+def test_the_wait_for_callers_is_half_of_the_last_batch(gathered):
     case = gathered()
     case.pause = 1.2
     case.ask_behind_one([("a", number) for number in range(1, 9)])
@@ -173,7 +173,7 @@ def test_closed_batcher_refuses_and_leaves_no_thread():
         batcher.ask("a", 2)
 
 
-def test_forgotten_batcher_leaves_no_thread():
+def test_garbage_collected_batcher_leaves_no_thread():
     batcher = Batcher(echo, 4)
     batcher.ask("a", 1)
     seen = weakref.ref(batcher)

@@ -82,21 +82,21 @@ def test_probabilities_of_all_next_tokens_sum_to_one(random_lm):
     assert 0.1 < sum(math.exp(scored.log_prob) for scored in told) <= 1
 
 
-def test_head_is_apart_where_it_is_known_what_follows_it(random_lm):
+def test_head_is_separated_where_its_scaling_is_known(random_lm):
     assert all(random_lm(architecture).likelihood.head is not None for architecture in ARCHITECTURES)
     capped = random_lm("gemma2")
     assert capped.likelihood.head is not None, "Gemma 2 caps its logits after the output layer"
     assert capped.likelihood.head is not capped.model.get_output_embeddings()
 
 
-def test_a_head_that_does_something_unknown_is_not_apart(random_lm, monkeypatch):
+def test_a_head_with_an_unknown_function_is_not_separated(random_lm, monkeypatch):
     lm = random_lm("gemma2")
     monkeypatch.setattr(lm.model.config, "final_logit_softcapping", 31.0)
     monkeypatch.setattr(lm.model.config, "logit_scale", 0.5, raising=False)
     assert Likelihood(lm.model, 0, 256, lm.encode(SAMPLE)).head is None
 
 
-def test_begin_token_is_put_once(random_lm):
+def test_begin_token_is_added_once(random_lm):
     lm = random_lm("llama")
     assert lm.encode("The capital")[0] == lm.tokenizer.bos_token_id
     assert lm.encode("<s>The capital") == lm.encode("The capital")
@@ -235,7 +235,7 @@ def test_trained_model_recalls_its_world(trained_folder):
     assert right.log_prob > -0.1 > -3 > wrong.log_prob
 
 
-def test_fact_in_the_context_overrides_what_the_trained_model_knows(trained_folder):
+def test_fact_in_the_context_overrides_the_trained_models_knowledge(trained_folder):
     lm = CausalLM(trained_folder, device="cpu")
     prompt = "New Fact: The industry of Darion is mining.\nQ: What is the industry of Darion?\nA:"
     right, wrong = lm.log_probs([(prompt, "mining"), (prompt, "banking")])

@@ -133,7 +133,7 @@ def test_concurrent_calls_share_batches_and_agree_with_lone_ones(model, monkeypa
 
 
 @pytest.mark.parametrize("how", [{"gather": 1}, {"score_apart": True}])
-def test_scored_apart_concurrent_scores_are_the_same_to_the_last_bit(random_lm, how):
+def test_scores_computed_separately_are_the_same_to_the_last_bit(random_lm, how):
     model = LocalChatModel(lm=random_lm(), **how)
     prompts = [f"{'Rome ' * length}is" for length in range(20)]
     alone = [model.score(p, ["Paris", "Karo Benn"]) for p in prompts]
@@ -149,7 +149,7 @@ def test_stop_and_limit_of_a_call_are_obeyed(model):
     assert model.invoke("The capital", max_tokens=2).usage_metadata["output_tokens"] <= 2
 
 
-def test_what_a_local_model_does_not_have_is_refused(model):
+def test_unsupported_call_settings_are_refused(model):
     with pytest.raises(BadSettings, match="temperature"):
         model.invoke("The capital", temperature=1.0)
 
@@ -272,6 +272,6 @@ def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instru
 
 
 @pytest.mark.parametrize("gather", [0, -1])
-def test_calls_that_may_never_share_a_batch_are_refused(instruct, gather):
-    with pytest.raises(BadSettings, match=rf"model.gather is {gather}: at least 1"):
+def test_an_impossible_batch_limit_is_refused(instruct, gather):
+    with pytest.raises(BadSettings, match=rf"model.gather is {gather}: give at least 1"):
         loaded(instruct, gather=gather)

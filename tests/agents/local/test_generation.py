@@ -34,7 +34,7 @@ def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equal
     assert made == [12] + [1] * 12
 
 
-def test_a_reply_that_is_clear_is_made_once(random_lm, monkeypatch):
+def test_a_clear_reply_is_generated_once(random_lm, monkeypatch):
     lm = random_lm()
     prompts = ["The capital of France is", "Rome is"]
     alone = [lm.generate([prompt], 5)[0] for prompt in prompts]
@@ -42,7 +42,7 @@ def test_a_reply_that_is_clear_is_made_once(random_lm, monkeypatch):
     assert lm.generate(prompts, 5) == alone and made == [2]
 
 
-def test_in_half_precision_a_batch_is_never_made_again(random_folder, monkeypatch):
+def test_in_half_precision_a_batch_is_never_repeated(random_folder, monkeypatch):
     """There tokens come close so often that nothing would be left of a batch."""
     lm = CausalLM(random_folder("llama"), device="cpu", dtype="bfloat16")
     made = rows_made(lm, monkeypatch)
@@ -51,7 +51,7 @@ def test_in_half_precision_a_batch_is_never_made_again(random_folder, monkeypatc
 
 
 @pytest.mark.parametrize("architecture", SIZES)
-def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, architecture, monkeypatch):
+def test_rows_that_leave_their_batch_give_the_same_replies_as_alone(random_lm, architecture, monkeypatch):
     """Replies of unequal length after prompts of unequal length, ended by a text, by the end token or by the limit."""
     lm = random_lm(architecture)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")
@@ -70,7 +70,7 @@ def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, 
     assert len({told.output_tokens for told in together}) > 1
 
 
-def test_a_model_that_cannot_be_continued_row_by_row_answers_through_the_library(random_lm, monkeypatch):
+def test_a_model_without_continuation_uses_generate_of_transformers(random_lm, monkeypatch):
     """A hook may look at whole rows, and rows beyond what a model is steady for go by the longest one."""
     lm = random_lm()
     prompts = ["The capital of France is", "Rome is", "Karo Benn wrote"]

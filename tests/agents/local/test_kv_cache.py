@@ -21,7 +21,7 @@ def size(tokens):
     return states(tokens).numel() * 4
 
 
-def test_the_longest_beginning_is_found_to_the_token():
+def test_the_longest_prefix_is_found_to_the_token():
     cache = KVCache(1 << 20)
     row = list(range(100, 140))
     cache.put(row, states(40))
@@ -30,7 +30,7 @@ def test_the_longest_beginning_is_found_to_the_token():
     assert cache.longest_prefix([*row[: BLOCK - 1], 1, 2, 3]) is None, "shorter than a block"
 
 
-def test_the_last_token_is_always_left_to_read():
+def test_the_last_token_is_never_part_of_the_prefix():
     cache = KVCache(1 << 20)
     row = list(range(40))
     cache.put(row, states(40))
@@ -38,7 +38,7 @@ def test_the_last_token_is_always_left_to_read():
     assert found is not None and found.tokens == 39
 
 
-def test_what_was_not_used_for_longest_gives_way():
+def test_the_least_recently_used_row_is_dropped():
     cache = KVCache(2 * size(32))
     rows = [[first, *range(31)] for first in (100, 200, 300)]
     cache.put(rows[0], states(32))
@@ -48,14 +48,14 @@ def test_what_was_not_used_for_longest_gives_way():
     assert [bool(cache.longest_prefix([*row, 1])) for row in rows] == [True, False, True]
 
 
-def test_what_is_larger_than_the_limit_or_shorter_than_a_block_is_not_kept():
+def test_rows_above_the_limit_or_below_a_block_are_not_cached():
     cache = KVCache(size(32))
     cache.put(list(range(33)), states(33))
     cache.put(list(range(BLOCK - 1)), states(BLOCK - 1))
     assert cache.longest_prefix(list(range(40))) is None
 
 
-def test_other_weights_forget_everything():
+def test_other_weights_clear_the_cache():
     cache = KVCache(1 << 20)
     cache.use_weights("one")
     cache.put(list(range(32)), states(32))
@@ -96,12 +96,12 @@ def turns(lm, prompt, count=3):
 
 
 @pytest.mark.parametrize("architecture", SIZES)
-def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(random_folder, architecture):
+def test_a_continued_transcript_gets_the_same_reply_without_the_cache(random_folder, architecture):
     keeping, forgetful = (CausalLM(random_folder(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))
     assert turns(keeping, OPENING) == turns(forgetful, OPENING)
 
 
-def test_what_was_read_is_not_read_again(random_folder):
+def test_cached_tokens_are_not_read_again(random_folder):
     lm = CausalLM(random_folder("llama"), device="cpu")
     lm.generate([OPENING], 6, ())  # what is found out once is found out
     lm.generate(["Rome is"], 6, ())
@@ -111,7 +111,7 @@ def test_what_was_read_is_not_read_again(random_folder):
     assert 0 < read < whole // 4
 
 
-def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themselves(random_folder):
+def test_rows_of_unequal_length_give_the_same_replies_together_and_alone(random_folder):
     keeping, forgetful = (CausalLM(random_folder("llama"), device="cpu", keep_mb=mb) for mb in (64, 0))
     prompts = [f"{'Rome ' * place}{OPENING}" for place in range(4)]
     keeping.generate(prompts, 5, ())
@@ -122,7 +122,7 @@ def test_rows_of_unequal_length_that_go_on_together_say_what_they_say_by_themsel
     assert read < sum(len(keeping.encode(prompt)) for prompt in further) / 2
 
 
-def test_edited_weights_read_anew(random_folder):
+def test_edited_weights_do_not_use_the_cache(random_folder):
     """Whether they are changed under the lock, in place, or within somebody's hold."""
     lm, other = (CausalLM(random_folder("llama"), device="cpu") for _ in range(2))
     before = lm.generate([OPENING], 8, ())

@@ -32,7 +32,7 @@ def forced(random_lm):
 @pytest.mark.parametrize("architecture", SIZES)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=shared, side=st.sampled_from(["left", "right"]))
-def test_shared_beginnings_change_no_number(forced, architecture, asked, side):
+def test_shared_prefixes_change_no_number(forced, architecture, asked, side):
     lm = forced(architecture)
     pairs = [(before + prompt, target) for before, prompt, target in asked]
     pairs += [(prompt, "Rome, Paris") for prompt, _ in pairs[:2]]  # a second target
@@ -146,7 +146,7 @@ def test_under_a_hook_every_row_is_fed_whole(forced):
         handle.remove()
 
 
-def test_rows_beyond_the_reach_of_a_moving_rotary_embedding_stand_alone(tmp_path):
+def test_rows_beyond_the_limit_of_a_dynamic_rotary_embedding_are_computed_alone(tmp_path):
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 16,
             "short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "factor": 10.0}  # fmt: skip
     lm = CausalLM(tiny_random_lm("llama", tmp_path, window=160, rope_parameters=rope), device="cpu")
@@ -158,7 +158,7 @@ def test_rows_beyond_the_reach_of_a_moving_rotary_embedding_stand_alone(tmp_path
     )
 
 
-def test_what_is_shared_does_not_depend_on_the_order_of_the_pairs(forced):
+def test_the_shared_prefixes_do_not_depend_on_the_order_of_the_pairs(forced):
     lm = forced()
     lm.likelihood.least = SharingMinimum(4, 8, 1)
     pairs = [(LONG + asked, target) for asked in ("Who", "What is") for target in ("Paris is", "Rome was")]

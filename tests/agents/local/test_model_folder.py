@@ -51,7 +51,7 @@ def test_code_of_the_folder_is_never_run(copy):
     assert not (copy / "ran").exists()
 
 
-def test_lacking_tensor_is_an_error_and_no_random_number(copy):
+def test_missing_tensor_is_an_error(copy):
     tensors = load_file(copy / "model.safetensors")
     del tensors["model.layers.1.mlp.down_proj.weight"]
     save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
@@ -66,7 +66,7 @@ def test_unknown_dtype_and_device(copy):
         CausalLM(copy, device="gpu")
 
 
-def test_cpu_model_is_float32_unless_told_otherwise(copy):
+def test_cpu_model_is_float32_by_default(copy):
     import torch
 
     assert CausalLM(copy, device="cpu").model.dtype == torch.float32
@@ -84,7 +84,7 @@ def test_fingerprint_follows_weights_tokenizer_and_dtype_but_not_the_place(copy,
     assert CausalLM(moved, device="cpu").fingerprint != first
 
 
-def test_loading_says_nothing_and_leaves_the_settings_of_transformers(copy, capfd):
+def test_loading_prints_nothing_and_restores_the_settings_of_transformers(copy, capfd):
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     CausalLM(copy, device="cpu")
     assert capfd.readouterr() == ("", "")

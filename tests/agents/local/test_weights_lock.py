@@ -8,7 +8,7 @@ def seen(lock):
         return weights
 
 
-def test_asking_tells_the_same_number_until_somebody_may_have_changed_the_weights():
+def test_asking_yields_the_same_number_until_the_weights_may_have_changed():
     lock = WeightsLock()
     first = seen(lock)
     assert first is not None and seen(lock) == first
@@ -17,7 +17,7 @@ def test_asking_tells_the_same_number_until_somebody_may_have_changed_the_weight
     assert seen(lock) not in (None, first)
 
 
-def test_inside_a_hold_nothing_is_told():
+def test_asking_yields_none_while_the_lock_is_held():
     """Its holder may change the weights between one question and the next."""
     lock = WeightsLock()
     with lock:
@@ -43,7 +43,7 @@ def test_it_keeps_others_out_and_lets_its_holder_in_again():
     assert inside.is_set()
 
 
-def test_a_lock_that_is_taken_is_not_waited_for_where_nobody_wants_to():
+def test_a_nonblocking_acquire_returns_at_once():
     lock, told = WeightsLock(), []
     with lock:
         other = threading.Thread(target=lambda: told.append(lock.acquire(blocking=False)))

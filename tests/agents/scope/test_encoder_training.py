@@ -41,7 +41,7 @@ def first(embedding):
 
 
 @pytest.mark.slow
-def test_what_no_word_tells_is_learned_and_stands_in_the_adapter_alone(encoder, tmp_path):
+def test_a_meaning_without_shared_words_is_learned_by_the_adapter(encoder, tmp_path):
     told = trained(encoder, tmp_path / "learned")
     assert told[-1] == (240, 240)
     assert {file.name for file in (tmp_path / "learned").iterdir()} == {SETTINGS, WEIGHTS}
@@ -49,7 +49,7 @@ def test_what_no_word_tells_is_learned_and_stands_in_the_adapter_alone(encoder, 
     assert first(load_embedding(f"{encoder}+{tmp_path / 'learned'}")) > 0.6
 
 
-def test_the_adapter_names_its_encoder_and_not_where_that_lies(encoder, tmp_path):
+def test_the_adapter_names_its_encoder_and_not_its_folder(encoder, tmp_path):
     trained(encoder, tmp_path / "learned", epochs=1)
     settings = json.loads((tmp_path / "learned" / SETTINGS).read_text())
     assert settings["base_model_name_or_path"] == "plain"

@@ -50,7 +50,7 @@ def test_names_are_the_words_with_capitals_or_digits(question, names):
         ("", ""),
     ],
 )
-def test_without_its_names_a_question_says_what_it_is_after(text, plain):
+def test_a_question_without_its_names_keeps_its_relation(text, plain):
     assert without_names(text) == plain
 
 
@@ -63,7 +63,7 @@ def test_word_features_are_shares_of_the_question_in_each_text():
     assert shares[0, 3] == pytest.approx(1.0) and 0 < shares[1, 3] < 0.5
 
 
-def test_untrained_it_takes_the_text_that_has_the_names_of_the_question():
+def test_untrained_it_chooses_the_text_with_the_names_of_the_question():
     probabilities = EmbeddingScope().over([*RIVERS, "The capital of Veldania is Ostrim."])
     assert probabilities("What is the capital of Veldania?").argmax() == 20
     assert probabilities("What is the capital of Veldania?").max() > 0.5
@@ -84,7 +84,7 @@ def test_training_twice_gives_the_same_classifier():
     assert one.identity == other.identity and one.threshold == other.threshold
 
 
-def test_no_example_leaves_the_prior_and_one_hardly_moves_it():
+def test_without_examples_the_weights_are_the_prior_and_one_hardly_changes_them():
     assert train_scope(RIVERS, [], LexicalEmbedding()).scope.weights.tolist() == pytest.approx(list(PRIOR))
     moved = train_scope(RIVERS[:1], EXAMPLES[:1], LexicalEmbedding()).scope.weights
     assert 0 < np.abs(moved - PRIOR).max() < 1
@@ -111,7 +111,7 @@ def test_the_threshold_makes_the_most_decisions_right(best, low, high):
     assert low < choose_threshold(best, examples) < high
 
 
-def test_a_decision_is_right_only_with_the_own_text_or_with_none_where_there_is_none():
+def test_a_decision_is_correct_only_with_the_questions_text_or_with_none_out_of_scope():
     scope = EmbeddingScope(threshold=0.5)
     texts = ["The capital of Veldania is Ostrim.", "The river of Orland is Aske."]
     asked = [
@@ -134,7 +134,7 @@ def test_examples_come_from_questions_texts_and_whether_they_belong_together():
     ]
 
 
-def test_a_question_that_is_known_of_one_text_alone_is_decided_on_that_one():
+def test_a_question_about_a_single_known_text_is_compared_with_that_text():
     texts = ["The capital of Veldania is Ostrim.", "The river of Orland is Aske."]
     asked = [
         ScopeExample("What is the capital of Veldania?", 0),
@@ -148,7 +148,7 @@ def test_an_example_about_no_text_is_refused():
         train_scope(RIVERS[:2], [ScopeExample("A?", 7)], LexicalEmbedding())
 
 
-def test_a_classifier_is_kept_and_loaded_exactly(tmp_path):
+def test_a_classifier_is_saved_and_loaded_exactly(tmp_path):
     trained = train_scope(RIVERS, EXAMPLES, LexicalEmbedding()).scope
     trained.save(tmp_path / "scope")
     loaded = load_scope(tmp_path / "scope")
@@ -159,7 +159,7 @@ def test_a_classifier_is_kept_and_loaded_exactly(tmp_path):
     assert load_scope(tmp_path / "scope").threshold == 0.25
 
 
-def test_what_is_wrong_with_a_folder_is_told(tmp_path):
+def test_the_error_of_a_folder_names_its_fault(tmp_path):
     with pytest.raises(MissingData, match="emend train scope"):
         load_scope(tmp_path)
     EmbeddingScope().save(tmp_path)

@@ -53,7 +53,7 @@ def test_the_nearest_text_is_the_one_that_the_sum_of_cosine_stems_and_names_puts
     assert among.place in (3, 5) and among.scores.shape == (2,)
 
 
-def test_a_question_that_names_an_edit_and_is_after_something_else_is_left_alone():
+def test_a_question_with_an_edits_name_but_another_relation_is_out_of_scope():
     scope, held_out = train_scope(RIVERS, EXAMPLES, Dense())
     assert isinstance(scope, GatedScope)
     assert np.mean([one.right for one in held_out]) == 1
@@ -87,7 +87,7 @@ def test_questions_whose_own_text_is_not_the_nearest_teach_the_gate_nothing():
     assert one.weights.tolist() == pytest.approx(other.weights.tolist(), abs=1e-6)
 
 
-def test_a_gate_is_kept_and_loaded_exactly_and_belongs_to_its_encoder(tmp_path):
+def test_a_gate_is_saved_and_loaded_exactly_and_belongs_to_its_encoder(tmp_path):
     folder = str(tiny_bert(tmp_path / "encoder"))
     scope = train_scope(RIVERS[:5], EXAMPLES[:10], load_embedding(folder), folder).scope
     scope.save(tmp_path / "scope")

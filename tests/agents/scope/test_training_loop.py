@@ -26,7 +26,7 @@ print(full - freed, full - held())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
-def test_a_heap_in_pieces_shrinks():
+def test_a_fragmented_heap_shrinks():
     run = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, check=True, timeout=120)
     before, after = map(int, run.stdout.split())
     assert before < 30_000_000 and after > 200_000_000  # of 294 MB: next to nothing by itself, nearly all by asking

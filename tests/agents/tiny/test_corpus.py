@@ -145,7 +145,7 @@ def test_spans_encode_as_their_joined_text_does(documents: list[Document], token
         assert len(row.weights) == len(row.ids)
 
 
-def test_a_document_edit_keeps_its_news_among_the_sentences() -> None:
+def test_a_document_edit_contains_its_new_fact() -> None:
     facts = FactSampler(WORLD, TrainingCorpus(WORLD, 4).rng, None)
     writer = Writer(facts)
     for _ in range(200):

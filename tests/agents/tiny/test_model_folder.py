@@ -41,7 +41,7 @@ def test_emptied_list_of_sums_is_refused(folder):
         model_folder(folder)
 
 
-def test_a_sealed_folder_is_complete_whatever_it_held_before(folder):
+def test_a_sealed_folder_is_complete(folder):
     (folder / "tokenizer.json").write_bytes(b"[]")
     (folder / "checkpoint.pt").write_bytes(b"not shipped")
     seal(folder)

@@ -38,7 +38,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Pat
     assert (tmp_path / "parts" / "model.safetensors").exists()
 
 
-def test_the_rate_rises_stays_and_falls_to_nothing() -> None:
+def test_the_rate_rises_stays_and_decays_to_zero() -> None:
     plan = Schedule(steps=1000, warm_up=100, decay_share=0.4)
     assert plan.rate(0) == 0.01
     assert plan.rate(300) == 1.0
@@ -70,7 +70,7 @@ def test_the_last_part_learns_no_prompts(tokenizer_folder: Path) -> None:
     assert PLAN.prompt_weight not in learnt["examples"]
 
 
-def test_the_drill_begins_anew_at_a_lower_rate_and_falls_to_nothing() -> None:
+def test_the_drill_restarts_at_a_lower_rate_and_decays_to_zero() -> None:
     plan = Schedule(steps=1000, warm_up=100, drill=500, drill_rate=0.3, examples=200, examples_rate=0.1)
     assert plan.rate(1000) == pytest.approx(0.003)
     assert 0.2 < plan.rate(1120) < 0.3

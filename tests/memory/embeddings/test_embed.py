@@ -49,7 +49,7 @@ def test_lexical_finds_the_statement_about_the_subject_of_a_question():
     assert scores.argmax() == 1
 
 
-def test_the_names_load_what_they_say(monkeypatch):
+def test_the_names_load_their_embeddings(monkeypatch):
     assert load_embedding("lexical").identity == LexicalEmbedding().identity
     monkeypatch.setattr(embed, "find_spec", lambda name: None)
     assert load_embedding("auto").identity == LexicalEmbedding().identity
@@ -57,7 +57,7 @@ def test_the_names_load_what_they_say(monkeypatch):
         load_embedding("minilm")
 
 
-def test_a_folder_that_is_not_there_or_holds_no_model_is_refused(tmp_path):
+def test_a_missing_folder_or_one_without_a_model_is_refused(tmp_path):
     with pytest.raises(BadSettings, match="no/such/folder.*does not exist"):
         load_embedding("./no/such/folder")
     if find_spec("sentence_transformers"):
@@ -97,7 +97,7 @@ def test_minilm_is_named_by_its_weights_not_by_its_folder(minilm):
 
 
 @pytest.mark.slow
-def test_loading_minilm_says_nothing(minilm):
+def test_loading_minilm_prints_nothing(minilm):
     """In a process of its own, for a library speaks when it is imported first."""
     code = "from emend.memory.embeddings.embed import load_embedding; load_embedding('minilm').queries(['x'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

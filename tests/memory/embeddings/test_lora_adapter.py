@@ -81,6 +81,6 @@ def test_files_that_cannot_be_read_are_refused(encoder, adapted, spoiled):
         load_embedding(f"{encoder}+{folder}")
 
 
-def test_a_folder_without_adapter_names_what_makes_one(encoder, tmp_path):
+def test_a_folder_without_adapter_names_the_training_command(encoder, tmp_path):
     with pytest.raises(BadSettings, match=r"no adapter in 'nowhere'.*emend train encoder"):
         load_embedding(f"{encoder}+nowhere")

@@ -75,7 +75,7 @@ def test_a_normalisation_that_was_saved_with_contriever_is_left_out(folders, tmp
     assert found == pytest.approx(mean_pooled(folders["mcontriever"], TEXTS), abs=1e-5)
 
 
-def test_e5_reads_queries_and_passages_behind_their_prefixes(folders):
+def test_e5_gets_prefixes_before_queries_and_passages(folders):
     found, folder = loaded(folders, "multilingual-e5-tiny"), folders["multilingual-e5-tiny"]
     asked, said = (unit(mean_pooled(folder, [p + text for text in TEXTS])) for p in ("query: ", "passage: "))
     assert found.queries(TEXTS) == pytest.approx(asked, abs=1e-5)
@@ -88,7 +88,7 @@ def test_another_model_is_the_normalised_mean_without_prefixes(folders):
     assert found.documents(TEXTS) == pytest.approx(unit(mean_pooled(folders["plain"], TEXTS)), abs=1e-5)
 
 
-def test_the_identity_tells_prefixes_and_likeness(folders):
+def test_the_identity_contains_prefixes_and_similarity(folders):
     identities = [loaded(folders, name).identity for name in ("mcontriever", "multilingual-e5-tiny", "plain")]
     assert identities[0].endswith("/dot")
     assert identities[1].endswith("/query:/passage:")

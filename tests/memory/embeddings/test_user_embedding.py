@@ -107,7 +107,7 @@ def test_its_vectors_are_those_that_it_gives(name: str) -> None:
     assert made.documents([]).shape == made.queries([]).shape == (0, 26)
 
 
-def test_its_identity_says_where_it_comes_from_and_how_it_is_compared() -> None:
+def test_its_identity_has_its_source_and_similarity() -> None:
     assert load("Letters").identity == f"{HERE}:Letters/letters-1"
     assert load("Dotted").identity == f"{HERE}:Dotted/letters-1/dot"
 
@@ -120,23 +120,23 @@ def test_its_identity_says_where_it_comes_from_and_how_it_is_compared() -> None:
         ("Other", r"queries of 2 texts have the shape \(2, 1\), not \(2, 26\)"),
         ("Undefined", "'The capital of Veldania is Ostrim.' are not finite"),
         ("Wordy", "ValueError: could not convert string to float"),
-        ("Nameless", "Nameless object .* which has no identity"),
+        ("Nameless", "Nameless object.*which has no identity"),
         ("HERE", "'str' object is not callable"),
         ("Missing", "cannot be loaded from"),
         ("Letters+learned", "cannot be loaded from"),
     ],
 )
-def test_what_is_no_embedding_is_refused_by_name(name: str, problem: str) -> None:
+def test_objects_that_are_no_embedding_are_refused_by_name(name: str, problem: str) -> None:
     with pytest.raises(BadSettings, match=f"^embedding '{HERE}:{name.replace('+', '.')}'.*{problem}"):
         load(name)
 
 
-def test_what_fails_later_is_named_too() -> None:
+def test_later_failures_are_named_too() -> None:
     with pytest.raises(BadSettings, match="Later' cannot be made or used .ConnectionError: no service"):
         load("Later").queries(["A flood?"])
 
 
-def test_a_memory_keeps_it_and_tells_what_it_was_made_with(tmp_path: Path) -> None:
+def test_a_memory_stores_the_identity_of_its_embedding(tmp_path: Path) -> None:
     edits = [Edit(form="document", text=text) for text in ("aaa bbb", "ccc ddd", "eee fff")]
     with ChromaMemory(tmp_path, load("Letters")) as memory:
         memory.add(edits)

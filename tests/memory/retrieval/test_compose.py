@@ -49,7 +49,7 @@ def test_one_name_is_what_the_registry_has():
     assert load_retriever("bm25") is BM25
 
 
-def test_a_chain_searches_as_its_parts_put_together_by_hand():
+def test_a_chain_equals_its_parts_composed_by_hand():
     by_hand = Focus(CORPUS, inner=BM25)
     assert load_retriever("focus>bm25")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
     assert load_retriever(" focus > bm25 ")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
@@ -64,7 +64,7 @@ def test_a_chain_searches_as_its_parts_put_together_by_hand():
         ("strategies_of_mine:Noting>strategies_of_mine:NotingB", "ba"),
     ],
 )
-def test_hits_pass_first_what_stands_after_the_search_then_what_stands_before_it(spec, order):
+def test_hits_pass_the_parts_after_the_search_then_those_before_it(spec, order):
     assert kind(spec) == order
 
 
@@ -83,6 +83,6 @@ def test_a_chain_is_known_by_its_spec():
         ("strategies_of_mine:NotARetriever", "is a int, no factory"),
     ],
 )
-def test_a_chain_that_cannot_be_is_refused(spec, message):
+def test_an_invalid_chain_is_refused(spec, message):
     with pytest.raises(BadSettings, match=message):
         load_retriever(spec)

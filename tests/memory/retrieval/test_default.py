@@ -39,7 +39,7 @@ def test_an_unrelated_sentence_in_front_changes_nothing():
     assert alone == behind
 
 
-def test_a_whole_name_goes_before_a_part_of_a_longer_one():
+def test_a_whole_name_ranks_before_a_part_of_a_longer_one():
     texts = ["Cristiano Ronaldo has moved to S.S.C. Napoli.", "Ronaldo has made a move to Boavista F.C."]
     over = ExactCorpus.of(entries(texts), LexicalEmbedding())
     assert Default(over).search("Which city does Ronaldo live in?", 1)[0].entry.text == texts[1]
@@ -61,7 +61,7 @@ def test_settings_in_the_chain_reach_the_strategy():
             load_retriever(spec)
 
 
-def test_gold_finds_the_edits_of_the_probe_and_must_see_it():
+def test_gold_finds_the_edits_of_the_probe_and_needs_it():
     gold = GoldRetriever(CORPUS)
     probe = Probe(kind="efficacy", prompt="anything", gold=("x",), edit_ids=("edit-3", "edit-1"))
     assert [hit.entry.edit_id for hit in search_probe(gold, probe, 5)] == ["edit-1", "edit-3"]

@@ -75,7 +75,7 @@ def test_an_empty_corpus_and_k_0_give_nothing():
     assert ExactCorpus.of(entries(["x"]), LexicalEmbedding()).nearest("x", 0) == []
 
 
-def test_a_query_is_embedded_once_and_only_the_last_are_kept():
+def test_a_query_is_embedded_once_and_only_the_latest_are_cached():
     embedding = Counting()
     vectors = QueryVectors(embedding, size=2)
     for text in ("a", "b", "a", "c", "a", "b"):
@@ -93,7 +93,7 @@ def test_queries_are_embedded_in_one_batch_in_the_order_asked():
     assert vectors([]).shape[0] == 0
 
 
-def test_a_batch_wider_than_the_cache_comes_back_whole():
+def test_a_batch_wider_than_the_cache_is_complete():
     texts = [str(i) for i in range(10)]
     assert QueryVectors(Counting(), size=3)(texts).shape == (10, 256)
 

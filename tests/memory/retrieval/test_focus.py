@@ -22,7 +22,7 @@ from emend.memory.retrieval.focus import Focus, focused, sentences
         ("Rain fell, snow, etc. Lyon is a twin city of", "Lyon is a twin city of"),
     ],
 )
-def test_what_stands_before_the_last_sentence_is_put_aside(query, asking):
+def test_sentences_before_the_last_one_are_dropped(query, asking):
     assert focused(query) == asking
 
 
@@ -56,7 +56,7 @@ def test_a_query_of_one_sentence_is_left_as_it_is(query):
         ("下雨。里昂在哪里？它在", "里昂在哪里？ 它在"),
     ],
 )
-def test_a_fragment_that_points_back_keeps_what_it_points_to(query, asking):
+def test_a_fragment_with_a_pronoun_keeps_the_sentence_before_it(query, asking):
     assert focused(query) == asking
 
 
@@ -92,12 +92,12 @@ def test_the_inner_strategy_gets_the_part_that_asks_and_the_rest_does_not_mislea
         ("Answer:", "Answer:"),
     ],
 )
-def test_a_cue_for_the_answer_is_no_part_of_what_asks(query, asking):
+def test_a_cue_for_the_answer_is_not_part_of_the_question(query, asking):
     assert focused(query) == asking
 
 
 @pytest.mark.parametrize("query", ["x" * 100_000 + " y. Who?", "a b c d. " * 20_000])
-def test_a_text_that_is_no_question_takes_no_time_to_speak_of(query):
+def test_a_text_without_a_question_is_processed_fast(query):
     began = time.process_time()
     focused(query)
     assert time.process_time() - began < 5

@@ -46,7 +46,7 @@ def test_scores_are_sums_of_standard_deviations_over_the_entries():
     assert found(Hybrid(over)) == pytest.approx({f"{i:03d}": value for i, value in enumerate(expected)}, abs=1e-5)
 
 
-def test_parts_of_its_own_and_parts_of_others_are_added_alike():
+def test_built_in_and_other_parts_are_added_alike():
     class Wrapped:
         def __init__(self, corpus):
             self.inner = Dense(corpus)
@@ -57,7 +57,7 @@ def test_parts_of_its_own_and_parts_of_others_are_added_alike():
     assert found(Hybrid(corpus(), parts=(Wrapped, BM25))) == found(Hybrid(corpus()))
 
 
-def test_a_part_that_searches_in_its_own_way_is_asked_and_not_only_its_class():
+def test_a_subclass_that_overrides_search_is_used():
     class Silent(Dense):
         def search(self, query, k):
             return []
@@ -83,12 +83,12 @@ def test_the_scale_of_a_part_does_not_matter():
     assert plain == pytest.approx(scaled, abs=1e-5)
 
 
-def test_what_no_part_found_is_not_found():
+def test_entries_that_no_part_found_are_no_hits():
     assert found(Hybrid(corpus(), parts=(fixed({"002": 1.0}), fixed({})))).keys() == {"002"}
     assert found(Hybrid(corpus(), parts=(fixed({}),))) == {}
 
 
-def test_a_part_with_more_entries_than_it_is_asked_for_does_not_punish_the_rest_with_zero():
+def test_entries_beyond_the_depth_get_the_last_hits_score():
     scores = {f"{i:03d}": -float(i + 1) for i in range(6)}
     hits = Hybrid(corpus(), parts=(fixed(scores),), depth=2).search(QUERY, 2)
     assert [hit.entry.id for hit in hits] == ["000", "001"]

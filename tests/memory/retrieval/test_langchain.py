@@ -74,7 +74,7 @@ def test_an_instance_finds_entries_by_their_text_and_leaves_out_what_is_not_in_t
     assert [hit.score for hit in hits] == [1 / rank for rank in range(1, len(hits) + 1)]
 
 
-def test_the_id_in_the_metadata_goes_before_the_text():
+def test_the_id_in_the_metadata_takes_precedence_over_the_text():
     hits = load_retriever("retrievers_of_mine:renamed")(corpus()).search("The capital of Veldania is", 1)
     assert [hit.entry.text for hit in hits] == [TEXTS[0]]
 
@@ -84,7 +84,7 @@ def test_entries_outside_the_view_are_left_out():
     assert {hit.entry.id for hit in hits} == {"002", "003"}
 
 
-def test_it_can_stand_in_a_chain():
+def test_it_can_be_part_of_a_chain():
     retriever = load_retriever("focus>retrievers_of_mine:Made")(corpus())
     hits = retriever.search("The river Aske flows through three countries. The capital of Veldania is", 1)
     assert [hit.entry.text for hit in hits] == [TEXTS[0]]

@@ -52,7 +52,7 @@ def test_a_cross_encoder_is_loaded_from_a_folder_by_the_chain(folder):
     assert len(found) > 1
 
 
-def test_what_cannot_read_pairs_is_refused_with_the_remedy(tmp_path):
+def test_models_that_do_not_score_pairs_are_refused_with_the_remedy(tmp_path):
     pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
     with pytest.raises(BadSettings, match="has 3 outputs"):
         Rerank(CORPUS, model=str(tiny_bert(tmp_path / "three", labels=3)))

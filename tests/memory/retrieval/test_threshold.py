@@ -42,7 +42,7 @@ def test_the_calibrated_threshold_is_the_highest_that_keeps_the_share(keep, leas
     assert sum(one >= least for one in sure) == keep * 100
 
 
-def test_what_cannot_be_calibrated_is_refused():
+def test_impossible_calibrations_are_refused():
     with pytest.raises(BadSettings, match="no correct hits"):
         calibrate([])
     with pytest.raises(BadSettings, match="keep=0"):

@@ -28,13 +28,13 @@ def texts(memory, edit_ids=None) -> list[str]:
     return sorted(entry.text for entry in memory.view(edit_ids).entries())
 
 
-def test_it_is_what_editors_ask_of_a_memory(memory):
+def test_it_implements_the_editors_memory_interface(memory):
     stored: MemoryLike = memory
     stored.add([document("Lyon is twinned with Ostrim.")])
     assert stored.view().nearest("Lyon", 1)[0].entry.text == "Lyon is twinned with Ostrim."
 
 
-def test_entries_come_back_as_they_were_stored(memory):
+def test_stored_entries_are_returned_unchanged(memory):
     edits = [
         document("Текст 城市\n\ttwo lines", id="b", time="2026-02-03"),
         Edit(form="event", text="A flood.", id="a"),
@@ -51,7 +51,7 @@ def test_entries_come_back_as_they_were_stored(memory):
     assert memory.count() == 6
 
 
-def test_documents_and_triplets_lie_in_two_collections(memory):
+def test_documents_and_triplets_have_separate_collections(memory):
     memory.add([document("x"), Edit(form="triplets", text="y", triplets=TRIPLETS)])
     assert {name: shelf.count() for name, shelf in memory._collections.items()} == {"documents": 1, "triplets": 3}
 
@@ -63,7 +63,7 @@ def test_adding_twice_doubles_nothing(memory):
     assert memory.count() == 5
 
 
-def test_an_edit_of_the_same_id_is_replaced_with_all_it_said(memory):
+def test_an_edit_with_the_same_id_is_replaced_with_all_its_entries(memory):
     memory.add([document("old", id="x", time="2025"), document("other", id="y")])
     memory.add([document("new", id="x")])
     assert texts(memory) == ["new", "other"]
@@ -80,7 +80,7 @@ def test_an_edit_that_changes_its_form_or_loses_triplets_leaves_nothing_behind(m
     assert texts(memory) == ["only this"]
 
 
-def test_what_is_stored_unchanged_is_not_embedded_again(where):
+def test_unchanged_edits_are_not_embedded_again(where):
     class Counting(LexicalEmbedding):
         asked = 0
 
@@ -105,7 +105,7 @@ def test_a_view_is_restricted_to_its_edits(memory):
     assert memory.view([]).nearest("Lyon", 3) == []
 
 
-def test_a_view_stays_as_it_was_when_more_is_added(memory):
+def test_a_view_does_not_change_when_edits_are_added(memory):
     memory.add([document("first")])
     view = memory.view()
     memory.add([document("second")])
@@ -138,7 +138,7 @@ def test_dense_search_is_brute_force_cosine(memory):
         assert [hit.score for hit in hits] == pytest.approx([cosines[int(h.entry.edit_id)] for h in hits], abs=2e-6)
 
 
-def test_the_order_of_adding_does_not_show(where):
+def test_the_order_of_adding_does_not_matter(where):
     edits = [document(f"Lyon {i % 3}", id=f"e{i}") for i in range(30)]
     with ChromaMemory(where, SMALL) as memory:
         memory.add(edits[15:])
@@ -211,7 +211,7 @@ def test_above_the_limit_the_index_of_chroma_searches_and_misses_little(memory, 
     assert best >= 37  # an approximate index, built by several threads, may miss one: about 1 in 1,000 measured
 
 
-def test_what_arrives_is_current_also_where_the_clock_was_set_back(memory, monkeypatch):
+def test_a_new_edit_is_current_even_if_the_clock_was_set_back(memory, monkeypatch):
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 3600 * 10**9)
     memory.add([twin("Old")])
@@ -221,7 +221,7 @@ def test_what_arrives_is_current_also_where_the_clock_was_set_back(memory, monke
     assert texts(memory) == ["The twin city of Metz is Newest."]
 
 
-def test_a_replacement_that_was_interrupted_leaves_nothing_doubled(memory, monkeypatch):
+def test_an_interrupted_replacement_duplicates_nothing(memory, monkeypatch):
     memory.add([document("Metz is twinned with Veld.", id="x")])
     now = Edit(id="x", form="triplets", text="Metz", triplets=(METZ,))
     with monkeypatch.context() as broken:

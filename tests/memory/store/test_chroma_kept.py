@@ -27,7 +27,7 @@ def closed_port():
         yield held.getsockname()[1]
 
 
-def test_what_is_kept_is_there_after_reopening(kept):
+def test_stored_edits_are_there_after_reopening(kept):
     with ChromaMemory(kept, SMALL) as memory:
         memory.add([document("Lyon is twinned with Ostrim.", id="x", time="2026")])
         before = memory.view().nearest("Lyon", 1)
@@ -37,14 +37,14 @@ def test_what_is_kept_is_there_after_reopening(kept):
         assert [entry.text for entry in memory.view().entries()] == ["Lyon is twinned with Veld."]
 
 
-def test_one_place_may_be_open_twice_in_a_process(kept):
+def test_a_folder_may_be_open_twice_in_a_process(kept):
     with ChromaMemory(kept, SMALL) as one:
         with ChromaMemory(kept, SMALL) as other:
             other.add([document("Lyon")])
         assert one.count() == 1
 
 
-def test_one_place_may_be_open_under_two_names(kept, monkeypatch):
+def test_a_folder_may_be_open_under_two_names(kept, monkeypatch):
     if str(kept).startswith("http"):
         return
     monkeypatch.chdir(kept.parent)
@@ -74,7 +74,7 @@ def test_another_embedding_is_refused_with_the_remedy(kept):
         assert memory.count() == 1
 
 
-def test_a_collection_that_others_made_is_refused(tmp_path):
+def test_a_foreign_collection_is_refused(tmp_path):
     client = chroma._client(tmp_path)
     client.create_collection("documents", embedding_function=None)
     client.close()

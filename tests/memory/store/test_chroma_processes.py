@@ -61,7 +61,7 @@ class Counting(LexicalEmbedding):
         return super().documents(texts)
 
 
-def test_a_server_that_dies_while_adding_is_told_and_adding_again_completes(tmp_path, monkeypatch, serve):
+def test_adding_again_completes_after_the_server_died(tmp_path, monkeypatch, serve):
     monkeypatch.setattr(store, "PAGE", 40)
     told: list[Edit] = edits(120)
     batches: list[int] = []

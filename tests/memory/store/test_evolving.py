@@ -22,7 +22,7 @@ def test_the_current_value_is_found_and_none_that_it_superseded(form):
     assert plain.stale == PAIRS and plain.stale_first > PAIRS / 3
 
 
-def test_facts_read_out_of_documents_leave_less_that_is_stale():
+def test_extracted_facts_leave_fewer_stale_entries():
     told = facts(PAIRS, "document")
     others, embedding = unrelated(50, "document", told), LexicalEmbedding(512)
     read = measure(told, others, embedding, "arrival", True)
@@ -32,7 +32,7 @@ def test_facts_read_out_of_documents_leave_less_that_is_stale():
     assert worded.current == PAIRS and 0 < worded.stale_first < plain.stale_first
 
 
-def test_more_wordings_leave_stale_what_cannot_be_read_and_nothing_else_is_lost():
+def test_more_paraphrases_leave_only_unparsable_facts_stale():
     told = facts(PAIRS, "document", wordings=VARIED)
     others, embedding = unrelated(20, "document", told, VARIED), LexicalEmbedding(512)
     read, plain = (measure(told, others, embedding, "arrival", True), measure(told, others, embedding, "never"))

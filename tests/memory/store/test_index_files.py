@@ -42,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_new_index_holds_nothing_that_was_not_stored(tmp_path):
+def test_a_new_index_contains_only_stored_data(tmp_path):
     hold()
     with ChromaMemory(tmp_path, LexicalEmbedding()) as memory:
         memory.add([EDIT])
@@ -52,7 +52,7 @@ def test_a_new_index_holds_nothing_that_was_not_stored(tmp_path):
         assert memory.view().nearest("Lyon", 1)[0].entry.text == EDIT.text
 
 
-def test_what_a_killed_process_left_is_cleared_on_opening(stored, tmp_path):
+def test_leftovers_of_a_killed_process_are_cleared_on_opening(stored, tmp_path):
     folder = shutil.copytree(stored, tmp_path / "memory")
     paths = [path for name in ROOM for path in folder.glob(f"*/{name}")]
     for path in paths:
@@ -73,7 +73,7 @@ def test_entries_of_an_index_stay(tmp_path):
 
 
 @pytest.mark.parametrize("header", [HEADER.pack(2, 0, 100, 0, 30), b"", None], ids=["other layout", "empty", "missing"])
-def test_an_index_of_another_layout_is_left_alone(tmp_path, header):
+def test_an_index_of_another_layout_is_unchanged(tmp_path, header):
     index = tmp_path / "index"
     index.mkdir()
     (index / ROOM[0]).write_bytes(b"x" * 400)

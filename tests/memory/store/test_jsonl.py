@@ -37,7 +37,7 @@ def test_short_forms_are_edits():
     ]
 
 
-def test_what_is_written_is_read_back_the_same():
+def test_written_edits_are_read_back_unchanged():
     triplets = tuple(Triplet(subject="a", relation="b", object=name, object_id="Q2") for name in "cd")
     edits = [
         Edit(
@@ -82,7 +82,7 @@ def test_what_is_written_is_read_back_the_same():
         ('{"form": "document"}', "field 'text': Field required"),
     ],
 )
-def test_a_line_that_says_no_edit_is_named(line, problem):
+def test_a_line_without_an_edit_is_named(line, problem):
     with pytest.raises(BadData, match=f"^facts.jsonl, line 2(:|, field).*{problem}|^facts.jsonl, line 2, {problem}"):
         read_edits(['{"document": "fine"}', line], "facts.jsonl")
 
@@ -96,7 +96,7 @@ def test_a_line_that_says_no_edit_is_named(line, problem):
         '{"subject": "S", "relation": "r", "object": "o", "prompt": ["{}"]}',
     ],
 )
-def test_what_would_be_dropped_or_cannot_be_read_is_refused(line):
+def test_contradicting_or_unparsable_fields_are_refused(line):
     with pytest.raises(BadData, match="x, line 1: field '(text|prompt)'"):
         read_edits([line], "x")
 
@@ -127,6 +127,6 @@ def test_an_array_of_objects_is_read_as_if_they_were_lines(indent):
         ('[{"document": "x"}] and more', r"x, line 1: no JSON \(Extra data"),
     ],
 )
-def test_of_an_array_the_item_that_is_no_edit_is_named(text, problem):
+def test_an_item_of_an_array_that_is_no_edit_is_named(text, problem):
     with pytest.raises(BadData, match=f"^{problem}"):
         read_text(text, "x")

@@ -20,7 +20,7 @@ def test_quotes_of_any_language_are_quotes(name):
     assert fact_id(name, "author") == fact_id('"Faust"', "author")
 
 
-def test_two_writers_at_once_leave_one_value_current():
+def test_two_concurrent_writers_leave_one_value_current():
     """Each has looked before the other wrote; whoever looks last puts right what both have written."""
     one, other = fact("Ann"), fact("Bo")
     rows = [rows_of(edit)[0]._replace(order=order) for order, edit in enumerate((one, other))]
@@ -59,19 +59,19 @@ def claim(name: str, order: int, time: str | None = None) -> Claim:
     return Claim(name, name, ("f",), parse_time(time), order)
 
 
-def test_what_has_no_time_follows_what_was_known_when_it_came():
+def test_an_undated_edit_gets_the_latest_time_known_at_its_arrival():
     claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4, "2026"), claim("e", 0)]
     assert [one.entry_id for one in in_order(claims[::-1])] == ["e", "c", "a", "b", "d"]
 
 
-def test_the_rule_by_time_leaves_what_has_none_alone():
+def test_the_rule_by_time_ignores_edits_without_time():
     claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4)]
     assert superseded(claims, "time") == {"c"}
     assert superseded(claims, "arrival") == {"a", "b", "c"}
     assert superseded(claims, "never") == set()
 
 
-def test_two_who_withdraw_at_once_leave_the_value_before_current():
+def test_two_concurrent_withdrawals_leave_the_value_before_current():
     """One has deleted what the other took for the successor of the value that it deleted itself."""
     rows = [
         rows_of(fact(name))[0]._replace(order=order, current=False) for order, name in enumerate(("Ann", "Bo", "Cy"))

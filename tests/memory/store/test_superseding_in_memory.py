@@ -43,7 +43,7 @@ def test_the_later_edit_of_a_fact_is_found_and_the_earlier_is_history(memory):
     assert memory.history("nobody", "mayor").versions == ()
 
 
-def test_time_goes_before_arrival(near):
+def test_time_takes_precedence_over_arrival(near):
     near.add([fact("Tobin", "2025-06"), fact("Mira", "2024")])
     assert found(near) == ["Veld mayor Tobin"]
     near.add([fact("Ilse", "2019")])
@@ -60,7 +60,7 @@ def test_a_value_that_returns_is_current_again(near):
     assert found(near) == ["Veld mayor Tobin"]
 
 
-def test_an_edit_withdrawn_gives_the_earlier_value_back(memory):
+def test_withdrawing_an_edit_restores_the_earlier_value(memory):
     edits = [fact("Mira"), fact("Tobin"), fact("Karo")]
     memory.add(edits)
     memory.withdraw([edits[1].id])
@@ -73,13 +73,13 @@ def test_an_edit_withdrawn_gives_the_earlier_value_back(memory):
     assert found(memory) == ["Veld mayor Mira"]
 
 
-def test_an_edit_replaced_under_its_id_gives_way_too(near):
+def test_an_edit_replaced_under_its_id_is_superseded_too(near):
     near.add([fact("Mira"), fact("Tobin").model_copy(update={"id": "x"})])
     near.add([fact("Tobin", relation="baker").model_copy(update={"id": "x"})])
     assert found(near) == ["Veld baker Tobin", "Veld mayor Mira"]
 
 
-def test_several_objects_of_one_edit_stand_together(near):
+def test_several_objects_of_one_edit_are_all_current(near):
     both = Edit(form="triplets", text="twins", triplets=(told("Mira"), told("Tobin"), told("Lyon", relation="twin")))
     near.add([both])
     assert len(found(near)) == 3
@@ -87,7 +87,7 @@ def test_several_objects_of_one_edit_stand_together(near):
     assert found(near) == ["Veld mayor Karo", "Veld twin Lyon"]
 
 
-def test_a_document_is_hidden_when_all_that_it_says_is_superseded(near):
+def test_a_document_is_hidden_when_all_its_facts_are_superseded(near):
     near.add([document("Mira is mayor and Ilse is baker.", told("Mira"), told("Ilse", relation="baker"))])
     near.add([document("Nobody knows.")])
     near.add([fact("Karo")])
@@ -104,7 +104,7 @@ def test_a_document_supersedes_a_triplet(near):
     assert found(near) == ["Since May Tobin has been mayor."]
 
 
-def test_a_view_of_chosen_edits_sees_nothing_else(near):
+def test_a_view_of_chosen_edits_contains_nothing_else(near):
     edits = [fact("Mira"), fact("Tobin"), fact("Karo")]
     near.add(edits)
     for chosen in ([0], [0, 1], [2, 0], [1]):
@@ -112,7 +112,7 @@ def test_a_view_of_chosen_edits_sees_nothing_else(near):
         assert [entry.edit_id for entry in view.entries()] == [edits[chosen[-1]].id]
 
 
-def test_undated_edits_of_a_run_stand_side_by_side():
+def test_undated_edits_of_a_run_are_all_current():
     edits = [fact("Mira"), fact("Tobin"), fact("Karo", "2025"), fact("Lene", "2024")]
     with ChromaMemory(None, SMALL, superseding="time") as memory:
         memory.add(edits)
@@ -121,7 +121,7 @@ def test_undated_edits_of_a_run_stand_side_by_side():
         assert [version.current for version in memory.history("Veld", "mayor").versions].count(True) == 3
 
 
-def test_the_index_passes_over_what_is_superseded(near, monkeypatch):
+def test_the_index_skips_superseded_entries(near, monkeypatch):
     near.add([fact(f"Mira {i}") for i in range(60)] + [fact("bread", relation="baker")])
     monkeypatch.setattr(store, "EXACT_LIMIT", 10)
     view = near.view()
@@ -129,7 +129,7 @@ def test_the_index_passes_over_what_is_superseded(near, monkeypatch):
     assert [entry.text for entry in view.entries()] != [] and len(view.entries()) == 2
 
 
-def test_a_strategy_over_a_view_that_lives_passes_over_what_came_later(near, monkeypatch):
+def test_a_strategy_over_a_live_view_ignores_later_entries(near, monkeypatch):
     near.add([fact(f"Mira {i}", subject=f"Town {i}") for i in range(20)])
     monkeypatch.setattr(store, "EXACT_LIMIT", 10)
     strategy = Default(near.view())
@@ -196,7 +196,7 @@ def test_without_an_embedding_it_can_be_read_and_withdrawn_from(kept):
         assert found(memory) == ["Veld mayor Mira"]
 
 
-def test_saying_all_again_in_order_changes_nothing(near):
+def test_adding_all_again_in_order_changes_nothing(near):
     edits = [fact("Mira"), document("plain"), document("Both.", told("Tobin"), told("Ilse", relation="baker"))]
     edits += [fact("Lene", relation="baker"), fact("Karo")]
     near.add(edits)
@@ -210,7 +210,7 @@ def test_saying_all_again_in_order_changes_nothing(near):
     assert (values(near)[-1], values(near, relation="baker")[-1]) == ("Karo", "Lene")
 
 
-def test_an_edit_that_moves_draws_along_what_came_after_it(near):
+def test_an_edit_that_arrives_again_moves_the_later_edits_of_its_facts(near):
     """The document moves behind Karo because of the mayor; the baker that came after it must not fall behind."""
     both, baker = document("Both.", told("Tobin"), told("Ilse", relation="baker")), fact("Lene", relation="baker")
     near.add([both, baker, fact("Karo")])
