@@ -11,7 +11,7 @@ from emend.memory.probe import Probe, Usage
 
 
 class Case(FrozenModel):
-    """Edits that belong together and what is asked once they stand; the id is derived from the content."""
+    """Edits that belong together and the probes asked under them; the id is derived from the content."""
 
     id: str = ""
     edits: tuple[Edit, ...]
@@ -94,31 +94,31 @@ class Metric(FrozenModel):
     `harmonic` the harmonic mean of the kinds' means over the means of cases."""
     summary: str = ""
     group: str = ""
-    """Metrics of one group stand in one table; the first group is the one that a reader sees first."""
+    """Metrics of one group share a table; the first group is shown first."""
     higher_is_better: bool = True
     share: bool = True
-    """Whether values are shares from 0 to 1; of marks and magnitudes that do not vary no interval is known."""
+    """True for shares from 0 to 1; marks and magnitudes that do not vary get no interval."""
 
 
 class Benchmark(Protocol):
-    """One data set: its settings, its cases, and the metrics that its paper reports."""
+    """A data set: its settings, its cases, and the metrics that its paper reports."""
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]]
     wording: ClassVar[str]
     mode: ClassVar[str]
-    """How many edits stand at once unless the user says otherwise."""
+    """Default mode: how many edits are applied together."""
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """The cases in a stable order; `limit` takes the first, or a seeded sample of sorted files."""
         ...
 
     def metrics(self) -> Sequence[Metric]:
-        """What is reported, in the order of the paper's columns."""
+        """Return the reported metrics, in the order of the paper's columns."""
         ...
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Solved examples for in-context editors, never about a tested fact."""
+        """Return demonstrations for in-context editors, never about a tested fact."""
         ...
 
     @property

@@ -166,22 +166,24 @@ def panel_verdicts(panel: Panel, models: "Mapping[str, BaseChatModel]", concurre
     def ask(items: Sequence[Item]) -> list[list[Verdict]]:
         kind = items[0].kind
         judge = load_judge(kind)
-        own = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
+        judged = [item.model_copy(update={"kind": judge.name}) for item in items]  # a plug-in's role has its own name
         judgements: list[Judgement] = []
         with JUDGES.plugin_errors(kind):
-            calls = make_calls(panel, judge, own, set())
+            calls = make_calls(panel, judge, judged, set())
             counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
         if counts.failed and not counts.succeeded:
             raise ModelUnreachable(f"no call to the judges succeeded, the first failed with {counts.first_failure}")
         grouped: dict[tuple[int, str], list[Judgement]] = {}
-        for one in judgements:
-            grouped.setdefault((one.repeat, one.item), []).append(one.model_copy(update={"repeat": 0}))
+        for judgement in judgements:
+            grouped.setdefault((judgement.repeat, judgement.item), []).append(
+                judgement.model_copy(update={"repeat": 0})
+            )
 
         def verdict(repeat: int, item: Item) -> Verdict:
             combined, output = combine(once, judge, grouped.get((repeat, item.id), [])), judge.role.output
             return combined.values.get(output, combined.unscored.get(output, "no verdict"))
 
-        return [[verdict(repeat, item) for item in own] for repeat in range(panel.repeats)]
+        return [[verdict(repeat, item) for item in judged] for repeat in range(panel.repeats)]
 
     return ask
 
@@ -197,18 +199,18 @@ def calibrate(
         ask_panel: asks the judges, see `panel_verdicts`; called once per kind.
         seed: of the bootstrap over cases.
     """
-    found = []
+    calibrations = []
     for name in dict.fromkeys(row.kind for row in rows):
-        own = [row for row in rows if row.kind == name]
-        labelled = [row for row in own if row.label is not None]
+        of_kind = [row for row in rows if row.kind == name]
+        labelled = [row for row in of_kind if row.label is not None]
         verdicts = ask_panel([row.item for row in labelled]) if labelled else [[]]
-        found.append(_calibration(name, own, labelled, judges, verdicts, seed))
-    return found
+        calibrations.append(_calibration(name, of_kind, labelled, judges, verdicts, seed))
+    return calibrations
 
 
 def _calibration(
     name: str,
-    own: Sequence[LabelledItem],
+    of_kind: Sequence[LabelledItem],
     labelled: Sequence[LabelledItem],
     judges: Sequence[str],
     verdicts: Sequence[Sequence[Verdict]],
@@ -226,8 +228,8 @@ def _calibration(
         scale=kind.scale,
         prompt_id=kind.prompt_id,
         labelled=len(labelled),
-        missing=len(own) - len(labelled),
-        reasons=dict(Counter(one for one in verdicts[0] if isinstance(one, str)).most_common()),
+        missing=len(of_kind) - len(labelled),
+        reasons=dict(Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()),
         repeats=len(verdicts),
         retest=_retest(verdicts, cases, ordered, categories, seed) if len(verdicts) > 1 else None,
         items=content_id([(row.item.id, row.label) for row in labelled]),
@@ -242,8 +244,8 @@ def _retest(
     firsts: list[float] = []
     seconds: list[float | None] = []
     owners: list[str] = []
-    for one, other in combinations([_numbers(repeat) for repeat in verdicts], 2):
-        for a, b, case in zip(one, other, cases, strict=True):
+    for first, second in combinations([_numbers(repeat) for repeat in verdicts], 2):
+        for a, b, case in zip(first, second, cases, strict=True):
             if a is not None:
                 firsts.append(a)
                 seconds.append(b)
@@ -253,14 +255,14 @@ def _retest(
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
-    return [None if isinstance(one, str) else one for one in verdicts]
+    return [None if isinstance(verdict, str) else verdict for verdict in verdicts]
 
 
-def store_calibration(found: Calibration, judges: Sequence[str]) -> Path:
+def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
     """Store it where reports look, in the place of one of the same judges and kind; return the file."""
-    path = calibration_file(judges, found.kind)
+    path = calibration_file(judges, calibration.kind)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, found.model_dump_json(indent=1) + "\n")
+    replace(path, calibration.model_dump_json(indent=1) + "\n")
     return path
 
 

@@ -150,17 +150,17 @@ class JudgeCall(NamedTuple):
         return [(item.id, self.judge.name, self.spec, self.repeat, self.swapped) for item in self.items]
 
 
-def make_calls(panel: Panel, judge: "Judge", items: Sequence[Item], done: set[JudgementKey]) -> Iterator[JudgeCall]:
+def make_calls(panel: Panel, judge: "Judge", items: Sequence[Item], judged: set[JudgementKey]) -> Iterator[JudgeCall]:
     """List the calls about items of one kind that are not done yet; each item once, however often it occurs."""
-    own = list({item.id: item for item in items if item.kind == judge.name}.values())
+    unique = list({item.id: item for item in items if item.kind == judge.name}.values())
     size = judge.role.batch if panel.batch else 1
-    batches = [tuple(own[start : start + size]) for start in range(0, len(own), size)]
+    batches = [tuple(unique[start : start + size]) for start in range(0, len(unique), size)]
     for repeat in range(panel.repeats):
         for spec in panel.judges:
             for swapped in panel.orders(judge):
                 for batch in batches:
                     call = JudgeCall(judge, batch, spec, repeat, swapped)
-                    left = tuple(i for i, key in zip(batch, call.keys(), strict=True) if key not in done)
+                    left = tuple(i for i, key in zip(batch, call.keys(), strict=True) if key not in judged)
                     if left:
                         yield call._replace(items=left)
 
@@ -239,8 +239,8 @@ def ask_all(
                 pending |= {pool.submit(make, call) for call in islice(calls, 2 * concurrency - len(pending))}
                 if not pending:
                     break
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in done:
+                ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in ended:
                     future.result()
                 if counts.failed > max(MAX_FAILED, counts.succeeded):
                     raise TooManyFailures(
@@ -291,8 +291,8 @@ def _vote(judgements: Sequence[Judgement], orders: int, judge: "Judge") -> dict[
     for judgement in judgements:
         if judgement.problem:
             return judgement.problem
-    names = [name for name in judgements[0].values if all(name in one.values for one in judgements)]
-    values = {name: [one.values[name] for one in judgements] for name in names}
+    names = [name for name in judgements[0].values if all(name in judgement.values for judgement in judgements)]
+    values = {name: [judgement.values[name] for judgement in judgements] for name in names}
     if judge.role.scale == "yes or no" and any(len(set(by_order)) > 1 for by_order in values.values()):
         return ORDER_DEPENDENT
     return judge.role.derive({name: fmean(by_order) for name, by_order in values.items()})

@@ -89,14 +89,14 @@ def score_run(
     judges: dict[str, Judge] = {name: load_judge(name) for name in dict.fromkeys(kinds or DEFAULT_KINDS)}
     items = _items(folder, judges, bool(kinds))
     judges = {name: judge for name, judge in judges.items() if name in items}
-    given = dict(models or {})
-    loaded = {spec: given.get(spec) or load_model(spec, policy, **(settings or {})) for spec in panel.judges}
+    replacements = dict(models or {})
+    loaded = {spec: replacements.get(spec) or load_model(spec, policy, **(settings or {})) for spec in panel.judges}
     fingerprints = {spec: model_fingerprint(spec, model) for spec, model in loaded.items()}
     same += [spec for spec in loaded if fingerprints[spec]["fingerprint"] == manifest.model.get("fingerprint")]
     _refuse_model_under_test(same, manifest, force)
     scoring = _scoring(panel, judges, fingerprints, forced=bool(same))
     with owned_folder(folder / FOLDER):
-        if not any(one.id == scoring.id for one in list_scorings(folder)):
+        if not any(existing.id == scoring.id for existing in list_scorings(folder)):
             scoring.write(folder)
         return _judge(folder, find_scoring(folder, scoring.id) or scoring, judges, items, loaded, concurrency)
 
@@ -143,21 +143,21 @@ def _judge(
     models: "Mapping[str, BaseChatModel]",
     concurrency: int,
 ) -> ScoreSummary:
-    panel, done = scoring.panel, {one.key for one in read_judgements(folder, scoring)}
+    panel, judged = scoring.panel, {judgement.key for judgement in read_judgements(folder, scoring)}
     calls: list[JudgeCall] = [
-        call for name, judge in judges.items() for call in make_calls(panel, judge, items[name], done)
+        call for name, judge in judges.items() for call in make_calls(panel, judge, items[name], judged)
     ]
     with ScoringLog(folder, scoring) as log:
         counts = ask_all(iter(calls), models, log.add, panel.retries, concurrency)
     totals: Counter[str] = Counter()
-    for one in read_judgements(folder, scoring):
-        if one.key not in done:
-            totals.update(judged=1, unscored=int(bool(one.problem)), calls=one.usage.calls)
-            totals.update(input_tokens=one.usage.input_tokens, output_tokens=one.usage.output_tokens)
+    for judgement in read_judgements(folder, scoring):
+        if judgement.key not in judged:
+            totals.update(judged=1, unscored=int(bool(judgement.problem)), calls=judgement.usage.calls)
+            totals.update(input_tokens=judgement.usage.input_tokens, output_tokens=judgement.usage.output_tokens)
     return ScoreSummary(
         scoring=scoring,
-        items={name: len(own) for name, own in items.items()},
-        before=len(done),
+        items={name: len(items_of_kind) for name, items_of_kind in items.items()},
+        before=len(judged),
         failed=counts.failed,
         why=counts.first_failure,
         **{name: totals[name] for name in ("judged", "unscored", "calls", "input_tokens", "output_tokens")},

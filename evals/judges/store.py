@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,13 +14,12 @@ from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
 from emend.evals.log.events import event_of
 from emend.evals.log.manifest import replace
-from emend.evals.log.records import BASELINE, CASES, json_line, read_lines, read_records, write_all
+from emend.evals.log.records import BASELINE, CASES, AppendLog, json_line, read_lines, read_records
 from emend.evals.runner.baseline import BaselineAnswer
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
-from emend.memory.redaction import hide_in_bytes
 
 if TYPE_CHECKING:
     from emend.graphs.judges.graph import Judge
@@ -36,7 +33,7 @@ _QUESTION = re.compile(r"(?:.*\n)?Question:\s*(.+?)(?:\n(?:Answer|Thoughts):\s*)
 
 
 class Scoring(FrozenModel):
-    """What a scoring was made with; `scorings/ID.json`."""
+    """Panel, judges and models of a scoring; `scorings/ID.json`."""
 
     id: str
     panel: Panel
@@ -119,14 +116,15 @@ def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
     """
     scorings = list_scorings(folder)
     if name is None:
-        judged = [one for one in scorings if next(read_judgements(folder, one), None) is not None]
+        judged = [scoring for scoring in scorings if next(read_judgements(folder, scoring), None) is not None]
         return next(reversed(judged or scorings), None)
-    fitting = [one for one in scorings if one.id == name] or [one for one in scorings if one.id.startswith(name)]
+    exact = [scoring for scoring in scorings if scoring.id == name]
+    fitting = exact or [scoring for scoring in scorings if scoring.id.startswith(name)]
     if len(fitting) > 1:
-        ids = ", ".join(one.id for one in fitting)
+        ids = ", ".join(scoring.id for scoring in fitting)
         raise BadSettings(f"'{name}' begins {len(fitting)} scorings of '{folder}': {ids}. Give more of the id.")
     if not fitting:
-        known = ", ".join(one.id for one in scorings)
+        known = ", ".join(scoring.id for scoring in scorings)
         there = f"it has {known}." if known else f"it has none; make one with: emend judge run {folder} --judge MODEL"
         raise BadSettings(f"run '{folder}' has no scoring '{name}': {there}")
     return fitting[0]
@@ -163,23 +161,17 @@ def steps_file(scoring: Scoring) -> str:
     return f"{scoring.id}.events.jsonl"
 
 
-class ScoringLog:
-    """Appends judgements and the steps of their calls; safe for many threads.
-
-    What a killed process left half written is cut off first.
-    """
+class ScoringLog(AppendLog):
+    """Appends judgements and the steps of their calls; what a killed process left half written is cut off first."""
 
     def __init__(self, folder: Path, scoring: Scoring) -> None:
-        self.path = folder / FOLDER / f"{scoring.id}.jsonl"
-        self._lock = threading.Lock()
-        self._steps, self._file = (_open_whole(path) for path in (folder / FOLDER / steps_file(scoring), self.path))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._steps.close()
-        self._file.close()
+        self._names = steps_file(scoring), f"{scoring.id}.jsonl"
+        for path in (folder / FOLDER / name for name in self._names):
+            if path.exists():
+                head, newline, _ = path.read_bytes().rpartition(b"\n")
+                os.truncate(path, len(head) + len(newline))
+        remedy = "What was judged is kept; make room and give the same command again."
+        super().__init__(folder / FOLDER, self._names, remedy)
 
     def add(self, judgements: Sequence[Judgement]) -> None:
         """Append the lines of one call.
@@ -187,38 +179,16 @@ class ScoringLog:
         Raises:
             RunRefused: the disk is full or failing.
         """
-        content = b"".join(one.model_dump_json().encode() + b"\n" for one in judgements)
-        steps = hide_in_bytes(b"".join(_step_lines(judgements)))
-        with self._lock:
-            for file, lines in ((self._steps, steps), (self._file, content)):
-                self._append(file, lines)
-
-    def _append(self, file: FileIO, content: bytes) -> None:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            write_all(file, content)
-        except OSError as error:
-            os.ftruncate(file.fileno(), size)
-            raise RunRefused(
-                f"cannot write to '{self.path}': {error.strerror}. What was judged is kept; make room and give the "
-                "same command again."
-            ) from error
-
-
-def _open_whole(path: Path) -> FileIO:
-    """Open a file for appending, without a torn last line."""
-    if path.exists():
-        head, newline, _ = path.read_bytes().rpartition(b"\n")
-        os.truncate(path, len(head) + len(newline))
-    return path.open("ab", buffering=0)
+        lines = b"".join(judgement.model_dump_json().encode() + b"\n" for judgement in judgements)
+        self.append(dict(zip(self._names, (b"".join(_step_lines(judgements)), lines), strict=True)))
 
 
 def _step_lines(judgements: Sequence[Judgement]) -> Iterator[bytes]:
     """The steps of a call, which its first judgement has, with the ids of all items that it judged."""
-    items = [one.item for one in judgements]
-    for one in judgements:
-        head = {"items": items, **one.model_dump(include={"kind", "judge", "repeat", "swapped"})}
-        for step in one.steps:
+    items = [judgement.item for judgement in judgements]
+    for judgement in judgements:
+        head = {"items": items, **judgement.model_dump(include={"kind", "judge", "repeat", "swapped"})}
+        for step in judgement.steps:
             yield json_line(head | event_of(step))
 
 
@@ -235,8 +205,8 @@ def plan(folder: Path, judges: "Mapping[str, Judge]") -> Iterator[JudgeableRecor
     before = _answers_before(folder) if "agreement" in judges or set(judges) - set(JUDGES.builtin) else {}
     for record in read_records(folder):
         edits = cases.get((record.setting, record.case), ())
-        asked = _asked(record, edits, before.get((record.probe, record.repeat)))
-        picked = {name: judge.role.pick(asked) for name, judge in judges.items()}
+        view = _asked(record, edits, before.get((record.probe, record.repeat)))
+        picked = {name: judge.role.pick(view) for name, judge in judges.items()}
         yield JudgeableRecord(record, {name: item for name, item in picked.items() if item is not None})
 
 
@@ -251,8 +221,8 @@ def judged_records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
         return
     judges = {name: JUDGES.load(name) for name in scoring.kinds}
     judgements: dict[tuple[str, str], list[Judgement]] = {}
-    for one in read_judgements(folder, scoring):
-        judgements.setdefault((one.kind, one.item), []).append(one.without_texts())
+    for judgement in read_judgements(folder, scoring):
+        judgements.setdefault((judgement.kind, judgement.item), []).append(judgement.without_texts())
     combined: dict[tuple[str, str], CombinedVerdict] = {}
     for record, items in plan(folder, judges):
         for name, item in items.items():
@@ -262,9 +232,9 @@ def judged_records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
                 continue
             key = (judges[name].name, item.id)
             if key not in combined:
-                own = judgements.get(key, [])
+                of_item = judgements.get(key, [])
                 missing = CombinedVerdict({}, dict.fromkeys(outputs, NOT_YET))
-                combined[key] = combine(scoring.panel, judges[name], own) if own else missing
+                combined[key] = combine(scoring.panel, judges[name], of_item) if of_item else missing
             record = add_verdict(record, combined[key])
         yield record
 

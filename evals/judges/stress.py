@@ -73,9 +73,9 @@ def stress(
     rows: list[StressRow] = []
     relations: list[Relation] = []
     for kind, judge, case in loaded:
-        found, failure = _judged(panel, models, kind, judge, case, concurrency)
-        rows += [_row(kind, variant, judge.role.output, one, failure) for variant, one in found.items()]
-        values = {variant: one.values.get(judge.role.output) for variant, one in found.items()}
+        verdicts, failure = _judged(panel, models, kind, judge, case, concurrency)
+        rows += [_row(kind, variant, judge.role.output, verdict, failure) for variant, verdict in verdicts.items()]
+        values = {variant: verdict.values.get(judge.role.output) for variant, verdict in verdicts.items()}
         relations += [_relation(kind, rule, values, TOLERANCE[judge.role.scale]) for rule in rules_of(case)]
     return StressReport(judge=", ".join(panel.judges), rows=tuple(rows), relations=tuple(relations))
 
@@ -90,11 +90,11 @@ def _judged(
     calls = make_calls(single, judge, list(items.values()), set())
     with JUDGES.plugin_errors(kind):
         counts = ask_all(calls, models, judgements.extend, panel.retries, concurrency)
-    found = {
-        variant: combine(panel, judge, [one for one in judgements if one.item == item.id])
+    verdicts = {
+        variant: combine(panel, judge, [judgement for judgement in judgements if judgement.item == item.id])
         for variant, item in items.items()
     }
-    return found, counts.first_failure
+    return verdicts, counts.first_failure
 
 
 def _row(kind: str, variant: str, output: str, verdict: CombinedVerdict, failure: str) -> StressRow:
@@ -110,9 +110,9 @@ def _row(kind: str, variant: str, output: str, verdict: CombinedVerdict, failure
 
 
 def _relation(kind: str, rule: StressRule, values: dict[str, float | None], tolerance: float) -> Relation:
-    one, other = values.get(rule.left), values.get(rule.right)
+    left, right = values.get(rule.left), values.get(rule.right)
     outcome: Outcome = "unscored"
-    if one is not None and other is not None:
-        holds = {">": one > other, "<=": one <= other, "about": abs(one - other) <= tolerance}[rule.op]
+    if left is not None and right is not None:
+        holds = {">": left > right, "<=": left <= right, "about": abs(left - right) <= tolerance}[rule.op]
         outcome = "holds" if holds else "broken"
     return Relation(kind=kind, outcome=outcome, **rule.model_dump())

@@ -93,31 +93,31 @@ def own_cases(path: Path) -> dict[str, StressCase]:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise BadData(f"cannot read the cases '{path}': {error}. {like}") from error
-    found: dict[str, StressCase] = {}
+    by_kind: dict[str, StressCase] = {}
     cases = content.get("case")
     if not isinstance(cases, list) or not cases:
         raise BadData(f"'{path}' has no [[case]] but {', '.join(content) or 'nothing'}. {like}")
-    for number, one in enumerate(cases, 1):
+    for number, fields in enumerate(cases, 1):
         try:
-            case = StressCase.model_validate(one)
+            case = StressCase.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
             field = "".join(f", field '{part}'" for part in first["loc"][:1])
             raise BadData(f"{path}, case {number}{field}: {first['msg']}. {like}") from error
-        if case.kind in found:
+        if case.kind in by_kind:
             raise BadData(f"{path}, case {number}: a second one of kind '{case.kind}'. Give one for each kind.")
-        found[case.kind] = case
-    return found
+        by_kind[case.kind] = case
+    return by_kind
 
 
-def case_of(kind: str, own: Mapping[str, StressCase]) -> StressCase:
+def case_of(kind: str, user_cases: Mapping[str, StressCase]) -> StressCase:
     """Return the case of that kind of judge, the user's own first.
 
     Raises:
         BadSettings: there is none.
     """
-    if found := own.get(kind) or _cases().get(kind):
-        return found
+    if case := user_cases.get(kind) or _cases().get(kind):
+        return case
     raise BadSettings(
         f"there is no stress set for judge '{kind}': give its texts in a file, --cases my-cases.toml: {EXAMPLE}. "
         "See docs/judges.md, Your own."
@@ -127,13 +127,13 @@ def case_of(kind: str, own: Mapping[str, StressCase]) -> StressCase:
 @cache
 def _rules() -> list[StressRule]:
     """Rules of every case."""
-    return [StressRule.model_validate(one) for one in _shipped()["relation"]]
+    return [StressRule.model_validate(fields) for fields in _shipped()["relation"]]
 
 
 @cache
 def _cases() -> dict[str, StressCase]:
     """Shipped cases, by kind."""
-    return {one["kind"]: StressCase.model_validate(one) for one in _shipped()["case"]}
+    return {fields["kind"]: StressCase.model_validate(fields) for fields in _shipped()["case"]}
 
 
 def _shipped() -> dict[str, Any]:

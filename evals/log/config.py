@@ -155,7 +155,7 @@ class CallLimits(FrozenModel):
     tpm: float | None = Field(default=None, description="Maximum API tokens per minute.")
     cache: str | None = Field(default=None, description="Folder in which API replies are stored and reused.")
 
-    def policy(self) -> "CallPolicy":
+    def policy(self, **replacements: Any) -> "CallPolicy":
         """The call policy with these limits.
 
         Raises:
@@ -165,7 +165,7 @@ class CallLimits(FrozenModel):
 
         limits: dict[str, Any] = {name: getattr(self, name) for name in CallLimits.model_fields}
         paths = {name: Path(limits[name]).expanduser() for name in ("prices", "cache") if limits[name]}
-        return CallPolicy(**limits | paths)
+        return CallPolicy(**limits | paths | replacements)
 
 
 class RunConfig(CallLimits):

@@ -153,13 +153,13 @@ def _short(value: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the installed versions of the packages that can change a score."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def machine() -> dict[str, Any]:
@@ -188,7 +188,7 @@ def git_state() -> dict[str, Any] | None:
 
 def _git(root: Path, *words: str) -> str | None:
     try:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        process = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()

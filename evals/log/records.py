@@ -4,10 +4,9 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,30 +22,70 @@ PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
 """Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
 
 
-class RunLog:
-    """Appends units to a run folder; safe to call from many threads.
+class AppendLog:
+    """Appends whole lines to files of one folder, to all of them or to none; safe to call from many threads.
 
-    A unit's events are written before its records, in the same order, so that a finished unit always has both.
+    Args:
+        folder: where the files are.
+        names: of the files.
+        remedy: end of the error message of a full disk.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._write_lock = threading.Lock()
-        names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
+    def __init__(self, folder: Path, names: Iterable[str], remedy: str) -> None:
+        self.folder, self._remedy = folder, remedy
+        self._lock = threading.RLock()
         self._files = {name: (folder / name).open("ab", buffering=0) for name in names}
-        self._baseline = (folder / BASELINE).open("rb")
-        self._sync_lock = threading.Lock()
-        self._written = self._synced = 0
-        """Units that are in the files, and those of them that are surely on the disk."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._baseline.close()
         for file in self._files.values():
             with suppress(OSError):  # the error that a full disk gave is under way already
                 file.close()
+
+    def append(self, contents: Mapping[str, bytes]) -> None:
+        """Append to each file, in order, without API keys.
+
+        Raises:
+            RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
+        """
+        with self._lock:
+            sizes = {name: os.fstat(self._files[name].fileno()).st_size for name in contents}
+            name = ""
+            try:
+                for name, content in contents.items():
+                    view = memoryview(hide_in_bytes(content))
+                    while view:  # unbuffered, so that a failed write leaves nothing behind to be written later
+                        view = view[self._files[name].write(view) :]
+            except BaseException as error:
+                for grown, size in sizes.items():
+                    os.ftruncate(self._files[grown].fileno(), size)
+                if not isinstance(error, OSError):
+                    raise
+                raise self._refusal(f"{len(contents[name])} bytes to '{self.folder / name}'", error) from error
+
+    def _refusal(self, what: str, error: OSError) -> RunRefused:
+        return RunRefused(f"cannot write {what}: {error.strerror}. {self._remedy}")
+
+
+class RunLog(AppendLog):
+    """Appends units to a run folder.
+
+    A unit's events are written before its records, in the same order, so that a finished unit always has both.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
+        super().__init__(folder, names, f"All finished units are kept; make room, then: emend resume {folder}")
+        self._baseline = (folder / BASELINE).open("rb")
+        self._sync_lock = threading.Lock()
+        self._written = self._synced = 0
+        """Units that are in the files, and those of them that are surely on the disk."""
+
+    def __exit__(self, *error: object) -> None:
+        self._baseline.close()
+        super().__exit__(*error)
 
     def unit(self, records: Iterable[Record], events: Iterable[dict[str, Any]]) -> None:
         """Append all lines of a finished unit.
@@ -56,37 +95,26 @@ class RunLog:
         """
         record_lines = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
         event_lines = b"".join(map(json_line, events))
-        with self._write_lock:
-            self._append({EVENTS: event_lines, RECORDS: record_lines})
+        with self._lock:
+            self.append({EVENTS: event_lines, RECORDS: record_lines})
             self._written += 1
             number = self._written
         self._sync(number)
 
-    def error(self, line: dict[str, Any]) -> None:
-        """Append the line of a failed unit."""
-        with self._write_lock:
-            self._append({ERRORS: json_line(line)})
-
-    def event(self, line: dict[str, Any]) -> None:
-        """Append an event of the run itself."""
-        with self._write_lock:
-            self._append({EVENTS: json_line(line)})
-
-    def cost(self, line: dict[str, Any]) -> None:
-        """Append what something cost."""
-        with self._write_lock:
-            self._append({COSTS: json_line(line)})
+    def line(self, name: str, fields: dict[str, Any]) -> None:
+        """Append a line to `errors.jsonl`, `costs.jsonl` or, for an event of the run itself, `events.jsonl`."""
+        self.append({name: json_line(fields)})
 
     def baseline(self, line: str) -> int:
         """Append an answer of the unedited model; return its offset."""
-        with self._write_lock:
+        with self._lock:
             offset = os.fstat(self._files[BASELINE].fileno()).st_size
-            self._append({BASELINE: line.encode() + b"\n"})
+            self.append({BASELINE: line.encode() + b"\n"})
         return offset
 
     def baseline_at(self, offset: int) -> bytes:
         """Read the answer at that offset, as JSON."""
-        with self._write_lock:
+        with self._lock:
             self._baseline.seek(offset)
             return self._baseline.readline()
 
@@ -97,20 +125,6 @@ class RunLog:
             if content is not None and "key" in content:
                 yield str(content["key"]), offset
 
-    def _append(self, contents: dict[str, bytes]) -> None:
-        contents = {name: hide_in_bytes(content) for name, content in contents.items()}
-        sizes = {name: os.fstat(self._files[name].fileno()).st_size for name in contents}
-        name = ""
-        try:
-            for name, content in contents.items():
-                write_all(self._files[name], content)
-        except BaseException as error:
-            for grown, size in sizes.items():
-                os.ftruncate(self._files[grown].fileno(), size)
-            if not isinstance(error, OSError):
-                raise
-            raise self._disk_error(f"{len(contents[name])} bytes to '{self.folder / name}'", error) from error
-
     def _sync(self, number: int) -> None:
         """Wait until the unit of that number is on the disk; units that come meanwhile share the next wait."""
         with self._sync_lock:
@@ -120,21 +134,8 @@ class RunLog:
             try:
                 os.fsync(self._files[RECORDS].fileno())
             except OSError as error:
-                raise self._disk_error(f"'{self.folder / RECORDS}' to the disk", error) from error
+                raise self._refusal(f"'{self.folder / RECORDS}' to the disk", error) from error
             self._synced = written
-
-    def _disk_error(self, what: str, error: OSError) -> RunRefused:
-        return RunRefused(
-            f"cannot write {what}: {error.strerror}. "
-            f"All finished units are kept; make room, then: emend resume {self.folder}"
-        )
-
-
-def write_all(file: FileIO, content: bytes) -> None:
-    """Write to an unbuffered file, so that a failed write leaves nothing behind to be written later."""
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]
 
 
 def json_line(fields: dict[str, Any]) -> bytes:

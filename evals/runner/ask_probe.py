@@ -76,10 +76,10 @@ def usage_until(error: Exception) -> Usage:
 
     The error's own usage may be that of several calls, which the steps hold as well: it counts where there are none.
     """
-    own = error.usage if isinstance(error, ModelReplyError) else Usage()
+    reported = error.usage if isinstance(error, ModelReplyError) else Usage()
     calls = [call for step in steps_of(error) for call in step.calls]
     if not calls:
-        return own
+        return reported
     counted = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
-    refused = bool(own.calls) and calls[-1] not in counted  # and the provider counted no tokens
+    refused = bool(reported.calls) and calls[-1] not in counted  # and the provider counted no tokens
     return usage_of_calls(counted).plus(Usage(calls=int(refused)))

@@ -59,13 +59,13 @@ def ask_unit(
             raise Stopped
         try:
             with repetition(editor_pass.repeat):
-                asked = _ask(editor_pass, answerer, probe, baseline)
+                answered = _ask(editor_pass, answerer, probe, baseline)
         except Exception as error:
             error.probe_id = probe.id  # type: ignore[attr-defined]
             raise
-        result.records.append(_record(editor_pass, unit, probe, asked))
+        result.records.append(_record(editor_pass, unit, probe, answered))
         head = {"unit": unit.key, "case": unit.case.id, "probe": probe.id, "editor": editor_pass.name}
-        result.events.extend(head | event_of(step) for step in asked.answer.steps)
+        result.events.extend(head | event_of(step) for step in answered.answer.steps)
     return result
 
 

@@ -1,4 +1,4 @@
-"""What a run works with, loaded and parsed once: cheap things first, so that a wrong name fails early."""
+"""Benchmark, editors, model and memory of a run, loaded once: cheap things first, so that a wrong name fails early."""
 
 import os
 import threading
@@ -139,7 +139,7 @@ class RunComponents:
         """Return the editor that changes nothing: the same model, without any edit."""
         return Unedited(self._context())
 
-    def _context(self, **more: Any) -> EditorContext:
+    def _context(self, **fields: Any) -> EditorContext:
         return EditorContext(
             model=self.model,
             memory=self.memory,
@@ -147,12 +147,12 @@ class RunComponents:
             wording=self.config.prompt_template or self.benchmark.wording,
             seed=self.config.seed,
             policy=self.policy,
-            **more,
+            **fields,
         )
 
     @property
     def calls_providers(self) -> bool:
-        """Whether the model under test, or one that an editor loaded, is behind an API."""
+        """True if the model under test, or one that an editor loaded, is behind an API."""
         return bool(self.passes) and bool(self.policy.models)
 
 

@@ -43,7 +43,7 @@ MAX_COST_IDS = 100
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """What all passes of a run share."""
+    """State that all passes of a run share."""
 
     components: RunComponents
     baseline: Baseline

@@ -23,7 +23,7 @@ MIN_TRIED = 20
 """Units that must have been tried before a share of failures ends the run."""
 PROVIDER = (KeyRefused, ModelUnreachable, QuotaExhausted, RateLimited, RequestRefused)
 VARYING = re.compile(r"\b(?:[a-z]+[-_])?(?=[\w.-]*\d)[\w.-]+", re.IGNORECASE)
-"""What differs between two messages of one failure: ids of requests, numbers, and durations."""
+"""Parts that differ between two messages of one failure: ids of requests, numbers, and durations."""
 IN_A_ROW = 10
 """Units that fail alike, one after the other, because of the provider: the next one would too."""
 

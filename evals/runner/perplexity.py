@@ -118,4 +118,4 @@ class Perplexity:
         return bool(before)
 
     def _measure(self, line: dict[str, Any]) -> None:
-        self._log.cost(line | text_likelihoods(self._model, self._texts).model_dump())
+        self._log.line(COSTS, line | text_likelihoods(self._model, self._texts).model_dump())

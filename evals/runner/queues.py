@@ -35,8 +35,8 @@ class BoundedQueue:
             self._wait_for_one()
 
     def _wait_for_one(self) -> None:
-        done, self._pending = wait(self._pending, return_when=FIRST_COMPLETED)
-        for future in done:
+        ended, self._pending = wait(self._pending, return_when=FIRST_COMPLETED)
+        for future in ended:
             future.result()
 
 

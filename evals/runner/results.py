@@ -4,14 +4,14 @@ import threading
 from collections import Counter
 from typing import Any, Protocol
 
-from emend.evals.log.records import RunLog
+from emend.evals.log.records import COSTS, ERRORS, RunLog
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
 from emend.evals.runner.units import EditorPass, Unit
 
 
 class Progress(Protocol):
-    """What a run reports to while it works; called by one thread at a time."""
+    """Receiver of a run's progress; called by one thread at a time."""
 
     def start(self, total: int, skipped: int) -> None:
         """Begin: number of units in all, and of those finished earlier."""
@@ -82,11 +82,11 @@ class ResultWriter:
         Raises:
             TooManyFailures: it was one too many.
         """
-        self.log.error(error_line(editor_pass, unit, error))
+        self.log.line(ERRORS, error_line(editor_pass, unit, error))
         with self._lock:
             self.progress.unit(editor_pass.name, failed=True)
             self.failures.failed(error)
 
     def cost(self, line: dict[str, Any]) -> None:
         """Write what something cost."""
-        self.log.cost(line)
+        self.log.line(COSTS, line)

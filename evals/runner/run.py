@@ -13,7 +13,7 @@ from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
-from emend.evals.log.records import RunLog, repair_torn_tail
+from emend.evals.log.records import EVENTS, RunLog, repair_torn_tail
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
@@ -56,7 +56,7 @@ def run(
         finished, repairs = repair_torn_tail(out)
         log = stack.enter_context(RunLog(out))
         for repair in repairs:
-            log.event(repair | {"at": now()})
+            log.line(EVENTS, repair | {"at": now()})
         context = EvaluationContext(
             components=components,
             baseline=Baseline(components.unedited(), log, components.model_fingerprint),

@@ -93,7 +93,7 @@ def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest
 def _provenance(components: RunComponents) -> dict[str, Any]:
     """Return the benchmark's provenance, with what readers should know about how this run asks it."""
     provenance = dict(components.benchmark.provenance)
-    parametric = sorted({one.name for one in components.passes if one.editor.needs_weights})
+    parametric = sorted({editor_pass.name for editor_pass in components.passes if editor_pass.editor.needs_weights})
     if parametric and components.model_fingerprint["parameters"].get("chat"):
         choice = (
             f"{', '.join(parametric)}: edits are written on plain text, and the model is asked through its chat "

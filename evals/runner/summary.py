@@ -39,8 +39,8 @@ def save_usage(folder: Path, ledger: Ledger) -> None:
         return
     manifest = Manifest.read(folder)
     total = dict(manifest.spent)
-    for model, more in spent.items():
-        total[model] = total.get(model, ProviderUsage()).plus(more)
+    for model, usage in spent.items():
+        total[model] = total.get(model, ProviderUsage()).plus(usage)
     prices = ledger.prices.model_dump() if ledger.prices else manifest.prices
     manifest.model_copy(update={"spent": total, "prices": prices}).write(folder)
 

@@ -27,7 +27,7 @@ class TracedProbe(FrozenModel):
 
     record: Record
     steps: tuple[dict[str, Any], ...]
-    """As in `events.jsonl`: node, place, at, ms, update, calls, error; each call with its prompt and reply."""
+    """Fields as in `events.jsonl`: node, place, at, ms, update, calls, error; each call with its prompt and reply."""
     shown: tuple[dict[str, Any], ...]
     """The steps that fit the filter."""
     judged: tuple[JudgedItem, ...] = ()
@@ -67,22 +67,22 @@ def trace(
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    found = find_case(folder, case)
-    asked = [record for record in read_records(folder) if record.case == found["case"]]
-    chosen = [record for record in asked if records.fits(record)]
-    finished = {record.unit for record in asked}
-    failures = [failure for failure in open_failures(folder, finished) if failure["case"] == found["case"]]
-    if not chosen and (asked or not failures):
-        raise BadSettings(_nothing_fits(folder, found["case"], asked, manifest, records))
-    judged = judged_steps(folder, found["case"], scoring) if chosen else {}
+    line = find_case(folder, case)
+    of_case = [record for record in read_records(folder) if record.case == line["case"]]
+    chosen = [record for record in of_case if records.fits(record)]
+    finished = {record.unit for record in of_case}
+    failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
+    if not chosen and (of_case or not failures):
+        raise BadSettings(_nothing_fits(folder, line["case"], of_case, manifest, records))
+    judged = judged_steps(folder, line["case"], scoring) if chosen else {}
     whole = Trace(
-        case=found["case"],
-        number=found["number"],
-        setting=found["setting"],
-        edits=tuple(found["edits"]),
+        case=line["case"],
+        number=line["number"],
+        setting=line["setting"],
+        edits=tuple(line["edits"]),
         probes=_traced(folder, chosen, judged),
         failures=tuple(failures),
-        ways=edges_of(manifest, found["setting"]),
+        ways=edges_of(manifest, line["setting"]),
     )
     return whole if steps.is_empty else _narrow(whole, steps)
 
@@ -102,8 +102,8 @@ def _traced(
     probes = []
     for record in records:
         steps = tuple(steps_from_events(events[record.unit].get(record.probe, ())))
-        own = tuple(judged.get((record.unit, record.probe), ()))
-        probes.append(TracedProbe(record=record, steps=steps, shown=steps, judged=own))
+        judgements = tuple(judged.get((record.unit, record.probe), ()))
+        probes.append(TracedProbe(record=record, steps=steps, shown=steps, judged=judgements))
     return tuple(probes)
 
 
@@ -118,10 +118,10 @@ def _narrow(whole: Trace, steps: StepFilter) -> Trace:
     steps.check_node(ran.union(*(graph.nodes for graph in whole.ways.values())), where)
     probes = []
     for probe in whole.probes:
-        shown = steps.matching(probe.steps, probe.record)
-        judged = tuple(one for one in probe.judged if _judgement_fits(steps, one))
-        if shown is not None or judged:
-            probes.append(probe.model_copy(update={"shown": tuple(shown or ()), "judged": judged}))
+        matching = steps.matching(probe.steps, probe.record)
+        judged = tuple(judgement for judgement in probe.judged if _judgement_fits(steps, judgement))
+        if matching is not None or judged:
+            probes.append(probe.model_copy(update={"shown": tuple(matching or ()), "judged": judged}))
     failures = [line for line in whole.failures if steps.fits_failure(line)]
     if not (probes or failures or steps.errors):
         raise BadSettings(f"nothing in {where} fits {steps}: it went through {', '.join(sorted(ran))}.")
@@ -130,13 +130,13 @@ def _narrow(whole: Trace, steps: StepFilter) -> Trace:
 
 def _all_steps(whole: Trace) -> Iterator[Sequence[dict[str, Any]]]:
     yield from (probe.steps for probe in whole.probes)
-    yield from (one.steps for probe in whole.probes for one in probe.judged)
+    yield from (judgement.steps for probe in whole.probes for judgement in probe.judged)
     yield from (line["steps"] for line in whole.failures)
 
 
-def _judgement_fits(steps: StepFilter, one: JudgedItem) -> bool:
-    problem = steps == StepFilter(errors=True) and bool(one.judgement.problem)
-    return problem or any(steps.fits(step) for step in one.steps)
+def _judgement_fits(steps: StepFilter, item: JudgedItem) -> bool:
+    problem = steps == StepFilter(errors=True) and bool(item.judgement.problem)
+    return problem or any(steps.fits(step) for step in item.steps)
 
 
 def states_before(
@@ -190,24 +190,24 @@ def find_case(folder: Path, name: str) -> dict[str, Any]:
     )
 
 
-def _nothing_fits(folder: Path, case: str, asked: list[Record], manifest: Manifest, records: RecordFilter) -> str:
+def _nothing_fits(folder: Path, case: str, of_case: list[Record], manifest: Manifest, records: RecordFilter) -> str:
     """Say why nothing is shown, and what could be."""
-    if not asked:
+    if not of_case:
         return f"case {case} has not been asked yet: finish the run with: emend resume {folder}"
-    editors = [name for name in manifest.config.editors if any(record.editor == name for record in asked)]
-    kinds = sorted({record.kind for record in asked})
+    editors = [name for name in manifest.config.editors if any(record.editor == name for record in of_case)]
+    kinds = sorted({record.kind for record in of_case})
     for name, value, known in (("editor", records.editor, editors), ("kind", records.kind, kinds)):
         if value is not None and value not in known:
             return f"case {case} has no {name} '{value}': {nearest(value, known)}"
     return (
         f"nothing in case {case} fits {records}: it has the editors {', '.join(editors)}; "
-        f"the kinds {', '.join(kinds)}; the probes {_some(list(dict.fromkeys(record.probe for record in asked)))}."
+        f"the kinds {', '.join(kinds)}; the probes {_some(list(dict.fromkeys(record.probe for record in of_case)))}."
     )
 
 
 def _some(ids: list[str]) -> str:
-    more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
-    return ", ".join(ids[:MAX_IDS]) + more
+    rest = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    return ", ".join(ids[:MAX_IDS]) + rest
 
 
 def rows(trace: Trace) -> list[dict[str, Any]]:

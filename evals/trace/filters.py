@@ -29,8 +29,8 @@ class RecordFilter(FrozenModel):
         )
 
     def __str__(self) -> str:
-        given = self.model_dump(exclude_none=True)
-        return ", ".join(f"{name} '{value}'" for name, value in given.items())
+        fields = self.model_dump(exclude_none=True)
+        return ", ".join(f"{name} '{value}'" for name, value in fields.items())
 
 
 class StepFilter(FrozenModel):
@@ -47,7 +47,7 @@ class StepFilter(FrozenModel):
 
     @property
     def is_empty(self) -> bool:
-        """Whether every step fits."""
+        """True if every step fits."""
         return self.node is None and not self.grep and not self.errors
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class StepFilter(FrozenModel):
 
         If a probe is unscored, and all its steps went well, the last one shows what could not be scored.
         """
-        found = [step for step in steps if self.fits(step)]
-        if found or self.is_empty:
-            return found
+        fitting = [step for step in steps if self.fits(step)]
+        if fitting or self.is_empty:
+            return fitting
         if self.node is not None or not self._has_text(texts_of(record)):
             return None
         if self.errors:

@@ -42,22 +42,26 @@ def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dic
     if scoring is None:
         return {}
     judges = {kind: JUDGES.load(kind) for kind in scoring.kinds}
-    asked = {
+    items_of = {
         (record.unit, record.probe): [item.id for item in items.values() if isinstance(item, Item)]
         for record, items in plan(folder, judges)
         if case in (None, record.case)
     }
-    judged = _judged(folder, scoring, {item for ids in asked.values() for item in ids})
-    return {key: [one for item in ids for one in judged.get(item, ())] for key, ids in asked.items() if ids}
+    judged = _judged(folder, scoring, {item for ids in items_of.values() for item in ids})
+    return {
+        key: [judgement for item in ids for judgement in judged.get(item, ())] for key, ids in items_of.items() if ids
+    }
 
 
 def _judged(folder: Path, scoring: Scoring, items: set[str]) -> dict[str, list[JudgedItem]]:
     steps = _steps(folder, scoring, items)
     judged: dict[str, list[JudgedItem]] = {}
-    for one in read_judgements(folder, scoring):
-        if one.item in items:
-            together, own = steps.get(one.key, (1, []))
-            judged.setdefault(one.item, []).append(JudgedItem(judgement=one, together=together, steps=tuple(own)))
+    for judgement in read_judgements(folder, scoring):
+        if judgement.item in items:
+            together, own_steps = steps.get(judgement.key, (1, []))
+            judged.setdefault(judgement.item, []).append(
+                JudgedItem(judgement=judgement, together=together, steps=tuple(own_steps))
+            )
     return judged
 
 

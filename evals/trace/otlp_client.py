@@ -7,16 +7,13 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import requests
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.environment_variables import OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TRACES_HEADERS
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util.re import parse_env_headers
 
 from emend.evals.trace.otlp_spans import Span
@@ -27,24 +24,6 @@ PATH = "/v1/traces"
 BATCH = 512
 """Spans per request."""
 SECONDS = 10.0
-NANO = 1_000_000_000
-NO_LIMITS = SpanLimits(max_span_attributes=SpanLimits.UNSET, max_events=SpanLimits.UNSET)
-"""By default a span would lose attributes beyond 128."""
-
-
-class _FixedIds(IdGenerator):
-    """Returns the ids that were set for the next span."""
-
-    def __init__(self) -> None:
-        self.trace_id = self.span_id = 0
-
-    def generate_trace_id(self) -> int:
-        """Return the trace's id."""
-        return self.trace_id
-
-    def generate_span_id(self) -> int:
-        """Return the span's id."""
-        return self.span_id
 
 
 class OtlpClient:
@@ -58,16 +37,9 @@ class OtlpClient:
 
     def __init__(self, exporter: OTLPSpanExporter, url: str, version: str) -> None:
         self.exporter, self.url, self.sent = exporter, url, 0
-        self._ids, self._batch = _FixedIds(), InMemorySpanExporter()
-        self._provider = TracerProvider(
-            sampler=ALWAYS_ON,
-            resource=Resource.create({"service.name": "emend", "service.version": version}),
-            id_generator=self._ids,
-            span_limits=NO_LIMITS,
-            shutdown_on_exit=False,
-        )
-        self._provider.add_span_processor(SimpleSpanProcessor(self._batch))
-        self._tracer = self._provider.get_tracer("emend", version)
+        self._resource = Resource.create({"service.name": "emend", "service.version": version})
+        self._scope = InstrumentationScope("emend", version)
+        self._pending: list[ReadableSpan] = []
 
     def put(self, spans: Sequence[Span], link: Span | None = None) -> None:
         """Send the spans of one trace, now or with those that follow; the first gets the link.
@@ -75,57 +47,49 @@ class OtlpClient:
         Raises:
             ExportFailed: the collector does not accept a batch.
         """
-        for span in spans:
-            self._make(span, link if span is spans[0] else None)
-        if len(self._batch.get_finished_spans()) >= BATCH:
+        self._pending += [self._convert(span, link if span is spans[0] else None) for span in spans]
+        if len(self._pending) >= BATCH:
             self.flush()
 
     def flush(self) -> None:
-        """Send the current batch.
+        """Send all pending spans.
 
         Raises:
-            ExportFailed: the collector does not accept it.
+            ExportFailed: the collector does not accept them.
         """
-        spans = self._batch.get_finished_spans()
-        for start in range(0, len(spans), BATCH):
-            batch = spans[start : start + BATCH]
+        while batch := self._pending[:BATCH]:
             if self.exporter.export(batch) is not SpanExportResult.SUCCESS:
                 raise ExportFailed(
                     f"the collector at {self.url} took {self.sent} spans and then no more: look at its log. Sending "
                     "again doubles nothing."
                 )
             self.sent += len(batch)
-        self._batch.clear()
+            del self._pending[:BATCH]
 
-    def close(self) -> None:
-        """Shut down OpenTelemetry's provider."""
-        self._provider.shutdown()
-
-    def _make(self, span: Span, link: Span | None) -> None:
-        self._ids.trace_id, self._ids.span_id = span.trace_id, span.span_id
-        around = None if span.parent_id is None else _context(span.trace_id, span.parent_id)
-        made = self._tracer.start_span(
+    def _convert(self, span: Span, link: Span | None) -> ReadableSpan:
+        error = {"error.type": span.error.partition(":")[0]} if span.error else {}
+        return ReadableSpan(
             span.name,
-            context=trace.set_span_in_context(NonRecordingSpan(around) if around else trace.INVALID_SPAN),
-            kind=SpanKind.CLIENT if span.remote else SpanKind.INTERNAL,
-            attributes=span.attributes,
+            context=_context(span.trace_id, span.span_id),
+            parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
+            resource=self._resource,
+            attributes={**span.attributes, **error},
+            events=[Event(event.name, event.attributes, _nanoseconds(event.at)) for event in span.events],
             links=[Link(_context(link.trace_id, link.span_id))] if link else [],
-            start_time=_nano(span.start),
+            kind=SpanKind.CLIENT if span.remote else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
+            instrumentation_scope=self._scope,
         )
-        for event in span.events:
-            made.add_event(event.name, event.attributes, _nano(event.at))
-        if span.error:
-            made.set_attribute("error.type", span.error.partition(":")[0])
-            made.set_status(Status(StatusCode.ERROR, span.error))
-        made.end(_nano(span.end))
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def _nano(seconds: float) -> int:
-    return int(seconds * 1_000_000) * (NANO // 1_000_000)
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000) * 1000
 
 
 @contextmanager
@@ -137,16 +101,19 @@ def connect(address: str, version: str) -> Iterator[OtlpClient]:
         ExportFailed: there is no collector, or it refuses.
     """
     url = _endpoint(address)
-    with requests.Session() as session, _quiet():
-        _check(session, url)
-        exporter = OTLPSpanExporter(endpoint=url, timeout=SECONDS, session=session)
-        client = OtlpClient(exporter, url, version)
+    logger = logging.getLogger("opentelemetry")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)  # what goes wrong is reported in one error
+    with requests.Session() as session:
         try:
+            _check(session, url)
+            exporter = OTLPSpanExporter(endpoint=url, timeout=SECONDS, session=session)
+            client = OtlpClient(exporter, url, version)
             yield client
             client.flush()
-        finally:
-            client.close()
             exporter.shutdown()
+        finally:
+            logger.setLevel(level)
 
 
 def _endpoint(address: str) -> str:
@@ -155,8 +122,7 @@ def _endpoint(address: str) -> str:
         raise BadSettings(f"--otlp '{address}' is no address: give for example http://127.0.0.1:4318.")
     if "@" in parts.netloc:
         raise BadSettings("the --otlp address holds a password: give it in OTEL_EXPORTER_OTLP_HEADERS instead.")
-    base = address.rstrip("/")
-    return base if base.endswith(PATH) else base + PATH
+    return address.rstrip("/").removesuffix(PATH) + PATH
 
 
 def _check(session: requests.Session, url: str) -> None:
@@ -171,20 +137,8 @@ def _check(session: requests.Session, url: str) -> None:
             f"no collector answers at {url} ({type(error).__name__}): start one there, or correct --otlp."
         ) from error
     if answer.status_code >= 400:
-        said = hide_keys(" ".join(answer.text.split()))[:200]
+        reply = hide_keys(" ".join(answer.text.split()))[:200]
         raise ExportFailed(
-            f"the collector at {url} refuses (HTTP {answer.status_code}{f': {said}' if said else ''}): correct the "
+            f"the collector at {url} refuses (HTTP {answer.status_code}{f': {reply}' if reply else ''}): correct the "
             "address, or give what it asks for in OTEL_EXPORTER_OTLP_HEADERS."
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter's log: what went wrong is reported in one error."""
-    logger = logging.getLogger("opentelemetry")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

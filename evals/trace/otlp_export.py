@@ -93,8 +93,8 @@ def _unit_spans(
             if case in (None, first.case) and editor in (None, first.editor):
                 number = numbers.get((first.setting, first.case), 0)
                 steps = {probe: list(steps_from_events(events)) for probe, events in index.of(unit).items()}
-                own = {record.probe: judged.get((unit, record.probe), []) for record in records}
-                yield list(spans_of(UnitTrace(run, number, records, steps, own, content, run_start)))
+                judgements = {record.probe: judged.get((unit, record.probe), []) for record in records}
+                yield list(spans_of(UnitTrace(run, number, records, steps, judgements, content, run_start)))
     last = {line["unit"]: line for line in open_failures(folder, finished)}
     for line in last.values():
         if case in (None, line["case"]) and editor in (None, line["editor"]):

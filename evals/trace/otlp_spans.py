@@ -244,20 +244,20 @@ def _retry(retry: dict[str, Any]) -> SpanEvent:
     return SpanEvent("retry", retry["at"], attributes)
 
 
-def _judged(key: tuple[str, ...], one: JudgedItem, content: bool, answered: float) -> Iterator[Span]:
-    said = one.judgement
-    steps = list(_steps(key, one.steps, content, answered))
+def _judged(key: tuple[str, ...], item: JudgedItem, content: bool, answered: float) -> Iterator[Span]:
+    judgement = item.judgement
+    steps = list(_steps(key, item.steps, content, answered))
     start = min((span.start for span in steps), default=answered)
-    end = max([start + said.seconds, *(span.end for span in steps)])
-    attributes: dict[str, Value] = {KIND: "EVALUATOR", "emend.judge": said.judge, "emend.repeat": said.repeat}
-    attributes |= {"emend.swapped": said.swapped, "emend.together": one.together}
-    span = Span(f"judge {said.kind}", key, start, end, attributes)
-    for name, value in said.values.items():
+    end = max([start + judgement.seconds, *(span.end for span in steps)])
+    attributes: dict[str, Value] = {KIND: "EVALUATOR", "emend.judge": judgement.judge, "emend.repeat": judgement.repeat}
+    attributes |= {"emend.swapped": judgement.swapped, "emend.together": item.together}
+    span = Span(f"judge {judgement.kind}", key, start, end, attributes)
+    for name, value in judgement.values.items():
         result: dict[str, Value] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
-        if content and said.reason:
-            result["gen_ai.evaluation.explanation"] = said.reason
+        if content and judgement.reason:
+            result["gen_ai.evaluation.explanation"] = judgement.reason
         span.events.append(SpanEvent("gen_ai.evaluation.result", end, result))
-    span.error = (said.problem if content else "unscored") if said.problem else ""
+    span.error = (judgement.problem if content else "unscored") if judgement.problem else ""
     yield span
     yield from steps
 

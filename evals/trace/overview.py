@@ -26,7 +26,7 @@ CONTEXT = 40
 
 
 class NodeRow(FrozenModel):
-    """What one node took under one editor, over the steps of all probes.
+    """Times and sums of one node under one editor, over the steps of all probes.
 
     Times in milliseconds, the median and the 95th percentile; tokens and calls are those of models.
     """
@@ -157,15 +157,15 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
     nodes = defaultdict[tuple[str, str], _NodeSums](_NodeSums)
     cases = defaultdict[CaseKey, _CaseSums](_CaseSums)
     ran, kinds = set[str](), set[str]()
-    for record, own in _with_steps(folder, records.editor):
-        ran.update(step["node"] for step in own)
+    for record, all_steps in _with_steps(folder, records.editor):
+        ran.update(step["node"] for step in all_steps)
         kinds.add(record.kind)
-        shown = steps.matching(own, record) if records.fits(record) else None
-        if shown is None:
+        matching = steps.matching(all_steps, record) if records.fits(record) else None
+        if matching is None:
             continue
-        for step in shown:
+        for step in matching:
             nodes[record.editor, step["node"]].add(step)
-        cases[record.setting, record.case, record.editor].add(record, shown, steps.grep)
+        cases[record.setting, record.case, record.editor].add(record, matching, steps.grep)
     for setting in manifest.cases:
         ran = ran.union(*(graph.nodes for graph in edges_of(manifest, setting).values()))
     steps.check_node(ran, "the run")

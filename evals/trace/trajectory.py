@@ -24,7 +24,8 @@ def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str
     called tools itself is given as it was.
     """
     passes = split_passes(steps) or [[]]
-    chosen = next((one for one in passes if any("reply" in (step["update"] or {}) for step in one)), passes[-1])
+    with_reply = (part for part in passes if any("reply" in (step["update"] or {}) for step in part))
+    chosen = next(with_reply, passes[-1])
     updates = [step["update"] for step in reversed(chosen) if "messages" in (step["update"] or {})]
     if updates:
         conversation: Any = convert_to_openai_messages(messages_from_dict(updates[0]["messages"]))
