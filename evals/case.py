@@ -11,7 +11,7 @@ from emend.memory.probe import Probe, Usage
 
 
 class Case(FrozenModel):
-    """Edits that belong together and the probes asked under them; the id is derived from the content."""
+    """Edits that belong together and the probes to ask once they are applied; the id is derived from the content."""
 
     id: str = ""
     edits: tuple[Edit, ...]
@@ -36,7 +36,7 @@ class Record(FrozenModel):
 
     unit: str
     of: int
-    """Number of records of the unit, so that a torn unit is recognised."""
+    """Number of records of the unit, so that an incomplete unit is recognised."""
     case: str
     probe: str
     kind: str
@@ -97,35 +97,35 @@ class Metric(FrozenModel):
     """Metrics of one group share a table; the first group is shown first."""
     higher_is_better: bool = True
     share: bool = True
-    """True for shares from 0 to 1; marks and magnitudes that do not vary get no interval."""
+    """True if values are shares from 0 to 1; marks and magnitudes that do not vary have no interval."""
 
 
 class Benchmark(Protocol):
-    """A data set: its settings, its cases, and the metrics that its paper reports."""
+    """A data set with its settings, its cases, and the metrics of its paper."""
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]]
     wording: ClassVar[str]
     mode: ClassVar[str]
-    """Default mode: how many edits are applied together."""
+    """Default for the number of edits that are applied together."""
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """The cases in a stable order; `limit` takes the first, or a seeded sample of sorted files."""
         ...
 
     def metrics(self) -> Sequence[Metric]:
-        """Return the reported metrics, in the order of the paper's columns."""
+        """The reported metrics, in the order of the paper's columns."""
         ...
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Return demonstrations for in-context editors, never about a tested fact."""
+        """Demonstrations for in-context editors, never about a tested fact."""
         ...
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Source, files with sha256, and what was dropped or repaired, with counts.
 
-        `choices`, a list of sentences, says how things are scored where the paper leaves it open or its code differs; a
-        report ends with them.
+        `choices` is a list of sentences on scoring where the paper leaves it open or its code differs; a report ends
+        with them.
         """
         ...

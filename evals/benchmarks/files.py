@@ -21,10 +21,10 @@ R = TypeVar("R", bound=BenchmarkRow)
 N = TypeVar("N", bound=NumberedRow)
 
 
-def data_folder(benchmark: str, given: Path | None) -> Path:
+def data_folder(benchmark: str, folder: Path | None) -> Path:
     """Return the given folder, else `$EMEND_DATA/<benchmark>`, else `data/<benchmark>` in the working folder."""
-    if given is not None:
-        return Path(given).expanduser()
+    if folder is not None:
+        return Path(folder).expanduser()
     return Path(os.environ.get("EMEND_DATA") or "data").expanduser() / benchmark
 
 
@@ -114,16 +114,25 @@ def _describe(path: Path, content: bytes, error: ValidationError, remedy: str) -
 def _broken_record(content: bytes) -> str:
     """Name the record of a list at which the JSON breaks off, and how it begins; "" for other content."""
     text = content.decode("utf-8", "replace")
-    number, place, decoder = 0, _skip(text, text.find("[") + 1), json.JSONDecoder()
-    while 0 < place < len(text):
+    records, position = whole_records(text)
+    begins = text[position : position + 60]
+    return f"; record {len(records)} is not whole, it begins {begins!r}" if "[" in text else ""
+
+
+def whole_records(text: str) -> tuple[list[object], int]:
+    """Return the records of a JSON list before the position at which it breaks off, and that position."""
+    records: list[object] = []
+    decoder, position = json.JSONDecoder(), _skip(text, text.find("[") + 1)
+    while 0 < position < len(text):
         try:
-            _, after = decoder.raw_decode(text, place)
+            record, end = decoder.raw_decode(text, position)
         except json.JSONDecodeError:
             break
-        number, place = number + 1, _skip(text, after)
-    return f"; record {number} is not whole, it begins {text[place : place + 60]!r}" if "[" in text else ""
+        records.append(record)
+        position = _skip(text, end)
+    return records, position
 
 
-def _skip(text: str, place: int) -> int:
+def _skip(text: str, position: int) -> int:
     """Return the position at which the next record begins."""
-    return place + len(match[0]) if (match := _BETWEEN.match(text, place)) else place
+    return position + len(match[0]) if (match := _BETWEEN.match(text, position)) else position

@@ -8,7 +8,7 @@ from emend.memory.registry import Registry
 
 
 class BenchmarkFactory(Protocol):
-    """What is registered: a class built from the data folder (None: where its files are looked for) and its options."""
+    """Class of a benchmark, built from the data folder (None for the default one) and its options."""
 
     def __call__(self, data: Path | None, options: dict[str, str]) -> Benchmark:
         """The benchmark; see its class for its options."""
@@ -37,7 +37,7 @@ BENCHMARKS: Registry[BenchmarkFactory] = Registry(
         ),
         "recoe": (
             "emend.evals.benchmarks.recoe.benchmark:ReCoE",
-            "questions to reason out whose supporting facts are edited: six schemes, correct_flip",
+            "reasoning questions whose supporting facts are edited: six schemes, correct_flip",
         ),
         "mquake": (
             "emend.evals.benchmarks.mquake.benchmark:MQuAKE",

@@ -1,4 +1,4 @@
-"""Triplets that `emend extract` stored, in the place of the documents that they were read out of."""
+"""Triplets that `emend extract` stored, as edits instead of the documents from which they were extracted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,21 +16,21 @@ from emend.memory.registry import nearest
 
 OPTION = "triples"
 UNTOLD = "no_triplet"
-"""Tag of a probe none of whose documents gave a triplet."""
+"""Tag of a probe whose documents gave no triplet."""
 EXTRACTED = ("extract", "llm", "tool")
-"""The settings in which an editor is given these triplets: AKEW's name for them, and DocTER's two."""
+"""The settings whose edits are these triplets: AKEW's name, and DocTER's two."""
 TEXTS = ("document", "event")
 
 
 class ExtractedDocument(FrozenModel):
-    """One line of the file: the triplets of a document, how they were got, and why there are none."""
+    """Line of the file: a document's triplets, the method, and the reason if there are none."""
 
     document_id: str
-    """The id of the edit whose text the document is."""
+    """Id of the edit whose text is the document."""
     method: str
     fingerprint: str
     settings: dict[str, str | int | bool] = {}
-    """What the fingerprint is made of; empty in files that were written before it was kept."""
+    """Settings behind the fingerprint; empty in files of older versions."""
     triplets: tuple[Triplet, ...] = ()
     reason: str = ""
     failed: bool = False
@@ -44,11 +44,11 @@ class Triples:
     """The file that the option `triples` names.
 
     Args:
-        path: what `emend extract --out` wrote.
+        path: output of `emend extract --out`.
 
     Raises:
-        MissingData: there is no such file.
-        BadData: a line is not as it must be.
+        MissingData: the file does not exist.
+        BadData: a line is malformed.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -61,12 +61,12 @@ class Triples:
 
     @property
     def methods(self) -> list[str]:
-        """How the triplets were got; one name, unless files were joined."""
+        """The methods of extraction; one name, unless files were joined."""
         return sorted({row.method for row in self.documents.values()})
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """File, sha256, method, fingerprints, and what is in it."""
+        """File, sha256, method, fingerprints and counts."""
         rows = self.documents.values()
         return {
             "file": self.path.name,
@@ -84,11 +84,11 @@ class Triples:
         Raises:
             BadSettings: the setting names another method.
         """
-        made = {"llm" if method == "llm" else "tool" for method in self.methods}
-        if setting in ("llm", "tool") and made - {setting}:
+        used = {"llm" if method == "llm" else "tool" for method in self.methods}
+        if setting in ("llm", "tool") and used - {setting}:
             raise BadSettings(
                 f"setting '{setting}' of {benchmark}, but '{self.path.name}' was made with method "
-                f"'{', '.join(self.methods)}': use setting '{made.pop()}', or extract with another --method."
+                f"'{', '.join(self.methods)}': use setting '{used.pop()}', or extract with another --method."
             )
 
     def apply(self, cases: Iterable[Case]) -> Iterator[Case]:
@@ -98,10 +98,10 @@ class Triples:
             BadData: a document is not in the file.
         """
         for case in cases:
-            given = {edit.id: self._edits(edit) for edit in case.edits}
-            edits = {edit.id: edit for group in given.values() for edit in group}
-            ids = {old: tuple(dict.fromkeys(edit.id for edit in group)) for old, group in given.items()}
-            probes = tuple(_renamed(probe, ids) for probe in case.probes)
+            groups = {edit.id: self._edits(edit) for edit in case.edits}
+            edits = {edit.id: edit for group in groups.values() for edit in group}
+            ids = {old: tuple(dict.fromkeys(edit.id for edit in group)) for old, group in groups.items()}
+            probes = tuple(_with_edits(probe, ids) for probe in case.probes)
             yield Case(edits=tuple(edits.values()), probes=probes, tags=case.tags)
 
     def _edits(self, edit: Edit) -> list[Edit]:
@@ -115,7 +115,7 @@ class Triples:
 
 
 class _WithTriples:
-    """A benchmark that also has the settings of `EXTRACTED`; all else is the benchmark's own."""
+    """A benchmark with the additional settings of `EXTRACTED`."""
 
     def __init__(self, inner: Benchmark, triples: Triples) -> None:
         self._inner = inner
@@ -133,15 +133,15 @@ class _WithTriples:
         return self._triples.apply(self._inner.cases(self._source, limit, seed))
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        """Those of the setting's own name where the benchmark has it, else of its first setting with triplets.
+        """Demonstrations of the setting if the benchmark has it, else of its first setting with triplets.
 
-        Of those for triplets taken out the hand-written alone: the others tell a fact in the data's words, so that
-        nobody could leave out what stands in the words of an extractor.
+        Extracted triplets get the hand-written ones only: those from rows state a fact in the data's words, so that an
+        editor could not exclude an applied edit in an extractor's words.
         """
         inner = self._inner.settings
         named = setting if setting in inner else next((name for name in ("gold", "triplet") if name in inner), inner[0])
-        shown = self._inner.demonstrations(named, seed)
-        return tuple(shown) if setting in EXTRACTED else shown
+        demonstrations = self._inner.demonstrations(named, seed)
+        return tuple(demonstrations) if setting in EXTRACTED else demonstrations
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class _WithTriples:
 
 
 def _source_of(benchmark: Benchmark, triples: Triples) -> str:
-    """The setting that the file's documents are of; the first with texts where that cannot be told."""
+    """Return the setting of the file's documents; the first one with texts where unknown."""
     first = text_setting(benchmark)
     for setting in benchmark.settings:
         case = next(iter(benchmark.cases(setting, limit=1)), None)
@@ -159,41 +159,39 @@ def _source_of(benchmark: Benchmark, triples: Triples) -> str:
 
 
 def with_triples(benchmark: Benchmark, path: Path | str) -> Benchmark:
-    """The benchmark with the triplets of a file in the settings `extract`, `llm` and `tool`, `extract` being its first.
+    """Return the benchmark with a file's triplets as the first settings: `extract`, `llm` and `tool`.
 
     Raises:
-        MissingData: there is no such file.
-        BadData: a line of it is not as it must be.
+        MissingData: the file does not exist.
+        BadData: a line is malformed.
         BadSettings: the benchmark has no documents.
     """
     return cast(Benchmark, _WithTriples(benchmark, Triples(path)))
 
 
-def text_setting(benchmark: Benchmark, told: str | None = None) -> str:
-    """The setting whose edits are texts: the one told, else the benchmark's first such.
+def text_setting(benchmark: Benchmark, requested: str | None = None) -> str:
+    """Return the requested setting if its edits are texts, else the benchmark's first such.
 
     Raises:
-        BadSettings: there is none, or the one told has none.
+        BadSettings: no setting has texts, or not the requested one.
     """
     known = list(benchmark.settings)
-    if told is not None and told not in known:
-        raise BadSettings(f"{benchmark.name} has no setting '{told}': {nearest(told, known)}")
-    for setting in [told] if told else known:
+    if requested is not None and requested not in known:
+        raise BadSettings(f"{benchmark.name} has no setting '{requested}': {nearest(requested, known)}")
+    for setting in [requested] if requested else known:
         if any(edit.form in TEXTS for case in benchmark.cases(setting, limit=1) for edit in case.edits):
             return setting
-    raise BadSettings(
-        f"{benchmark.name} has no documents to extract from{f' in setting {told!r}' if told else ''}: its settings are "
-        f"{', '.join(known)}."
-    )
+    where = f" in setting {requested!r}" if requested else ""
+    raise BadSettings(f"{benchmark.name} has no documents to extract from{where}: its settings are {', '.join(known)}.")
 
 
 def triplet_edit(triplet: Triplet, source: Edit) -> Edit:
-    """An extracted triplet as an edit that any editor takes, its cloze being the subject and the relation."""
+    """An extracted triplet as an edit; its cloze is the subject and the relation."""
     prompt = f"{{}} {triplet.relation}"
     return Edit.from_triplet(triplet, prompt, time=source.time, language=source.language)
 
 
-def _renamed(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
+def _with_edits(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
     if not set(probe.edit_ids) & ids.keys():
         return probe
     new = tuple(dict.fromkeys(name for old in probe.edit_ids for name in ids.get(old, (old,))))
@@ -202,10 +200,10 @@ def _renamed(probe: Probe, ids: dict[str, tuple[str, ...]]) -> Probe:
 
 
 def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
-    """The lines of the file; a torn last line, of an extraction that was interrupted, is left out.
+    """Read the lines of the file; the incomplete last line of an interrupted extraction is skipped.
 
     Raises:
-        BadData: another line cannot be read; names it.
+        BadData: another line is malformed; names it.
     """
     try:
         content = path.read_bytes()
@@ -220,5 +218,5 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
             where = ".".join(str(part) for part in first["loc"]) or "the whole line"
             remedy = "Delete the line, and extract again to fill it."
             if first["type"] == "missing" and number == 1:
-                remedy = "This is no file that `emend extract` has written: name another one."
+                remedy = "This is no output of `emend extract`: name another file."
             raise BadData(f"{path}, line {number}, field {where}: {first['msg']}. {remedy}") from error

@@ -1,4 +1,4 @@
-"""Checks a folder of a benchmark's files: names every fault by file, record and field, and counts what is there."""
+"""Check of a folder of a benchmark's files: every fault by file, record and field, and counts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,19 +17,19 @@ from emend.memory.errors import BadSettings, EmendError, MissingData
 
 
 class FileCheck(FrozenModel):
-    """One file: how many records and faults it has, and what its checksum says."""
+    """Records, faults and checksum of a file."""
 
     name: str
     records: int | None = None
-    """None for a file that holds no records, such as a prompt."""
+    """None for a file without records, such as a prompt."""
     faults: int = 0
     checksum: str = ""
     """`as published`; `as fetched`, or `changed` since; `not the published one`; `not known`."""
     absent: bool = False
 
 
-class Checked(FrozenModel):
-    """What was found in a folder; `counts` says per reading what the loader dropped, repaired and tagged."""
+class FolderCheck(FrozenModel):
+    """Files, faults and counts of a folder; `counts` has per reading what the loader dropped, repaired and tagged."""
 
     data: str
     folder: str
@@ -39,7 +39,7 @@ class Checked(FrozenModel):
     """(reading, what, how many)."""
 
 
-def check(target: str, data: Path | None = None) -> Checked:
+def check(target: str, data: Path | None = None) -> FolderCheck:
     """Check a benchmark's folder, by the benchmark's name (its usual folder, or `data`) or by the folder.
 
     Raises:
@@ -56,11 +56,12 @@ def check(target: str, data: Path | None = None) -> Checked:
     files: list[FileCheck] = []
     for shape in shapes:
         files.append(_file(shape, folder, checksums, tables, faults))
-    others = [FileCheck(name=n, checksum=said) for n, said in checksums.items() if n not in {f.name for f in files}]
+    names = {file.name for file in files}
+    others = [FileCheck(name=name, checksum=state) for name, state in checksums.items() if name not in names]
     if name == "docter":
         faults += _docter_links(tables)
     counts = tuple(_counts(name, shapes, folder, faults))
-    return Checked(
+    return FolderCheck(
         data=name,
         folder=str(folder),
         files=tuple(_with_faults([*files, *others], faults)),
@@ -92,42 +93,41 @@ def _target(target: str, data: Path | None) -> tuple[str, Path]:
         return target, data_folder(target, data)
     folder = Path(target).expanduser()
     if not folder.is_dir():
-        source_of(target)  # says what there is
-    told = SourceLedger.read(folder).data or folder.resolve().name
-    if told in SOURCES:
-        return told, folder
+        source_of(target)  # its error names the known ones
+    recorded = SourceLedger.read(folder).data or folder.resolve().name
+    if recorded in SOURCES:
+        return recorded, folder
     fitting = [name for name in SOURCES if any(shape.find(folder) for shape in shapes_of(name))]
     if len(fitting) == 1:
         return fitting[0], folder
-    of = f"of {' or '.join(fitting)}" if fitting else "of no benchmark that is known"
+    of = f"of {' or '.join(fitting)}" if fitting else "of no known benchmark"
     raise BadSettings(f"'{folder}' holds files {of}: name it, as in emend data check akew --data {folder}.")
 
 
 def _checksums(name: str, folder: Path) -> tuple[dict[str, str], list[Fault]]:
-    """What the checksums of the files that are there say, and a fault for each that changed since it was fetched.
+    """Return the state of each file with a known checksum, and a fault for each that changed since it was fetched.
 
-    A file of the user's own, such as a part of the published one, is none: its records are what counts.
+    A file of the user's own, such as a part of the published one, is no fault: only its records count.
     """
-    said: dict[str, str] = {}
+    states: dict[str, str] = {}
     faults = []
-    ledger = SourceLedger.read(folder, name)
     for remote in source_of(name).remotes:
         if remote.digest and (folder / remote.name).is_file():
             same = digest_like(folder / remote.name, remote.digest) == remote.digest
-            said[remote.name] = "as published" if same else "not the published one"
-    for file, entry in ledger.files.items():
-        if said.get(file) == "as published" or not (folder / file).is_file():
+            states[remote.name] = "as published" if same else "not the published one"
+    for file, entry in SourceLedger.read(folder, name).files.items():
+        if states.get(file) == "as published" or not (folder / file).is_file():
             continue
-        found = sha256(folder / file)
-        said[file] = "as fetched" if found == entry.sha256 else "changed"
-        if found != entry.sha256:
-            problem = f"changed since it was fetched: sha256 {found}, expected {entry.sha256}"
+        actual = sha256(folder / file)
+        states[file] = "as fetched" if actual == entry.sha256 else "changed"
+        if actual != entry.sha256:
+            problem = f"changed since it was fetched: sha256 {actual}, expected {entry.sha256}"
             faults.append(Fault(file=file, problem=problem))
-    return said, faults
+    return states, faults
 
 
 def _docter_links(tables: Mapping[str, list[Any]]) -> Iterator[Fault]:
-    """What is wrong between DocTER's files."""
+    """Yield the faults between DocTER's files."""
     ids = {name: {row.id for row in rows} for name, rows in tables.items()}
     linked = [(SUCCESS, DOCUMENTS), (LOCALITY, DOCUMENTS), (SUCCESS, FACTS)]
     linked += [(queries, documents) for _, documents, queries in DIRECTIONS.values()]
@@ -142,7 +142,7 @@ def _docter_links(tables: Mapping[str, list[Any]]) -> Iterator[Fault]:
 
 
 def _counts(name: str, shapes: list[Shape], folder: Path, faults: list[Fault]) -> Iterator[tuple[str, str, int]]:
-    """What the loader itself says that it reads, drops, repairs and tags; nothing of files with faults."""
+    """Yield what the loader itself reads, drops, repairs and tags; nothing for files with faults."""
     readings: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for shape in shapes:
         if (file := shape.find(folder)) is not None:
@@ -152,27 +152,27 @@ def _counts(name: str, shapes: list[Shape], folder: Path, faults: list[Fault]) -
             continue
         label = ", ".join(f"{key}={value}" for key, value in options)
         try:
-            told = _loaded(BENCHMARKS.load(name)(folder, dict(options)))
+            loaded = _loaded(BENCHMARKS.load(name)(folder, dict(options)))
         except MissingData:
             continue  # other files are needed to read these; they are listed as absent
         except EmendError as error:
             faults.append(Fault(file=files[0], problem=str(error)))
             continue
-        yield from ((label, what, count) for what, count in told.items())
+        yield from ((label, what, count) for what, count in loaded.items())
 
 
 def _loaded(benchmark: Benchmark) -> dict[str, int]:
     """The number of cases, and of what was dropped, repaired and tagged."""
-    told = benchmark.provenance
+    provenance = benchmark.provenance
     counts = {"cases": max(_cases(benchmark, setting) for setting in benchmark.settings)}
     for kind in ("dropped", "repaired", "tagged"):
-        for what, count in told.get(kind, {}).items():
+        for what, count in provenance.get(kind, {}).items():
             counts[f"{kind}: {what}"] = count if isinstance(count, int) else len(count)
     return counts
 
 
 def _cases(benchmark: Benchmark, setting: str) -> int:
     try:
-        return len({case.id for case in benchmark.cases(setting)})  # a run asks one that comes again once
+        return len({case.id for case in benchmark.cases(setting)})  # a run asks a repeated case once
     except (MissingData, BadSettings):
-        return 0  # the setting needs what these files have not, such as texts or a file that is absent
+        return 0  # the setting needs texts or a file that are absent

@@ -110,15 +110,15 @@ class ResumingDownloader:
             return HostUnreachable(f"no connection to {urlsplit(self.remote.url).hostname}: {reason.reason}. {remedy}")
         return FetchFailed(f"{self.remote.url} broke off: {reason}. {remedy}")
 
-    def _receive(self, response: requests.Response, done: int) -> None:
+    def _receive(self, response: requests.Response, size: int) -> None:
         length = response.headers.get("Content-Length", "")
-        total = done + int(length) if length.isdigit() else None
-        with self.part.open("ab" if done else "wb") as file:
+        total = size + int(length) if length.isdigit() else None
+        with self.part.open("ab" if size else "wb") as file:
             for chunk in response.iter_content(_CHUNK):
                 file.write(chunk)
                 file.flush()
-                done += len(chunk)
-                self._report(done, total)
+                size += len(chunk)
+                self._report(size, total)
 
     def _verify(self) -> None:
         """Check what pooch cannot: a pointer of Git LFS, and git's own id of a content."""

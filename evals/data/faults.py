@@ -1,23 +1,21 @@
-"""Finds every fault of a file's records, where the loaders stop at the first."""
+"""All faults of a file's records, where the loaders stop at the first."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from emend.evals.benchmarks.files import whole_records
 from emend.evals.data.shapes import Shape
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadData
 
 LONGEST = 80
-_FIELD = re.compile(r"field '([^']+)': (.*?)(?:; value (.*))?\. (?:[A-Z].*)?$", re.S)
 
 
 class Fault(FrozenModel):
-    """One thing that is wrong; `record` is the place in the file, from 0, or an id."""
+    """A fault of a file; `record` is its index in the file, from 0, or an id."""
 
     file: str
     record: str = ""
@@ -27,90 +25,55 @@ class Fault(FrozenModel):
 
 
 def records(path: Path, name: str) -> tuple[list[object], Fault | None]:
-    """The records of a JSON file, a list or `{"data": [...]}`; of a file that is cut off those before the cut."""
+    """Read the records of a JSON file, a list or `{"data": [...]}`; of a file that is cut off, those before the cut."""
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)
     except UnicodeDecodeError as error:
         return [], Fault(file=name, problem=f"not in UTF-8: {error}. Fetch the file again")
     except ValueError as error:
-        whole = _whole(text)
-        said = f"not JSON, or cut off: {error}; {len(whole)} whole records stand before it. Fetch the file again"
-        return whole, Fault(file=name, record=str(len(whole)), problem=said)
+        whole, _ = whole_records(text)
+        problem = f"not JSON, or cut off: {error}; {len(whole)} whole records before it. Fetch the file again"
+        return whole, Fault(file=name, record=str(len(whole)), problem=problem)
     rows = content.get("data") if isinstance(content, dict) else content
     if isinstance(rows, list):
         return rows, None
-    said = f"a list of records expected, but it holds {type(content).__name__}. Fetch the file again"
-    return [], Fault(file=name, problem=said)
-
-
-def _whole(text: str) -> list[object]:
-    """The records before the place where the text stops to be JSON."""
-    decoder, rows = json.JSONDecoder(), []
-    place = text.find("[") + 1
-    while place:
-        try:
-            row, place = decoder.raw_decode(text, _past(text, place, " \t\r\n,"))
-        except ValueError:
-            break
-        rows.append(row)
-    return rows
-
-
-def _past(text: str, place: int, letters: str) -> int:
-    while place < len(text) and text[place] in letters:
-        place += 1
-    return place
+    problem = f"a list of records expected, but it holds {type(content).__name__}. Fetch the file again"
+    return [], Fault(file=name, problem=problem)
 
 
 def faults_of_rows(raw: Sequence[object], name: str, shape: Shape, parsed: list[Any]) -> Iterator[Fault]:
-    """Every fault of every record: fields, conversion to cases, and records that are there twice.
+    """Yield every fault of every record: invalid fields, and records that occur twice.
 
-    The rows that have the right fields are put into `parsed`.
+    Valid rows are appended to `parsed`.
     """
-    seen: dict[object, int] = {}
-    for number, record in enumerate(raw):
+    first_index: dict[object, int] = {}
+    for index, record in enumerate(raw):
         try:
             row = shape.row.model_validate(record)
-            parsed.append(row)
-            shape.convert(row)
         except ValidationError as error:
-            yield from _field_faults(error, name, number)
+            yield from _field_faults(error, name, index)
             continue
-        except BadData as error:
-            yield _told(error, name, number)
+        parsed.append(row)
         if shape.key is None:
             continue
         field, value = shape.key(row)
-        if (first := seen.setdefault(value, number)) != number:
-            said = f"the same as in record {first}; remove one of the two"
-            yield Fault(file=name, record=str(number), field=field, problem=said, value=_short(value))
+        if (first := first_index.setdefault(value, index)) != index:
+            problem = f"the same as in record {first}; remove one of the two"
+            yield Fault(file=name, record=str(index), field=field, problem=problem, value=_short(value))
 
 
-def _field_faults(error: ValidationError, name: str, number: int) -> Iterator[Fault]:
-    errors = error.errors(include_url=False)
-    deeper = {found["loc"][:depth] for found in errors for depth in range(len(found["loc"]))}
-    for found in errors:
-        if found["loc"] in deeper:
-            continue  # a list is also said to be too short when what is in it is wrong
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
-        yield Fault(
-            file=name,
-            record=str(number),
-            field=field.lstrip("."),
-            problem=found["msg"],
-            value=_short(found["input"]),
-        )
-
-
-def _told(error: BadData, name: str, number: int) -> Fault:
-    """A converter's own complaint, which names the field in its text."""
-    if found := _FIELD.search(str(error)):
-        field, problem, value = found.groups()
-        return Fault(file=name, record=str(number), field=field, problem=problem, value=value or "")
-    return Fault(file=name, record=str(number), problem=str(error))
+def _field_faults(error: ValidationError, name: str, index: int) -> Iterator[Fault]:
+    details = error.errors(include_url=False)
+    prefixes = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    for detail in details:
+        if detail["loc"] in prefixes:
+            continue  # pydantic also calls a list too short when an item of it is wrong
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+        value = _short(detail["input"])
+        yield Fault(file=name, record=str(index), field=field.lstrip("."), problem=detail["msg"], value=value)
 
 
 def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

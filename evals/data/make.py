@@ -1,4 +1,4 @@
-"""Files that nobody publishes as they are needed, made from published ones."""
+"""Files that are not published in the needed form, made from published ones."""
 
 import json
 from collections.abc import Callable
@@ -8,22 +8,22 @@ from typing import Any
 from emend.memory.errors import BadData
 
 Json = Any
-"""What a JSON file holds; its shape is checked where it is used."""
+"""Content of a JSON file, whose shape is checked where it is used."""
 SERAC = "serac_event"
-"""What ELKEN's scope classifier chose: a result, no data."""
+"""Key of the choice of ELKEN's scope classifier, a result and no data."""
 
 
 def make(maker: str, folder: Path, target: Path) -> None:
     """Make the file `target` from others of the folder.
 
     Raises:
-        BadData: one of them is not as it must be.
+        BadData: one of them is malformed.
     """
     try:
         content = MAKERS[maker](folder)
     except (KeyError, TypeError, AttributeError) as error:
         raise BadData(
-            f"{target.name} cannot be made: a record lacks {error}. Take the files it is made of away and fetch again."
+            f"{target.name} cannot be made: a record lacks {error}. Remove its input files and fetch again."
         ) from error
     beside = target.with_name(f"{target.name}.part")
     beside.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -31,7 +31,7 @@ def make(maker: str, folder: Path, target: Path) -> None:
 
 
 def elken_test(folder: Path) -> Json:
-    """ELKEN's test events from the outputs of its scope classifier, which hold them whole.
+    """ELKEN's test events from the outputs of its scope classifier, which hold them completely.
 
     First the events with tendency questions, in their order, with the fact questions of the same event; then those with
     fact questions alone.
@@ -59,20 +59,20 @@ def docter_facts(folder: Path) -> Json:
     """
     names = ("counterfact-edit.json", "counterfact-train.json", "counterfact-val.json")
     known = {row["case_id"]: row for name in names for row in _read(folder / "counterfact" / name)}
-    asked: dict[int, Json] = {}
+    queries: dict[int, Json] = {}
     for name in ("edit_success_eval.json", "cross_en_eval.json", "reasoning_eval.json"):
         for row in _read(folder / name):
-            asked.setdefault(int(row["id"]), row)
-    if lost := sorted(asked.keys() - known.keys()):
+            queries.setdefault(int(row["id"]), row)
+    if lost := sorted(queries.keys() - known.keys()):
         raise BadData(f"gold_facts.json cannot be made: CounterFact's files have no record of the ids {lost[:10]}.")
-    return {"data": [_fact(number, known[number], asked[number]) for number in sorted(asked)]}
+    return {"data": [_fact(number, known[number], queries[number]) for number in sorted(queries)]}
 
 
-def _fact(number: int, row: Json, asked: Json) -> Json:
+def _fact(number: int, row: Json, query: Json) -> Json:
     for field, theirs in (("original_target", "ground_truth"), ("altered_target", "target_new")):
-        if field in asked and asked[field] != row[theirs]:
+        if field in query and query[field] != row[theirs]:
             raise BadData(
-                f"gold_facts.json cannot be made: id {number}, field '{field}': '{asked[field]}' in DocTER and "
+                f"gold_facts.json cannot be made: id {number}, field '{field}': '{query[field]}' in DocTER and "
                 f"'{row[theirs]}' in CounterFact. Fetch the files of one version together."
             )
     if row["subject"] not in row["prompt"]:
@@ -88,25 +88,25 @@ def _fact(number: int, row: Json, asked: Json) -> Json:
 
 
 def _bare(row: Json) -> Json:
-    """The record without what the classifier chose."""
-    kept = {key: value for key, value in row.items() if key not in (SERAC, "id")}
+    """Return the record without the classifier's choices."""
+    bare = {key: value for key, value in row.items() if key not in (SERAC, "id")}
     for part in ("fact", "tendency"):
-        if part in kept:
-            kept[part] = {
-                asked: [{k: v for k, v in question.items() if k != SERAC} for question in kept[part][asked]]
-                for asked in ("qas", "local_qas")
+        if part in bare:
+            bare[part] = {
+                scope: [{k: v for k, v in question.items() if k != SERAC} for question in bare[part][scope]]
+                for scope in ("qas", "local_qas")
             }
-    return kept
+    return bare
 
 
 def _read(path: Path) -> list[Json]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadData(f"{path} is not JSON in UTF-8: {error}. Take it away and fetch it again.") from error
+        raise BadData(f"{path} is not JSON in UTF-8: {error}. Remove it and fetch it again.") from error
     rows = content.get("data") if isinstance(content, dict) else content
     if not isinstance(rows, list):
-        raise BadData(f"{path}: a list of records expected. Take it away and fetch it again.")
+        raise BadData(f"{path}: a list of records expected. Remove it and fetch it again.")
     return rows
 
 

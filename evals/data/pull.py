@@ -39,7 +39,7 @@ class Outcome(FrozenModel):
 @contextmanager
 def no_bar(name: str, size: int | None) -> Iterator[Report]:
     """Progress bar that shows nothing."""
-    yield lambda done, total: None
+    yield lambda size, total: None
 
 
 class Puller:
@@ -66,7 +66,7 @@ class Puller:
             self._ledger = SourceLedger.read(self.folder, self.source.name)
             fetched = [self._attempt(remote, self._pull_remote) for remote in self.source.remotes]
             self._outcomes = {outcome.name: outcome for outcome in fetched}
-            return fetched + [self._attempt(made, self._pull_made) for made in self.source.made]
+            return fetched + [self._attempt(file, self._pull_made) for file in self.source.made]
 
     def _attempt(self, file: F, pull: Callable[[F], Outcome]) -> Outcome:
         try:
@@ -88,16 +88,16 @@ class Puller:
             raise
         return self._record(remote, "fetched", remote.repository or host, remote.url, remote.commit, remote.digest)
 
-    def _pull_made(self, made: Made) -> Outcome:
-        inputs = [self._outcomes[name] for name in made.inputs]
+    def _pull_made(self, file: Made) -> Outcome:
+        inputs = [self._outcomes[name] for name in file.inputs]
         if failed := [outcome.name for outcome in inputs if outcome.status == "failed"]:
             raise FetchFailed(f"is made of {', '.join(failed)}, which failed.")
-        present = self._present(made, "")
+        present = self._present(file, "")
         outdated = any(outcome.status == "fetched" for outcome in inputs)
         if present and not (outdated and present.status == "there"):
             return present
-        make(made.maker, self.folder, self.folder / made.name)
-        return self._record(made, "made", "made by emend data pull", inputs=made.inputs)
+        make(file.maker, self.folder, self.folder / file.name)
+        return self._record(file, "made", "made by emend data pull", inputs=file.inputs)
 
     def _present(self, file: Remote | Made, digest: str) -> Outcome | None:
         """Outcome of a file that exists already; None if it does not.

@@ -1,4 +1,4 @@
-"""What the `emend data` commands print."""
+"""Tables and progress bars of the `emend data` commands."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,17 @@ from pathlib import Path
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table as RichTable
+from rich.table import Table
 from rich.text import Text
 from tqdm import tqdm
 
-from emend.evals.data.check import Checked, FileCheck
+from emend.evals.data.check import FileCheck, FolderCheck
 from emend.evals.data.digests import LEDGER
 from emend.evals.data.download import Report
 from emend.evals.data.faults import Fault
 from emend.evals.data.pull import Outcome
 from emend.evals.data.sources import DataSource, Made, Remote
-from emend.evals.data.tables import Figure, Table
+from emend.evals.data.tables import PaperFigure, PaperTable
 from emend.evals.report.escape import one_line
 
 MARK = "*"
@@ -39,15 +39,15 @@ def download_bar(name: str, size: int | None) -> Iterator[Report]:
     pause = {} if sys.stderr.isatty() else {"delay": 5.0, "mininterval": 5.0}
     with tqdm(desc=name, total=size, unit="B", unit_scale=True, leave=False, **pause) as bar:
 
-        def report(done: int, total: int | None) -> None:
+        def report(size: int, total: int | None) -> None:
             bar.total = total
-            bar.update(done - bar.n)
+            bar.update(size - bar.n)
 
         yield report
 
 
 def rows_of(sources: Sequence[DataSource]) -> list[dict[str, object]]:
-    """One row of JSON for each file of the table."""
+    """Return a JSON row for each file of the sources."""
     rows: list[dict[str, object]] = []
     for source in sources:
         files: tuple[Remote | Made, ...] = (*source.remotes, *source.made)
@@ -62,9 +62,9 @@ def show_sources(sources: Sequence[DataSource], console: Console) -> None:
         for (origin, licence), files in groupby(source.remotes, key=lambda file: (_origin(file), file.licence)):
             console.print(Padding(Text(f"{origin}; licence: {licence}"), (0, 0, 0, 2), expand=False))
             _grid(console, ((file.name, _size(file.size), file.commit[:12], _pinned(file)) for file in files))
-        for made in source.made:
-            said = f"{made.name} is made of {', '.join(made.inputs)}"
-            console.print(Padding(Text(said), (0, 0, 0, 2), expand=False))
+        for derived in source.made:
+            line = f"{derived.name} is made of {', '.join(derived.inputs)}"
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
         for note in source.notes:
             console.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
         console.print()
@@ -74,7 +74,7 @@ def show_sources(sources: Sequence[DataSource], console: Console) -> None:
 
 
 def show_licences(source: DataSource, folder: Path, console: Console) -> None:
-    """Say before anything is fetched what comes whence under which licence."""
+    """Print the origins and licences of the files before anything is fetched."""
     console.print(Text(f"{source.name}: {len(source.remotes)} files into {one_line(str(folder))}", style="bold"))
     for (origin, licence), files in groupby(source.remotes, key=lambda file: (_origin(file), file.licence)):
         console.print(
@@ -83,24 +83,24 @@ def show_licences(source: DataSource, folder: Path, console: Console) -> None:
 
 
 def show_outcomes(source: DataSource, outcomes: Sequence[Outcome], folder: Path, console: Console) -> None:
-    """Say what became of each file, and what comes next."""
-    table = RichTable.grid(padding=(0, 2))
+    """Print the outcome of each file, and the notes of the source."""
+    table = Table.grid(padding=(0, 2))
     table.add_column(justify="right")
     for outcome in outcomes:
-        said = Text(outcome.status, style=STYLES.get(outcome.status, ""))
+        status = Text(outcome.status, style=STYLES.get(outcome.status, ""))
         size = _size(outcome.bytes) if outcome.sha256 else ""
-        table.add_row(said, Text(outcome.name), Text(size, justify="right"), Text(_sum(outcome), style="dim"))
+        table.add_row(status, Text(outcome.name), Text(size, justify="right"), Text(_sum(outcome), style="dim"))
     console.print(table)
     for note in source.notes:
         console.print(Text(f"note: {note}", style="dim"))
     if (folder / LEDGER).is_file():
-        console.print(Text(f"Sources and licences are written down in {one_line(str(folder / LEDGER))}."))
+        console.print(Text(f"Sources and licences are recorded in {one_line(str(folder / LEDGER))}."))
 
 
-def show_checked(checked: Checked, console: Console) -> None:
+def show_checked(checked: FolderCheck, console: Console) -> None:
     """Print the files, every fault, and what the loader drops, repairs and tags."""
     console.print(Text(f"{checked.data} in {one_line(checked.folder)}", style="bold"))
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("file", "records", "faults", "checksum"):
         table.add_column(name, justify="right" if name in ("records", "faults") else "left")
     for file in checked.files:
@@ -112,11 +112,11 @@ def show_checked(checked: Checked, console: Console) -> None:
         console.print(Text(f"read with {reading}" if reading else "read as usual", style="bold"))
         _grid(console, ((f"{count:>7,}", one_line(what)) for _, what, count in counts))
     total = len(checked.faults)
-    said = f"{total:,} fault{'s' * (total != 1)}" if total else "no fault"
-    console.print(Text(said, style="bold red" if total else "bold green"))
+    summary = f"{total:,} fault{'s' * (total != 1)}" if total else "no fault"
+    console.print(Text(summary, style="bold red" if total else "bold green"))
 
 
-def show_tables(tables: Sequence[Table], console: Console) -> None:
+def show_tables(tables: Sequence[PaperTable], console: Console) -> None:
     """Print each table in the paper's shape, the paper's figures under ours."""
     for table in tables:
         console.print(Text(table.title, style="bold"))
@@ -127,27 +127,27 @@ def show_tables(tables: Sequence[Table], console: Console) -> None:
             console.print(Text(note, style="dim"))
 
 
-def _paper_shaped(table: Table) -> RichTable:
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("", no_wrap=True)
-    shown.add_column("")
+def _paper_shaped(table: PaperTable) -> Table:
+    printed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    printed.add_column("", no_wrap=True)
+    printed.add_column("")
     for column in table.columns:
-        shown.add_column(column, justify="right")
+        printed.add_column(column, justify="right")
     for row in table.rows:
         cells = [table.cell(row, column) for column in table.columns]
-        shown.add_row(Text(row), Text("here"), *(_here(cell) for cell in cells))
+        printed.add_row(Text(row), Text("here"), *(_here(cell) for cell in cells))
         if any(cell and cell.paper is not None for cell in cells):
-            printed = (cell.shown(cell.paper) if cell else "" for cell in cells)
-            shown.add_row("", Text("paper", style="dim"), *(Text(f"{text} ", style="dim") for text in printed))
-    return shown
+            texts = (cell.text(cell.paper) if cell else "" for cell in cells)
+            printed.add_row("", Text("paper", style="dim"), *(Text(f"{text} ", style="dim") for text in texts))
+    return printed
 
 
-def _here(cell: Figure | None) -> Text:
+def _here(cell: PaperFigure | None) -> Text:
     if cell is None:
         return Text("")
     differs = cell.agrees is False
     style = {True: "green", False: "yellow", None: ""}[cell.agrees]
-    return Text(cell.shown(cell.here) + (MARK if differs else " "), style=style)
+    return Text(cell.text(cell.here) + (MARK if differs else " "), style=style)
 
 
 def _file_cells(file: FileCheck) -> Iterator[Text]:
@@ -163,12 +163,12 @@ def _fault(fault: Fault) -> Text:
         place.append(fault.record if fault.record.startswith("id ") else f"record {fault.record}")
     if fault.field:
         place.append(f"field '{fault.field}'")
-    said = f"{', '.join(place)}: {fault.problem}"
-    return Text(one_line(f"{said}; value {fault.value}" if fault.value else said))
+    line = f"{', '.join(place)}: {fault.problem}"
+    return Text(one_line(f"{line}; value {fault.value}" if fault.value else line))
 
 
 def _grid(console: Console, lines: Iterator[tuple[str, ...]]) -> None:
-    table = RichTable.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 2))
     for line in lines:
         table.add_row(*(Text(part) for part in line))
     console.print(Padding(table, (0, 0, 0, 4), expand=False))

@@ -1,8 +1,8 @@
-"""Where each benchmark's files come from: at which commit, under which licence, with which checksum if it is known.
+"""Origins of the benchmarks' files: commit, licence, and checksum if it is known.
 
-A commit and a path are written here only if they were read in the repository itself or in its list of files, a checksum
-only if it was taken from a whole, unchanged file. What is not known is left open: such a file is still fetched from one
-commit, and what came is recorded.
+A commit and a path are listed only if they were read in the repository itself or in its list of files, a checksum only
+if it was taken from a complete, unchanged file. A file without a checksum is still fetched from one commit, and its
+checksum is recorded.
 """
 
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ RAW = "https://raw.githubusercontent.com"
 
 
 def _inside(name: str) -> str:
-    """A file's place below the data folder.
+    """Return a file's path below the data folder.
 
     Raises:
         ValueError: it would lie elsewhere.
@@ -33,7 +33,7 @@ Name = Annotated[str, AfterValidator(_inside)]
 
 
 class Remote(FrozenModel):
-    """One file to fetch."""
+    """File to fetch."""
 
     name: Name
     """Its place below the data folder, where the loader looks."""
@@ -49,7 +49,7 @@ class Remote(FrozenModel):
 
 
 class Made(FrozenModel):
-    """One file that nobody publishes as it is needed, made from others of the table."""
+    """File that is not published in the needed form, made from others of the table."""
 
     name: Name
     inputs: tuple[str, ...]

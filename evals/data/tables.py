@@ -1,12 +1,12 @@
-"""A paper's table of statistics beside the same statistics of the files at hand."""
+"""A paper's table of statistics, with the same statistics of the local files."""
 
 from collections.abc import Iterator
 
 from emend.memory.edit import FrozenModel
 
 
-class Figure(FrozenModel):
-    """One cell: what the files hold and what the paper prints; None where there is no file, or nothing is printed."""
+class PaperFigure(FrozenModel):
+    """Cell with the files' figure and the paper's; None where there is no file, or nothing is printed."""
 
     row: str
     column: str
@@ -17,21 +17,21 @@ class Figure(FrozenModel):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether both are the same as printed; None if one is not there."""
+        """True if both are equal as printed; None if one is missing."""
         if self.here is None or self.paper is None:
             return None
-        return self.shown(self.here) == self.shown(self.paper)
+        return self.text(self.here) == self.text(self.paper)
 
-    def shown(self, value: float | None) -> str:
-        """As the paper prints it."""
+    def text(self, value: float | None) -> str:
+        """Format a value as the paper prints it."""
         return "-" if value is None else f"{value:,.{self.digits}f}"
 
 
-class Table(FrozenModel):
-    """A table: rows and columns in the paper's order, and what must be known to compare."""
+class PaperTable(FrozenModel):
+    """Table with rows and columns in the paper's order, and notes for the comparison."""
 
     title: str
-    figures: tuple[Figure, ...]
+    figures: tuple[PaperFigure, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -44,17 +44,16 @@ class Table(FrozenModel):
         """The names of the columns, in order."""
         return list(dict.fromkeys(figure.column for figure in self.figures))
 
-    def cell(self, row: str, column: str) -> Figure | None:
+    def cell(self, row: str, column: str) -> PaperFigure | None:
         """The figure of a cell, if it has one."""
         return next((f for f in self.figures if (f.row, f.column) == (row, column)), None)
 
     def plain(self) -> Iterator[dict[str, object]]:
-        """A row of JSON for each figure."""
+        """Yield a JSON row per figure."""
         for figure in self.figures:
-            told = figure.model_dump(exclude={"digits"})
-            yield {"table": self.title, **told, "agrees": figure.agrees}
+            yield {"table": self.title, **figure.model_dump(exclude={"digits"}), "agrees": figure.agrees}
 
 
 def part(name: str, here: int, whole: int, unit: str = "records") -> list[str]:
-    """A note where a file is only a part of the published one."""
+    """Return a note if a file is only a part of the published one."""
     return [f"{name}: a part, {here:,} of {whole:,} {unit}"] if 0 < here < whole else []

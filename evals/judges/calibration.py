@@ -14,7 +14,7 @@ from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_ju
 from emend.evals.judges.store import calibration_file
 from emend.evals.judges.stress_cases import case_of
 from emend.evals.log.manifest import now, replace
-from emend.evals.metrics.agreement import Agreement, agreement
+from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, ModelUnreachable
@@ -65,7 +65,7 @@ class JudgeKind(NamedTuple):
     prompt_id: str = ""
 
 
-class Calibration(Agreement):
+class Calibration(RaterAgreement):
     """A judge's agreement with people on one kind of item, by its first repeat, and of its repeats with each other.
 
     `missing` counts items that nobody labelled, which are left out; `unscored` those without a verdict.
@@ -80,7 +80,7 @@ class Calibration(Agreement):
     reasons: dict[str, int]
     """Why items have no verdict."""
     repeats: int
-    retest: Agreement | None = None
+    retest: RaterAgreement | None = None
     """Every two repeats on the same item; None with one repeat."""
     items: str
     """A digest of the items and their labels."""
@@ -239,7 +239,7 @@ def _calibration(
 
 def _retest(
     verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], ordered: bool, categories: bool, seed: int
-) -> Agreement:
+) -> RaterAgreement:
     """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
     firsts: list[float] = []
     seconds: list[float | None] = []

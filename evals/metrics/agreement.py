@@ -1,4 +1,4 @@
-"""Agreement of two raters of the same items, with intervals by bootstrap over cases.
+"""RaterAgreement of two raters of the same items, with intervals by bootstrap over cases.
 
 All coefficients are functions of one table of counts (first rater by second), so that the bootstrap draws tables and
 never visits the items again. The tests compare them with scipy's and scikit-learn's values.
@@ -33,8 +33,8 @@ class Coefficient(FrozenModel):
     why: str = ""
 
 
-class Agreement(FrozenModel):
-    """Agreement of two raters of the same items; the first is the reference.
+class RaterAgreement(FrozenModel):
+    """RaterAgreement of two raters of the same items; the first is the reference.
 
     `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
     `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not ordered. `base_rate` is the
@@ -70,8 +70,8 @@ def agreement(
     raters: tuple[str, str] = ("people", "the judge"),
     seed: int = 0,
     resamples: int = RESAMPLES,
-) -> Agreement:
-    """Agreement item by item; items without the second rater's label are unscored.
+) -> RaterAgreement:
+    """RaterAgreement item by item; items without the second rater's label are unscored.
 
     Args:
         first: labels of the reference rater, as numbers.
@@ -87,10 +87,21 @@ def agreement(
         ValueError: lengths differ, or a label is not a finite number.
     """
     pairs = [(a, b, case) for a, b, case in zip(first, second, cases, strict=True) if b is not None]
-    ones, others, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
-    if not np.isfinite([*ones, *others]).all():
+    if not np.isfinite([label for a, b, _ in pairs for label in (a, b)]).all():
         raise ValueError("a label is not a finite number: leave it out (None).")
-    unscored = len(first) - len(pairs)
+    return _agreement(pairs, len(first) - len(pairs), ordered, categories, raters, seed, resamples)
+
+
+def _agreement(
+    pairs: Sequence[tuple[float, float, Hashable]],
+    unscored: int,
+    ordered: bool,
+    categories: bool,
+    raters: tuple[str, str],
+    seed: int,
+    resamples: int,
+) -> RaterAgreement:
+    ones, others, owners = [a for a, _, _ in pairs], [b for _, b, _ in pairs], [case for _, _, case in pairs]
     labels = sorted({*ones, *others})
     tables = _tables(ones, others, owners, labels)
     mode, median = _constants(ones)
@@ -102,7 +113,7 @@ def agreement(
     def coefficient(function: Callable[[Floats, Floats], Floats]) -> Coefficient:
         return _coefficient(function, tables, np.array(labels), _undefined(ones, others, raters), seed, resamples)
 
-    result = Agreement(
+    return RaterAgreement(
         n=len(pairs),
         unscored=unscored,
         cases=len(set(owners)),
@@ -111,18 +122,12 @@ def agreement(
         raw=mean([float(a == b) for a, b, _ in pairs], share=True),
         base_rate=mean([float(a == mode) for a in ones], share=True),
         kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
-    )
-    if not ordered:
-        return result
-    return result.model_copy(
-        update={
-            "spearman": coefficient(spearman),
-            "kendall": coefficient(kendall),
-            "mae": mean([abs(a - b) for a, b, _ in pairs]),
-            "constant_mae": mean([abs(a - median) for a in ones]),
-            "mean_first": mean(ones),
-            "mean_second": mean(others),
-        }
+        spearman=coefficient(spearman) if ordered else None,
+        kendall=coefficient(kendall) if ordered else None,
+        mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
+        constant_mae=mean([abs(a - median) for a in ones]) if ordered else None,
+        mean_first=mean(ones) if ordered else None,
+        mean_second=mean(others) if ordered else None,
     )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, Scores
+from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, ProbeScores
 from emend.evals.metrics.text import parse_choice
 from emend.memory.probe import Answer, Probe
 
@@ -145,56 +145,56 @@ def _full(marks: Marks | None, scale: str) -> bool:
     return marks is not None and marks[scale] == FULL_MARK
 
 
-def score_fact(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_fact(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`right` of a fact question; also `overall` where its event has tendency questions that are in scope.
 
     `overall` does not accept the label `United States`, as overall_event_level_metric.py does not add it.
     """
     event = bool(probe.tags.get("tendency_event"))
     if answer.text is None:
-        return Scores({}, dict.fromkeys(("right", "overall") if event else ("right",), NO_TEXT))
+        return ProbeScores({}, dict.fromkeys(("right", "overall") if event else ("right",), NO_TEXT))
     values = {"right": float(fact_right(answer.text, probe.gold))}
     if event:
         plain = probe.gold[:-1] if probe.tags.get("united_states") else probe.gold
         values["overall"] = float(fact_right(answer.text, plain))
-    return Scores(values, {})
+    return ProbeScores(values, {})
 
 
-def score_option(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_option(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`option` and `option_lenient`: the parsed option is the gold one; `overall` is the first again.
 
     A reply that names no option, or several, is wrong in both, as in the code, which divides by all questions. Unlike
     the code, Emend strips the prompt's last words from a reply that repeats them.
     """
     if answer.text is None:
-        return Scores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))
+        return ProbeScores({}, dict.fromkeys(("option", "option_lenient", "overall"), NO_TEXT))
     strict = float(parse_option(answer.text) == probe.gold[0])
     lenient = float(parse_option_leniently(answer.text, probe.choices) == probe.gold[0])
-    return Scores({"option": strict, "option_lenient": lenient, "overall": strict}, {})
+    return ProbeScores({"option": strict, "option_lenient": lenient, "overall": strict}, {})
 
 
-def score_fact_same(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_fact_same(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`same`: a fact question that is out of scope is answered as before, after the code's normalisation."""
     if (reason := _no_pair(answer, before)) or before is None:
-        return Scores({}, {"same": reason})
+        return ProbeScores({}, {"same": reason})
     aliases = probe.gold[1:]
     now, then = (normalise_locality(reply.text or "", aliases) for reply in (answer, before))
-    return Scores({"same": float(now == then)}, {})
+    return ProbeScores({"same": float(now == then)}, {})
 
 
-def score_option_same(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_option_same(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`same`: the reply's text is as before (the code's rule: `C` and `(C)` differ); `same_option`: its option is.
 
     `same_option` is unscored where one of the two replies names no option, or several.
     """
     if (reason := _no_pair(answer, before)) or before is None:
-        return Scores({}, {"same": reason, "same_option": reason})
+        return ProbeScores({}, {"same": reason, "same_option": reason})
     values = {"same": float(normalise_locality(answer.text or "") == normalise_locality(before.text or ""))}
     now, then = (parse_option_leniently(reply.text or "", probe.choices) for reply in (answer, before))
     if now is None or then is None:
         who = "edited" if now is None else "unedited"
-        return Scores(values, {"same_option": f"the {who} model's reply names no option, or several"})
-    return Scores(values | {"same_option": float(now == then)}, {})
+        return ProbeScores(values, {"same_option": f"the {who} model's reply names no option, or several"})
+    return ProbeScores(values | {"same_option": float(now == then)}, {})
 
 
 def _no_pair(answer: Answer, before: Answer | None) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, Scores
+from emend.evals.metrics.scores import NO_BASELINE, NO_TEXT, ProbeScores
 from emend.evals.metrics.text import normalise
 from emend.memory.probe import Answer, Probe
 
@@ -76,7 +76,7 @@ def originals(probe: Probe) -> tuple[str, ...]:
     return (probe.rival, *aliases) if probe.rival is not None else tuple(aliases)
 
 
-def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`pre_edit`: the unedited model gave the original answer; `correct_flip`: the edited one gives the new answer.
 
     As in the paper, `correct_flip` is taken over the probes that the unedited model answered correctly; others are
@@ -87,7 +87,7 @@ def correct_flip(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
     if not probe.tags.get("contested"):
         values |= {CLEAN: values["correct_flip"]} if "correct_flip" in values else {}
         unscored |= {CLEAN: unscored["correct_flip"]} if "correct_flip" in unscored else {}
-    return Scores(values, unscored)
+    return ProbeScores(values, unscored)
 
 
 def _flip(probe: Probe, answer: Answer, before: Answer | None) -> tuple[dict[str, float], dict[str, str]]:
@@ -114,7 +114,7 @@ def indicator(before: float, after: float) -> bool:
     return min(before, 0.0) > after
 
 
-def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """Mean perplexity of the record's facts and counterfactuals, before and after, and `effective`, the indicator.
 
     The paper says "perplexity of facts" and no more. Here it is exp of the mean negative log-probability per token of
@@ -134,9 +134,9 @@ def effectiveness(probe: Probe, answer: Answer, before: Answer | None) -> Scores
         values |= dict(zip(names, means, strict=True)) if not reason else {}
         unscored |= dict.fromkeys(names, reason) if reason else {}
     if unscored:
-        return Scores(values, unscored | {EFFECTIVE: next(iter(unscored.values()))})
+        return ProbeScores(values, unscored | {EFFECTIVE: next(iter(unscored.values()))})
     gaps = [values[f"ppl_counter{when}"] - values[f"ppl_fact{when}"] for when in ("_before", "")]
-    return Scores(values | {EFFECTIVE: float(indicator(*gaps))}, {})
+    return ProbeScores(values | {EFFECTIVE: float(indicator(*gaps))}, {})
 
 
 def _perplexities(answer: Answer | None, golds: int, others: int, who: str) -> tuple[tuple[float, float], str]:

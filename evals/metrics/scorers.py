@@ -13,7 +13,7 @@ from emend.evals.metrics.likelihood import (
     success,
 )
 from emend.evals.metrics.recoe import correct_flip, effectiveness
-from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, Scorer, Scores
+from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, NO_RIVAL, NO_TEXT, ProbeScores, Scorer
 from emend.evals.metrics.text import exact_match, normalise, parse_choice, parse_truth, strict_match
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
@@ -27,95 +27,95 @@ class Ask(NamedTuple):
     targets: tuple[str, ...]
 
 
-def score_exact_match(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_exact_match(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`em`: 1.0 when the text equals the gold answer or an alias after normalisation."""
     if answer.text is None:
-        return Scores({}, {"em": NO_TEXT})
-    return Scores({"em": exact_match(answer.text, probe.gold)}, {})
+        return ProbeScores({}, {"em": NO_TEXT})
+    return ProbeScores({"em": exact_match(answer.text, probe.gold)}, {})
 
 
-def score_strict_match(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_strict_match(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`strict`: 1.0 when the text equals the gold answer or an alias letter for letter."""
     if answer.text is None:
-        return Scores({}, {"strict": NO_TEXT})
-    return Scores({"strict": strict_match(answer.text, probe.gold)}, {})
+        return ProbeScores({}, {"strict": NO_TEXT})
+    return ProbeScores({"strict": strict_match(answer.text, probe.gold)}, {})
 
 
-def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`choice`: 1.0 when the one choice that the text names is the gold one; unscored when it names none or several."""
     if answer.text is None:
-        return Scores({}, {"choice": NO_TEXT})
+        return ProbeScores({}, {"choice": NO_TEXT})
     golds = {normalise(gold) for gold in probe.gold}
     if not any(normalise(choice) in golds for choice in probe.choices):
-        return Scores({}, {"choice": f"gold '{probe.gold[0]}' is none of the choices"})
+        return ProbeScores({}, {"choice": f"gold '{probe.gold[0]}' is none of the choices"})
     named, why = parse_choice(answer.text, probe.choices)
     if named is None:
-        return Scores({}, {"choice": why})
-    return Scores({"choice": float(normalise(named) in golds)}, {})
+        return ProbeScores({}, {"choice": why})
+    return ProbeScores({"choice": float(normalise(named) in golds)}, {})
 
 
-def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_likelihood(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`success` and `magnitude` of the gold answer against the rival, from the log-probabilities in that order."""
     gold, rival, why = _pair(probe, answer)
     if why:
-        return Scores({}, {"success": why, "magnitude": why})
-    return Scores({"success": success(gold, rival), "magnitude": magnitude(gold, rival)}, {})
+        return ProbeScores({}, {"success": why, "magnitude": why})
+    return ProbeScores({"success": success(gold, rival), "magnitude": magnitude(gold, rival)}, {})
 
 
-def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_likelihood_code(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`success_code` and `magnitude_code`: as `score_likelihood`, computed as in DocTER's released code.
 
     No output where there is nothing to compare; `score_likelihood` gives the reason.
     """
     gold, rival, why = _pair(probe, answer)
     if why:
-        return Scores({}, {})
+        return ProbeScores({}, {})
     eps = 0.0 if probe.in_scope else NNM_EPS
-    return Scores(
+    return ProbeScores(
         {"success_code": original_success(gold, rival), "magnitude_code": original_magnitude(gold, rival, eps)}, {}
     )
 
 
-def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_difference(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`difference`: probability of the gold answer less that of the rival."""
     gold, rival, why = _pair(probe, answer)
-    return Scores({}, {"difference": why}) if why else Scores({"difference": difference(gold, rival)}, {})
+    return ProbeScores({}, {"difference": why}) if why else ProbeScores({"difference": difference(gold, rival)}, {})
 
 
-def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`success_token` and `difference_token`: CounterFact's, by the geometric mean of the tokens' probabilities."""
     why = _pair(probe, answer)[2]
     means, uncounted = counterfact.per_token(answer)
     if why or uncounted:
-        return Scores({}, dict.fromkeys(("success_token", "difference_token"), why or uncounted))
-    return Scores({"success_token": success(*means[:2]), "difference_token": difference(*means[:2])}, {})
+        return ProbeScores({}, dict.fromkeys(("success_token", "difference_token"), why or uncounted))
+    return ProbeScores({"success_token": success(*means[:2]), "difference_token": difference(*means[:2])}, {})
 
 
-def score_fluency(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_fluency(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`fluency` of prompt and text, CounterFact's GE."""
     if answer.text is None:
-        return Scores({}, {"fluency": NO_TEXT})
-    return Scores({"fluency": counterfact.fluency(f"{probe.prompt} {answer.text}")}, {})
+        return ProbeScores({}, {"fluency": NO_TEXT})
+    return ProbeScores({"fluency": counterfact.fluency(f"{probe.prompt} {answer.text}")}, {})
 
 
-def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`agreement`: 1.0 when the edited model answers as the unedited one.
 
     Texts are compared after normalisation; without texts, whether the same one of gold and rival is more probable.
     """
     if before is None:
-        return Scores({}, {"agreement": NO_BASELINE})
+        return ProbeScores({}, {"agreement": NO_BASELINE})
     if answer.text is not None and before.text is not None:
-        return Scores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
+        return ProbeScores({"agreement": float(normalise(answer.text) == normalise(before.text))}, {})
     now_gold, now_rival, why = _pair(probe, answer)
     then_gold, then_rival, why_before = _pair(probe, before)
     if why or why_before:
-        return Scores({}, {"agreement": why or f"unedited model: {why_before}"})
+        return ProbeScores({}, {"agreement": why or f"unedited model: {why_before}"})
     same = _order(now_gold, now_rival) == _order(then_gold, then_rival)
-    return Scores({"agreement": float(same)}, {})
+    return ProbeScores({"agreement": float(same)}, {})
 
 
-def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`acc` of a yes/no question as DocTER scores it: the gold one of " true" and " false" is strictly more probable.
 
     A tie is the code's UNK, which is not correct. The whole word's joint probability is taken where the code takes the
@@ -132,27 +132,27 @@ def score_reasoning(probe: Probe, answer: Answer, before: Answer | None) -> Scor
         gold, rival, why = _pair(probe, answer)
         value = success(gold, rival)
     if why:
-        return Scores({}, dict.fromkeys(outputs, why))
-    return Scores(dict.fromkeys(outputs, value) | {"constant": float(probe.gold[0] == "true")}, {})
+        return ProbeScores({}, dict.fromkeys(outputs, why))
+    return ProbeScores(dict.fromkeys(outputs, value) | {"constant": float(probe.gold[0] == "true")}, {})
 
 
-def score_awaiting(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_awaiting(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`judged` of a free answer: unscored until a judge has read it (out of scope: beside the unedited answer)."""
-    return Scores({}, {"judged": NO_TEXT if answer.text is None else "awaits a judge"})
+    return ProbeScores({}, {"judged": NO_TEXT if answer.text is None else "awaits a judge"})
 
 
-def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Scores:
+def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`generated`, for a model without probabilities: the reply's first line names the gold answer and not its rival.
 
     A reply that names neither, or both, fails, as a tie of probabilities does. Where there are probabilities nothing is
     scored: there their comparison is the measure.
     """
     if answer.log_probs:
-        return Scores({}, {})
+        return ProbeScores({}, {})
     if answer.text is None or probe.rival is None:
-        return Scores({}, {"generated": NO_TEXT if answer.text is None else NO_RIVAL})
+        return ProbeScores({}, {"generated": NO_TEXT if answer.text is None else NO_RIVAL})
     named, _ = parse_choice(answer.text, (probe.gold[0], probe.rival))
-    return Scores({"generated": float(named == probe.gold[0])}, {})
+    return ProbeScores({"generated": float(named == probe.gold[0])}, {})
 
 
 SCORERS: dict[str, Scorer] = {
@@ -212,13 +212,13 @@ def ask_of(probe: Probe, scorable: bool) -> Ask:
     return Ask(bool(names - {*_NEED_PROBABILITIES, "effectiveness"}), ())
 
 
-def score(probe: Probe, answer: Answer, before: Answer | None = None) -> Scores:
+def score(probe: Probe, answer: Answer, before: Answer | None = None) -> ProbeScores:
     """Run all scorers of the probe on one answer.
 
     Raises:
         BadSettings: a scorer's name is unknown.
     """
-    total = Scores({}, {})
+    total = ProbeScores({}, {})
     for name in probe.scorers:
         values, unscored = _scorer(name)(probe, answer, before)
         total.values.update(values)

@@ -11,12 +11,12 @@ NO_RIVAL = "the probe has no rival answer"
 NO_BASELINE = "the unedited model was not asked"
 
 
-class Scores(NamedTuple):
-    """Scores of one answer: `values` holds a number per output, `unscored` a reason per output that has none."""
+class ProbeScores(NamedTuple):
+    """ProbeScores of one answer: `values` holds a number per output, `unscored` a reason per output that has none."""
 
     values: dict[str, float]
     unscored: dict[str, str]
 
 
-Scorer = Callable[[Probe, Answer, Answer | None], Scores]
+Scorer = Callable[[Probe, Answer, Answer | None], ProbeScores]
 """(probe, answer, the unedited model's answer to the same probe or None) -> scores."""

@@ -11,7 +11,7 @@ from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Record
 from emend.evals.log.events import event_of
 from emend.evals.metrics.scorers import SCORE_BASELINE, score
-from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, Scores
+from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, ProbeScores
 from emend.evals.runner.ask_probe import ask_recorded, needs_baseline, usage_until
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.units import EditorPass, Unit
@@ -39,7 +39,7 @@ class ProbeResult(NamedTuple):
     """Answer to one probe, its scores, the seconds it took, and whether it is the baseline's."""
 
     answer: Answer
-    scores: Scores
+    scores: ProbeScores
     seconds: float
     from_baseline: bool = False
 
@@ -94,7 +94,7 @@ def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Ba
     return ProbeResult(answer, _with_hit(scores, probe, answer), seconds, from_baseline)
 
 
-def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> Scores:
+def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> ProbeScores:
     """Score an answer; if the unedited model's is unusable, only the comparison with it is unscored."""
     if not needs_baseline(probe):
         return score(probe, answer)
@@ -103,14 +103,14 @@ def _score(probe: Probe, answer: Answer, baseline: Baseline, repeat: int) -> Sco
     except UNUSABLE as error:
         scores, reason = score(probe, answer), f"the unedited model: {hide_keys(str(error))}"
         unscored = {name: reason if why.startswith(NO_BASELINE) else why for name, why in scores.unscored.items()}
-        return Scores(scores.values, unscored)
+        return ProbeScores(scores.values, unscored)
 
 
-def _unusable_scores(error: Exception, probe: Probe, baseline: Baseline, repeat: int) -> Scores:
+def _unusable_scores(error: Exception, probe: Probe, baseline: Baseline, repeat: int) -> ProbeScores:
     """Leave everything unscored with the error as reason, but for what only looks at the unedited model."""
     about_before = not SCORE_BASELINE.isdisjoint(probe.scorers)
     scores = _score(probe, Answer(), baseline, repeat) if about_before else score(probe, Answer())
-    return Scores(scores.values, dict.fromkeys(scores.unscored, hide_keys(str(error))))
+    return ProbeScores(scores.values, dict.fromkeys(scores.unscored, hide_keys(str(error))))
 
 
 def _answer_until(error: Exception, probe: Probe) -> Answer:
@@ -128,16 +128,16 @@ def _answer_until(error: Exception, probe: Probe) -> Answer:
     )
 
 
-def _name_editor(scores: Scores, editor: str) -> Scores:
+def _name_editor(scores: ProbeScores, editor: str) -> ProbeScores:
     """Correct the reason for missing log-probabilities of a plug-in: its editor may be what lacks them."""
     if ":" not in editor:
         return scores
     reason = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
     unscored = {name: reason if why == NO_PROBABILITIES else why for name, why in scores.unscored.items()}
-    return Scores(scores.values, unscored)
+    return ProbeScores(scores.values, unscored)
 
 
-def _with_hit(scores: Scores, probe: Probe, answer: Answer) -> Scores:
+def _with_hit(scores: ProbeScores, probe: Probe, answer: Answer) -> ProbeScores:
     hit = hit_at_1(probe, answer)
     if hit is not None:
         scores.values["hit@1"] = hit

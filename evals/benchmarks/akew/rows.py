@@ -19,7 +19,7 @@ from emend.evals.benchmarks.rows import (
 Key = tuple[str, str]
 
 
-class ExtractedTriplet(BenchmarkRow):
+class AkewTriplet(BenchmarkRow):
     """One triplet as a language model extracted it, which may lack a part; `prompt` has a `{}` for the subject."""
 
     subject: str | None = None
@@ -64,7 +64,7 @@ class AkewRewrite(BenchmarkRow):
     target_true: WikidataEntity
     fact_new: str = ""
     fact_new_uns: Text
-    unsfact_triplets_GPT: tuple[ExtractedTriplet, ...]
+    unsfact_triplets_GPT: tuple[AkewTriplet, ...]
     verify_unsfact_GPT: bool = True
     answer_new: str = ""
     answer_new_alias: tuple[str, ...] = Field((), validation_alias=aliases_field("answer_new_alias"))
@@ -112,7 +112,7 @@ class AkewRewrite(BenchmarkRow):
         return *self.key, self.target_new.label
 
     @property
-    def triplets(self) -> tuple[ExtractedTriplet, ...]:
+    def triplets(self) -> tuple[AkewTriplet, ...]:
         """The complete extracted triplets."""
         return tuple(row for row in self.unsfact_triplets_GPT if row.complete)
 

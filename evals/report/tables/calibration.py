@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emend.evals.judges.calibration import Calibration
-from emend.evals.metrics.agreement import Agreement, Coefficient
+from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.plots.plotting import drawing, plain
@@ -50,7 +50,7 @@ def render_calibration(result: Calibration) -> RenderableType:
     return Group(*parts, *(Text(one_line(note), style="dim") for note in _notes(result)))
 
 
-def _measures(result: Agreement) -> Frame:
+def _measures(result: RaterAgreement) -> Frame:
     table = frame("", "value", "95 %", "n")
     alone = not isinstance(result, Calibration)
     for name, text in NAMES.items():

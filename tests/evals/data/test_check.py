@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emend.evals.data.check import Checked, check
+from emend.evals.data.check import FolderCheck, check
 from emend.evals.data.digests import LEDGER, SourceEntry, SourceLedger
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
@@ -28,7 +28,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def told(checked: Checked) -> list[tuple[str, str, str]]:
+def told(checked: FolderCheck) -> list[tuple[str, str, str]]:
     return [(fault.file, fault.record, fault.field) for fault in checked.faults]
 
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_cut_off_is_read_up_to_the_cut(copy):
     rows[0]["tendency"]["qas"][0]["answer"] = "D"
     path.write_text(json.dumps(rows)[:-40], "utf-8")
     cut, answer = check("elken", path.parent).faults
-    assert cut.file == "test.json" and f"{len(rows) - 1} whole records stand before it" in cut.problem
+    assert cut.file == "test.json" and f"{len(rows) - 1} whole records before it" in cut.problem
     assert cut.record == str(len(rows) - 1)
     assert (answer.record, answer.field, answer.value) == ("0", "tendency.qas[0].answer", "'D'")
 
@@ -104,7 +104,7 @@ def test_elkens_knowledge_questions_are_checked_where_they_are_and_absent_withou
     assert checked.faults == () and ("blocks=knowledge", "cases", 2) in checked.counts
     path.write_text(json.dumps([row, row | {"question": ""}])[:-1], "utf-8")
     cut, empty = check("elken", folder).faults
-    assert cut.file == path.name and "2 whole records stand before it" in cut.problem
+    assert cut.file == path.name and "2 whole records before it" in cut.problem
     assert (empty.file, empty.record, empty.field) == (path.name, "1", "question")
 
 
@@ -177,7 +177,7 @@ def test_nothing_to_check_is_said_with_the_command_that_gets_it(tmp_path):
         check("akew", tmp_path)
     with pytest.raises(BadSettings, match="no data called 'nowhere'"):
         check("nowhere")
-    with pytest.raises(BadSettings, match="of no benchmark that is known"):
+    with pytest.raises(BadSettings, match="of no known benchmark"):
         check(str(tmp_path))
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
-from emend.evals.metrics.agreement import Agreement, Coefficient, agreement
+from emend.evals.metrics.agreement import Coefficient, RaterAgreement, agreement
 
 MARKS = [1.0, 2.0, 3.0, 4.0, 5.0]
 
@@ -89,7 +89,7 @@ def test_perfect_agreement_has_no_interval_of_width_zero() -> None:
     assert told.raw.low is not None and told.raw.low < 0.9
 
 
-def drawn(rng: np.random.Generator, cases: int, resamples: int = 160, each: int = 3) -> Agreement:
+def drawn(rng: np.random.Generator, cases: int, resamples: int = 160, each: int = 3) -> RaterAgreement:
     """A judge who is off by one at times, more on some cases than on others."""
     owner = np.repeat(np.arange(cases), each)
     people = np.clip(np.round(rng.normal(3, 1.2, owner.size) + np.repeat(rng.normal(0, 0.6, cases), each)), 1, 5)
