@@ -1,1 +1,1 @@
-"""How the agents work together: one LangGraph graph a file."""
+"""The LangGraph graphs that combine the agents, one per file."""

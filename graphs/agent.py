@@ -1,4 +1,4 @@
-"""A tool-calling agent over the memory: the model itself decides what to look up, and when it knows enough."""
+"""A tool-calling agent over the memory: the model decides what to look up, and when to answer."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from langgraph.runtime import Runtime
 from emend.agents.parsing.messages import usage_of
 from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.agents.roles.answer import build_prompt
-from emend.agents.roles.decompose import walked
+from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
 from emend.graphs.rag import RagContext, RagState, as_hits
 from emend.graphs.respond import RespondState, respond, spent
@@ -28,11 +28,11 @@ from emend.memory.probe import Probe
 ROUNDS = 6
 ROUNDS_LIMIT = 20
 RECURSION_LIMIT = 4 + 2 * ROUNDS_LIMIT
-"""Two nodes a round, and those before and after."""
+"""Two nodes per round, and those before and after."""
 
 
 class AgentState(RagState, total=False):
-    """As for rag; `messages` is the conversation as LangChain writes messages, `final` the model's answer."""
+    """The state of rag; `messages` is the conversation in LangChain's JSON, `final` the model's answer."""
 
     messages: list[dict[str, Any]]
     rounds: int
@@ -41,7 +41,7 @@ class AgentState(RagState, total=False):
 
 @dataclass(frozen=True)
 class AgentContext(RagContext):
-    """As for rag, with the tools and how often the model may use some; `empty` says that no edit stands."""
+    """The context of rag, with the tools and the maximum number of rounds; `empty` means that no edit is applied."""
 
     toolbox: Toolbox = field(kw_only=True)
     rounds: int = ROUNDS
@@ -49,19 +49,19 @@ class AgentContext(RagContext):
 
 
 def begin(state: AgentState, runtime: Runtime[AgentContext]) -> Literal["plan", "compose"]:
-    """To the model, unless there is nothing that it could find, or nothing that could be scored after it."""
+    """Plan, unless there is no edit to find, or there are no targets to score."""
     return "compose" if runtime.context.empty or state.get("targets") == [] else "plan"
 
 
 def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """The model calls tools, or answers.
+    """Let the model call tools or answer.
 
     Raises:
-        ModelReplyError: it does neither, calls tools in a broken form, or once more than the limit allows.
+        ModelReplyError: it does neither, its calls are malformed, or it exceeds the limit of rounds.
     """
     context, messages = runtime.context, _messages(state)
     message = call_with_tools(context.model, messages)
-    spoken = messages_to_dict([*messages, message])
+    conversation = messages_to_dict([*messages, message])
     usage = spent(state, usage_of(message))
     raw = str(message.text)
     text = strip_reasoning(raw).strip()
@@ -72,8 +72,8 @@ def plan(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     if not message.tool_calls and not text:
         raise ModelReplyError("the model neither calls a tool nor answers.", raw)
     if message.tool_calls:
-        return {"messages": spoken, "usage": usage}
-    return {"messages": spoken, "usage": usage, "final": text}
+        return {"messages": conversation, "usage": usage}
+    return {"messages": conversation, "usage": usage, "final": text}
 
 
 def _messages(state: AgentState) -> list[BaseMessage]:
@@ -81,37 +81,37 @@ def _messages(state: AgentState) -> list[BaseMessage]:
         return messages_from_dict(state["messages"])
     probe = Probe.model_validate(state["probe"])
     plain = bool(probe.prompt.strip()) and probe.reading != "thoughts"  # the model answers at once, see `SYSTEM`
-    return [SystemMessage(SYSTEM), HumanMessage(build_prompt(probe) if plain else walked(probe))]
+    return [SystemMessage(SYSTEM), HumanMessage(build_prompt(probe) if plain else stepwise_question(probe))]
 
 
 def after_plan(state: AgentState) -> Literal["use_tools", "compose"]:
-    """Tools, as long as the model calls some."""
+    """Use tools as long as the model calls some."""
     return "compose" if "final" in state else "use_tools"
 
 
 def use_tools(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """Makes the calls of the last message; a call that cannot be made is answered with what is wrong about it."""
+    """Run the calls of the last message; a call that cannot be run returns the reason as its result."""
     messages = _messages(state)
-    asked = messages[-1]
-    assert isinstance(asked, AIMessage)
-    told, hits = results_of(asked, runtime.context.toolbox)
+    last = messages[-1]
+    assert isinstance(last, AIMessage)
+    results, hits = results_of(last, runtime.context.toolbox)
     return {
-        "messages": messages_to_dict([*messages, *told]),
+        "messages": messages_to_dict([*messages, *results]),
         "hits": [*state.get("hits", ()), *as_hits(hits, len(hits))],
         "rounds": state.get("rounds", 0) + 1,
     }
 
 
 def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
-    """The conversation as text, up to the answer; where nothing stands, the probe alone."""
+    """Build the prompt: the conversation as text, up to the answer; the probe alone if no edit is applied."""
     if "messages" not in state:
         return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
-    told: AgentState = {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
-    return {**told, "reading": "line"} if state.get("reading") == "thoughts" else told
+    update: AgentState = {"prompt": as_text(_messages(state)[:-1]) + "\nai:"}
+    return {**update, "reading": "line"} if state.get("reading") == "thoughts" else update
 
 
 def conclude(state: AgentState, runtime: Runtime[AgentContext]) -> RespondState:
-    """The model's answer; else a reply, or scores, under the prompt."""
+    """Respond with the model's answer; without one, with a reply or scores under the prompt."""
     if "final" in state and state.get("targets") is None:
         return {"reply": state["final"], "cut_tokens": 0}
     return respond(state, runtime)

@@ -7,9 +7,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from emend.agents.roles.answer import build_prompt, find_wording, put_again
+from emend.agents.roles.answer import build_prompt, find_wording, repeat_probe
 from emend.agents.roles.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
-from emend.agents.roles.decompose import FINAL, cloze_of, walked
+from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondState, respond, spent
 from emend.memory.probe import Probe, Reading
@@ -21,9 +21,9 @@ HOPS = 4
 
 
 class CotState(RagState, total=False):
-    """As for rag; the prompt ends with the thoughts, `final` is the answer where the model went on to give it.
+    """The state of rag; the prompt ends with the chain of thought, `final` is the answer if the model has given it.
 
-    Where the probe asks for thoughts by itself, `final` has them before the answer, for judges of the chain.
+    If the probe itself asks for a chain of thought, `final` has it before the answer, for judges of the chain.
     """
 
     final: str
@@ -31,39 +31,39 @@ class CotState(RagState, total=False):
 
 @dataclass(frozen=True)
 class CotContext(RagContext):
-    """As for rag, with the form and the solved examples, which `thoughts` alone shows."""
+    """The context of rag, with the form, and the demonstrations that only `thoughts` shows."""
 
     form: Form = "thoughts"
     demonstrations: str = DEMONSTRATIONS
 
 
 def after_retrieve(state: CotState) -> Literal["think", "compose"]:
-    """Without a new fact, or anything to score, there is nothing to think about, and the probe stays as it is."""
+    """Think, unless there are no new facts or no targets to score; the probe is then unchanged."""
     return "think" if state["hits"] and state.get("targets") != [] else "compose"
 
 
 def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
-    """Thoughts under the facts; a probe that asks for thoughts by itself keeps its own form and examples.
+    """Generate a chain of thought under the facts; a probe that asks for one keeps its own form and examples.
 
     Raises:
-        ModelReplyError: the thoughts are off their form, or come to no answer.
+        ModelReplyError: the reply is not in the form, or has no answer.
     """
     context, probe = runtime.context, Probe.model_validate(state["probe"])
     facts = [hit["text"] for hit in state["hits"]]
-    told = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
+    context_lines = "\n".join(find_wording("new_fact").fact.format(fact=fact.strip()) for fact in facts) + "\n"
     if probe.reading == "thoughts":
-        asked = build_prompt(probe, facts, (), context.wording)
-        thought = think_aloud(context.model, asked)
-        thought = thought._replace(final=f"{thought.text.removeprefix(asked).strip()} {thought.final}")
+        prompt = build_prompt(probe, facts, (), context.wording)
+        thought = think_aloud(context.model, prompt)
+        thought = thought._replace(final=f"{thought.text.removeprefix(prompt).strip()} {thought.final}")
     elif context.form == "steps":
         hops = min(int(probe.tags.get("hops", 1)), HOPS)
-        thought = think_in_steps(context.model, told, walked(probe), bool(cloze_of(probe)), hops)
-        if probe.choices:  # a line of its own would end with a name
-            walk = thought.text.removesuffix(FINAL)
-            thought = thought._replace(text=put_again(walk, probe, facts, context.wording))
+        thought = think_in_steps(context.model, context_lines, stepwise_question(probe), bool(cloze_of(probe)), hops)
+        if probe.choices:  # the last line of the steps would be a name
+            steps = thought.text.removesuffix(FINAL)
+            thought = thought._replace(text=repeat_probe(steps, probe, facts, context.wording))
     else:
         head = f"{context.demonstrations.strip()}\n\n" if context.demonstrations.strip() else ""
-        thought = think_aloud(context.model, head + told + LEAD.format(question=walked(probe)))
+        thought = think_aloud(context.model, head + context_lines + LEAD.format(question=stepwise_question(probe)))
     reading: Reading = "thoughts" if probe.reading == "thoughts" else "line"
     update: CotState = {"prompt": thought.text, "reading": reading, "usage": spent(state, thought.usage)}
     if thought.final is not None:
@@ -72,14 +72,14 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
 
 
 def conclude(state: CotState, runtime: Runtime[CotContext]) -> RespondState:
-    """What `think` came to; else a reply, or scores, under the prompt."""
+    """Respond with the answer of the chain; without one, with a reply or scores under the prompt."""
     if "final" in state and state.get("targets") is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     return respond(state, runtime)
 
 
 def build() -> CompiledStateGraph[CotState, CotContext, CotState, CotState]:
-    """Retrieve -> think (or compose, where nothing was found) -> respond."""
+    """Retrieve -> think (or compose, without hits) -> respond."""
     graph = StateGraph(CotState, context_schema=CotContext)
     graph.add_node("retrieve", retrieve)
     graph.add_node("think", think)

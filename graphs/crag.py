@@ -1,8 +1,8 @@
-"""CRAG (Yan et al. 2024): what was retrieved is judged, then refined, replaced by a wider search, or both.
+"""CRAG (Yan et al. 2024): retrieved passages are evaluated, then refined, replaced by a wider search, or both.
 
-The action is the authors' code's: `correct` if any passage reaches the upper threshold, else `ambiguous` if any reaches
-the lower one, else `incorrect`. Correct uses the refined passages, incorrect what the search finds, ambiguous both. The
-search is whatever retriever one plugs in; without one an incorrect retrieval leaves the probe as it is.
+The action is as in the authors' code: `correct` if any passage reaches the upper threshold, else `ambiguous` if any
+reaches the lower one, else `incorrect`. Correct uses the refined passages, incorrect those of the search, ambiguous
+both. The search is any retriever; without one an incorrect retrieval leaves the probe unchanged.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,14 +26,14 @@ Action = Literal["correct", "ambiguous", "incorrect"]
 RECURSION_LIMIT = 10
 """Six nodes."""
 WEB_TOP = 5
-"""How many strips of what a search found are kept."""
+"""Number of strips that are kept of the search's passages."""
 
 
 class SearchedState(HitState):
-    """A passage that the wider search found: `relevance` is that of its best strip, `kept` whether one is used."""
+    """A passage that the wider search found: `relevance` is that of its best strip, `used` whether a strip of it is."""
 
     relevance: float
-    kept: bool
+    used: bool
 
 
 class StripState(TypedDict):
@@ -43,14 +43,14 @@ class StripState(TypedDict):
     source: Literal["internal", "external"]
     text: str
     relevance: float
-    kept: bool
+    used: bool
 
 
 class CragState(RagState, total=False):
-    """As for rag; `hits` are the passages from which the used strips come.
+    """The state of rag; `hits` are the passages of the strips that are used.
 
-    `judged` has the passages with their scores, `searched` those of the wider search, `strips` what either were cut
-    into; `internal` and `external` are the refined knowledge from either source.
+    `judged` has the passages with their scores, `searched` those of the wider search, `strips` the strips of both;
+    `internal` and `external` are the refined knowledge from either source.
     """
 
     judged: list[dict[str, Any]]
@@ -63,10 +63,10 @@ class CragState(RagState, total=False):
 
 @dataclass(frozen=True)
 class CragContext(RagContext):
-    """As for rag, with the evaluator, its thresholds, how strips are made, and the wider search.
+    """The context of rag, with the evaluator, its thresholds, how strips are made, and the wider search.
 
-    `top` 0 is the published number of strips for the mode; `floor` the least score of a strip; `search` finds
-    `search_k` passages outside the memory, and is None where there is nothing to search.
+    `top` 0 is the published number of strips for the mode; `floor` the minimum score of a strip; `search` finds
+    `search_k` passages outside the memory, and may be None.
     """
 
     evaluator: Evaluator | None = None
@@ -80,17 +80,17 @@ class CragContext(RagContext):
 
 
 def act(scores: Sequence[float], upper: float, lower: float) -> Action:
-    """What follows from the scores of a question's passages; no passages at all are incorrect."""
+    """Choose the action by the scores of the passages; no passages at all are incorrect."""
     if any(score >= upper for score in scores):
         return "correct"
     return "ambiguous" if any(score >= lower for score in scores) else "incorrect"
 
 
 def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Scores what was retrieved, and decides.
+    """Score the retrieved passages, and choose the action.
 
     Raises:
-        ModelReplyError: a model that judges replied with no score.
+        ModelReplyError: the evaluating model gave no score.
     """
     context = runtime.context
     passages = [hit["text"] for hit in state["hits"]]
@@ -105,41 +105,41 @@ def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 def _scores(
     state: CragState, context: CragContext, texts: Sequence[str], worst: Sequence[bool]
 ) -> tuple[list[float], Usage]:
-    """One score a text; some are worst without being asked about."""
-    asked = [text for text, bad in zip(texts, worst, strict=True) if not bad]
-    if not asked or context.evaluator is None:
+    """Scores of the texts; some are the worst without being evaluated."""
+    unscored = [text for text, bad in zip(texts, worst, strict=True) if not bad]
+    if not unscored or context.evaluator is None:
         return [WORST] * len(texts), Usage()
-    told = context.evaluator.judge(Probe.model_validate(state["probe"]).retrieval_query, asked)
-    found = iter(told.scores)
-    return [WORST if bad else float(next(found)) for bad in worst], told.usage
+    relevance = context.evaluator.judge(Probe.model_validate(state["probe"]).retrieval_query, unscored)
+    scores = iter(relevance.scores)
+    return [WORST if bad else float(next(scores)) for bad in worst], relevance.usage
 
 
 def after_evaluate(state: CragState) -> Literal["refine", "search"]:
-    """What is worth something is refined; what is not is replaced."""
+    """Refine relevant passages; replace irrelevant ones."""
     return "search" if state["action"] == "incorrect" else "refine"
 
 
 class Weighed(NamedTuple):
-    """Strips put together again, the score of each in their order, and what scoring them cost."""
+    """The recomposed strips, the score of each in their order, and the cost."""
 
-    made: Recomposed
+    recomposed: Recomposed
     scores: list[float]
     usage: Usage
 
 
 def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """The best strips of what was retrieved; only passages that gave one count as found.
+    """Keep the best strips of the retrieved passages; only passages of such strips stay hits.
 
     Raises:
-        ModelReplyError: a model that judges replied with no score.
+        ModelReplyError: the evaluating model gave no score.
     """
     context, hits = runtime.context, state["hits"]
     cut = _cut(hits, context)
     passages = frozenset(hit["text"] for hit in hits)
     weighed = _refined(state, context, [strip for strip, _ in cut], passages, context.top or TOP[context.strips])
-    used = {cut[place][1]["entry_id"]: cut[place][1] for place in weighed.made.kept}
+    used = {cut[place][1]["entry_id"]: cut[place][1] for place in weighed.recomposed.chosen}
     return {
-        "internal": weighed.made.text,
+        "internal": weighed.recomposed.text,
         "strips": _as_strips("internal", cut, weighed),
         "hits": list(used.values()),
         "usage": spent(state, weighed.usage),
@@ -147,22 +147,22 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 
 
 def _cut(hits: Sequence[HitState], context: CragContext) -> list[tuple[str, HitState]]:
-    """The strips of all passages, each with the passage that it is from."""
+    """The strips of all passages, each with its passage."""
     return [(strip, hit) for hit in hits for strip in decompose(hit["text"], context.strips)]
 
 
 def _as_strips(
     source: Literal["internal", "external"], cut: Sequence[tuple[str, HitState]], weighed: Weighed
 ) -> list[StripState]:
-    """The strips as the state holds them."""
-    kept = frozenset(weighed.made.kept)
+    """The strips in the form of the state."""
+    chosen = frozenset(weighed.recomposed.chosen)
     return [
         {
             "entry_id": hit["entry_id"],
             "source": source,
             "text": strip,
             "relevance": weighed.scores[place],
-            "kept": place in kept,
+            "used": place in chosen,
         }
         for place, (strip, hit) in enumerate(cut)
     ]
@@ -171,17 +171,16 @@ def _as_strips(
 def _refined(
     state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
 ) -> Weighed:
-    """What is left of the strips; a short fact that is a passage of its own is scored as any other."""
-    if context.strips == "selection" and "judged" in state and len(strips) == len(state["judged"]):
-        known = {str(told["text"]): float(told["relevance"]) for told in state["judged"]}
-        if all(strip in known for strip in strips):  # the passages whole, which have been scored
-            scores = [known[strip] for strip in strips]
-            made = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
-            return Weighed(made, scores, Usage())
-    return _scored_and_kept(state, context, strips, passages, top)
+    """The best strips; a short fact that is a passage of its own is scored like any other."""
+    scored = {str(passage["text"]): float(passage["relevance"]) for passage in state.get("judged", ())}
+    if context.strips == "selection" and len(strips) == len(state.get("judged", ())) and set(strips) <= set(scored):
+        scores = [scored[strip] for strip in strips]  # the passages whole, which have been scored
+        recomposed = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
+        return Weighed(recomposed, scores, Usage())
+    return _score_and_choose(state, context, strips, passages, top)
 
 
-def _scored_and_kept(
+def _score_and_choose(
     state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
 ) -> Weighed:
     worst = [too_short(strip) and strip not in passages for strip in strips]
@@ -190,25 +189,25 @@ def _scored_and_kept(
 
 
 def after_refine(state: CragState) -> Literal["search", "compose"]:
-    """In doubt the search is asked as well."""
+    """Search as well if the retrieval is ambiguous."""
     return "search" if state["action"] == "ambiguous" else "compose"
 
 
 def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """The best strips of what the wider search finds; an incorrect retrieval counts as nothing found.
+    """Keep the best strips of the wider search; the hits of an incorrect retrieval are dropped.
 
     Raises:
-        ModelReplyError: a model that judges replied with no score.
+        ModelReplyError: the evaluating model gave no score.
     """
     context, k = runtime.context, runtime.context.search_k
-    asked = Probe.model_validate(state["probe"]).retrieval_query
-    found = as_hits(context.search.search(asked, k), k) if context.search else []
-    cut = _cut(found, context)
-    passages = frozenset(hit["text"] for hit in found)
-    weighed = _scored_and_kept(state, context, [strip for strip, _ in cut], passages, context.top or WEB_TOP)
+    query = Probe.model_validate(state["probe"]).retrieval_query
+    hits = as_hits(context.search.search(query, k), k) if context.search else []
+    cut = _cut(hits, context)
+    passages = frozenset(hit["text"] for hit in hits)
+    weighed = _score_and_choose(state, context, [strip for strip, _ in cut], passages, context.top or WEB_TOP)
     return {
-        "external": weighed.made.text,
-        "searched": [_searched(hit, cut, weighed) for hit in found],
+        "external": weighed.recomposed.text,
+        "searched": [_searched(hit, cut, weighed) for hit in hits],
         "strips": [*state.get("strips", ()), *_as_strips("external", cut, weighed)],
         "hits": state["hits"] if state["action"] == "ambiguous" else [],
         "usage": spent(state, weighed.usage),
@@ -216,15 +215,15 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
 
 
 def _searched(hit: HitState, cut: Sequence[tuple[str, HitState]], weighed: Weighed) -> SearchedState:
-    """A found passage, with what became of its strips."""
+    """A passage of the search, with the best score of its strips and whether one is used."""
     places = [place for place, (_, owner) in enumerate(cut) if owner is hit]
     best = max((weighed.scores[place] for place in places), default=WORST)
-    return {**hit, "relevance": best, "kept": any(place in weighed.made.kept for place in places)}
+    return {**hit, "relevance": best, "used": any(place in weighed.recomposed.chosen for place in places)}
 
 
 def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """The exact prompt: the refined knowledge from inside, from outside, or from both; without any, the probe alone."""
-    facts = [told for told in (state.get("internal", ""), state.get("external", "")) if told]
+    """Build the prompt with the refined knowledge of either source; without any it is the probe alone."""
+    facts = [text for text in (state.get("internal", ""), state.get("external", "")) if text]
     return {"prompt": build_prompt(Probe.model_validate(state["probe"]), facts, (), runtime.context.wording)}
 
 

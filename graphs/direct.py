@@ -1,4 +1,4 @@
-"""The probe alone: how a model is asked that has not been edited, or whose weights hold the edits."""
+"""The probe alone, for a model without edits or with edited weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,20 +16,20 @@ RECURSION_LIMIT = 4
 
 
 class DirectState(RespondState, total=False):
-    """`probe` (and `targets`) go in."""
+    """The state of `respond`; `probe` (and `targets`) go in."""
 
     probe: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class DirectContext(RespondContext):
-    """The model, and the prompt's wording."""
+    """The model and the prompt template."""
 
     wording: str = "new_fact"
 
 
 def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
-    """The exact prompt, which is the probe alone."""
+    """Build the prompt, which is the probe alone."""
     return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
 
 

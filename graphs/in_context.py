@@ -1,4 +1,4 @@
-"""The right fact before the probe: nothing has to be found, so this bounds what editing by prompt can do."""
+"""The relevant fact before the probe: an upper bound of editing by prompt, without retrieval."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ RECURSION_LIMIT = 8
 
 
 class InContextState(DirectState, total=False):
-    """As for direct; `facts` are what is put before the probe."""
+    """The state of direct; `facts` precede the probe."""
 
     facts: list[str]
 
 
 def no_facts(_: Probe) -> Sequence[str]:
-    """Of no edit."""
+    """Return no facts."""
     return ()
 
 
 @dataclass(frozen=True)
 class InContextContext(DirectContext):
-    """As for direct, with what chooses the facts for a probe."""
+    """The context of direct, with the function that chooses the facts for a probe."""
 
     facts_for: Callable[[Probe], Sequence[str]] = no_facts
 
 
 def choose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
-    """The facts that bear on the probe; where none does, one that stands, as an irrelevant fact would in use."""
+    """Choose the facts relevant to the probe; if there are none, an irrelevant applied one, as in real use."""
     return {"facts": list(runtime.context.facts_for(Probe.model_validate(state["probe"])))}
 
 
 def compose(state: InContextState, runtime: Runtime[InContextContext]) -> InContextState:
-    """The exact prompt; without facts it is the probe alone, as the unedited model gets it."""
+    """Build the prompt; without facts it is the probe alone, as for the unedited model."""
     probe = Probe.model_validate(state["probe"])
     return {"prompt": build_prompt(probe, state["facts"], (), runtime.context.wording)}
 

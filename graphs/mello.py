@@ -1,9 +1,9 @@
 """MeLLo (Zhong et al. 2023, section 5): a question in steps, each checked against the memory of new facts.
 
-Three forms of the same walk. `text` is the published one: one generation a round, which begins with the verdict on the
-last retrieved fact and ends with the next subquestion and its tentative answer, or with the final answer. `lines` gives
-the model the beginning of each line and takes one line at a time, for models too small to keep to a form. `structured`
-asks for each step, and for each check, by a schema.
+Three forms. `text` is the published one: one generation per round, which begins with the check of the last retrieved
+fact and ends with the next subquestion and its tentative answer, or with the final answer. `lines` gives the model the
+label of each line and generates one line at a time, for models too small to follow a format. `structured` asks for each
+step, and for each check, by a schema.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.agents.roles.answer import build_prompt, clean_answer, put_again
+from emend.agents.roles.answer import build_prompt, clean_answer, repeat_probe
 from emend.agents.roles.continuing import LINE_TOKENS, continue_text
 from emend.agents.roles.decompose import (
     CHECKED,
@@ -30,11 +30,11 @@ from emend.agents.roles.decompose import (
     check_prompt,
     cloze_of,
     opening,
+    read_check,
     read_round,
-    read_verdict,
     step_prompt,
+    stepwise_question,
     take_step,
-    walked,
 )
 from emend.agents.structured import ask_structured
 from emend.graphs.rag import RagContext, RagState, as_hits
@@ -53,7 +53,7 @@ ROUND_TOKENS = 128
 
 
 class HopState(TypedDict, total=False):
-    """One hop as JSON; the last two are there once the fact was checked."""
+    """A hop as JSON; the last two fields are added by the check."""
 
     subquestion: str
     tentative: str
@@ -63,7 +63,7 @@ class HopState(TypedDict, total=False):
 
 
 class MelloState(RagState, total=False):
-    """As for rag; `transcript` is the walk as text, `final` the final answer once the model has given it."""
+    """The state of rag; `transcript` has the steps as text, `final` the final answer once the model has given it."""
 
     transcript: str
     hops: list[HopState]
@@ -72,9 +72,9 @@ class MelloState(RagState, total=False):
 
 @dataclass(frozen=True)
 class MelloContext(RagContext):
-    """As for rag, with the form, how many subquestions at most, and the solved examples.
+    """The context of rag, with the form, the maximum number of subquestions, and the demonstrations.
 
-    `empty` says that no edit stands: then nothing has to be checked, and the probe is asked as it is.
+    `empty` means that no edit is applied: nothing has to be checked then, and the probe is asked unchanged.
     """
 
     form: Form = "text"
@@ -84,21 +84,19 @@ class MelloContext(RagContext):
 
 
 def begin(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "compose"]:
-    """Into the walk, unless there is nothing that could contradict, or nothing that could be scored after it."""
+    """Decompose, unless there is no edit that could contradict, or there are no targets to score."""
     return "compose" if runtime.context.empty or state.get("targets") == [] else "decompose"
 
 
 def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """The next subquestion with the model's own answer to it, or the final answer.
+    """Generate the next subquestion with a tentative answer, or the final answer; MeLLo's stop rule is `limit_of`.
 
     Raises:
-        ModelReplyError: the reply is off its form, or asks for one more subquestion than the limit allows.
+        ModelReplyError: the reply is not in the form, or asks for one more subquestion than the limit allows.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
-    hops, transcript = (
-        list(state.get("hops", ())),
-        state.get("transcript") or opening(walked(probe), context.demonstrations if context.form == "text" else ""),
-    )
+    hops, demonstrations = list(state.get("hops", ())), context.demonstrations if context.form == "text" else ""
+    transcript = state.get("transcript") or opening(stepwise_question(probe), demonstrations)
     if context.form == "lines":
         return _next_line(probe, context, hops, transcript, state)
     step = _next_round if context.form == "text" else _next_schema
@@ -106,49 +104,50 @@ def decompose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 
 
 def limit_of(probe: Probe, context: MelloContext) -> int:
-    """How many subquestions this probe may take.
+    """The maximum number of subquestions of a probe.
 
-    A model that reads one line at a time is not asked whether it is done: a probe's tag `hops` says how many it takes,
-    and without it, it is one.
+    A model that generates one line at a time is not asked whether it has finished: the probe's tag `hops` is the number
+    of its subquestions, by default one.
     """
-    told = int(probe.tags.get("hops", 1))
-    return min(told if context.form == "lines" else max(told, context.hops), HOPS_LIMIT)
+    tagged = int(probe.tags.get("hops", 1))
+    return min(tagged if context.form == "lines" else max(tagged, context.hops), HOPS_LIMIT)
 
 
 def _next_round(
     probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
 ) -> MelloState:
-    said = continue_text(context.model, transcript, [RETRIEVED], ROUND_TOKENS)
-    told = read_round(said.text, checking=bool(hops))
-    if told.verdict is not None and hops:
-        hops[-1] = {**hops[-1], "contradicts": told.verdict.contradicts, "answer": told.verdict.answer}
-    usage = spent(state, said.usage)
-    if told.final is not None:
-        before = told.text.rpartition("\n")[0]
-        walked = transcript + (f"{before}\n" if before else "")
-        ended: MelloState = {"final": told.final, "cut_tokens": said.cut_tokens}
-        return {**ended, "transcript": walked, "hops": hops, "usage": usage}
-    _check_limit(probe, context, hops, said.text)
-    hops.append({"subquestion": told.subquestion, "tentative": told.tentative})
-    return {"transcript": f"{transcript}{told.text}\n", "hops": hops, "usage": usage}
+    reply = continue_text(context.model, transcript, [RETRIEVED], ROUND_TOKENS)
+    step = read_round(reply.text, checking=bool(hops))
+    if step.check is not None and hops:
+        hops[-1] = {**hops[-1], "contradicts": step.check.contradicts, "answer": step.check.answer}
+    usage = spent(state, reply.usage)
+    if step.final is not None:
+        before = step.text.rpartition("\n")[0]
+        transcript += f"{before}\n" if before else ""
+        final: MelloState = {"final": step.final, "cut_tokens": reply.cut_tokens}
+        return {**final, "transcript": transcript, "hops": hops, "usage": usage}
+    _check_limit(probe, context, hops, reply.text)
+    hops.append({"subquestion": step.subquestion, "tentative": step.tentative})
+    return {"transcript": f"{transcript}{step.text}\n", "hops": hops, "usage": usage}
 
 
 def _next_schema(
     probe: Probe, context: MelloContext, hops: list[HopState], transcript: str, state: MelloState
 ) -> MelloState:
-    steps = transcript.removeprefix(opening(walked(probe))).splitlines()
-    said = ask_structured(context.model, step_prompt(walked(probe), steps), NextStep)
-    usage, step = spent(state, said.usage), said.value
+    question = stepwise_question(probe)
+    steps = transcript.removeprefix(opening(question)).splitlines()
+    reply = ask_structured(context.model, step_prompt(question, steps), NextStep)
+    usage, step = spent(state, reply.usage), reply.value
     if step.finished and clean_answer(step.final_answer):
         return {"transcript": transcript, "hops": hops, "final": step.final_answer.strip(), "usage": usage}
     if step.finished or not step.subquestion.strip() or not step.tentative_answer.strip():
         raise ModelReplyError(
-            f"the step has neither a subquestion with an answer nor a final answer: {said.reply}", said.reply
+            f"the step has neither a subquestion with an answer nor a final answer: {reply.reply}", reply.reply
         )
-    _check_limit(probe, context, hops, said.reply)
+    _check_limit(probe, context, hops, reply.reply)
     hops.append({"subquestion": step.subquestion.strip(), "tentative": step.tentative_answer.strip()})
-    told = f"{SUBQUESTION} {hops[-1]['subquestion']}\n{TENTATIVE} {hops[-1]['tentative']}\n"
-    return {"transcript": transcript + told, "hops": hops, "usage": usage}
+    transcript += f"{SUBQUESTION} {hops[-1]['subquestion']}\n{TENTATIVE} {hops[-1]['tentative']}\n"
+    return {"transcript": transcript, "hops": hops, "usage": usage}
 
 
 def _next_line(
@@ -168,71 +167,72 @@ def _check_limit(probe: Probe, context: MelloContext, hops: list[HopState], repl
 
 
 def after_decompose(state: MelloState) -> Literal["retrieve", "compose"]:
-    """To the memory with a new subquestion, else to the end."""
+    """Retrieve for a new subquestion, else compose."""
     hops = state["hops"]
     return "compose" if "final" in state or not hops or "fact" in hops[-1] else "retrieve"
 
 
 def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """The fact nearest to the subquestion; a retrieval that finds nothing is shown as such."""
+    """Retrieve the fact nearest to the subquestion; a retrieval without hits is written as such."""
     hops = list(state["hops"])
     k = runtime.context.k
-    found = as_hits(search(runtime.context.retriever, hops[-1]["subquestion"], k), k)
-    fact = " ".join(hit["text"] for hit in found) or NOTHING
+    hits = as_hits(search(runtime.context.retriever, hops[-1]["subquestion"], k), k)
+    fact = " ".join(hit["text"] for hit in hits) or NOTHING
     if not fact.endswith((".", "!", "?")):
         fact += "."
     hops[-1] = {**hops[-1], "fact": fact}
     transcript = f"{state['transcript']}{RETRIEVED} {fact}\n"
-    return {"hits": [*state.get("hits", ()), *found], "hops": hops, "transcript": transcript}
+    return {"hits": [*state.get("hits", ()), *hits], "hops": hops, "transcript": transcript}
 
 
 def after_retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> Literal["decompose", "check"]:
-    """In the published form the next generation begins with the verdict; in the others it is asked for by itself."""
+    """Check by a call of its own, except in the published form, where the next generation begins with the check."""
     return "decompose" if runtime.context.form == "text" else "check"
 
 
 def check(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """Whether the fact contradicts the tentative answer, and what then is the answer of the hop.
+    """Check whether the fact contradicts the tentative answer, and set the answer of the hop.
 
     Raises:
-        ModelReplyError: the reply does not say so.
+        ModelReplyError: the reply does not say whether it does.
     """
     context, hops = runtime.context, list(state["hops"])
     if context.form == "lines":
-        said = continue_text(context.model, state["transcript"] + CHECKED, ["\n"], LINE_TOKENS)
-        line = f"{CHECKED} {said.text.strip()}".partition("\n")[0].strip()
-        verdict, usage = read_verdict(line), said.usage
+        reply = continue_text(context.model, state["transcript"] + CHECKED, ["\n"], LINE_TOKENS)
+        line = f"{CHECKED} {reply.text.strip()}".partition("\n")[0].strip()
+        verdict, usage = read_check(line), reply.usage
         if verdict is None:
-            raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", said.text)
+            raise ModelReplyError(f"'{line}' does not say whether the fact contradicts.", reply.text)
     else:
         hop = hops[-1]
-        asked = ask_structured(context.model, check_prompt(hop["subquestion"], hop["tentative"], hop["fact"]), Checked)
-        verdict, usage = FactCheck(asked.value.contradicts, clean_answer(asked.value.intermediate_answer)), asked.usage
+        prompt = check_prompt(hop["subquestion"], hop["tentative"], hop["fact"])
+        value, _, usage = ask_structured(context.model, prompt, Checked)
+        verdict = FactCheck(value.contradicts, clean_answer(value.intermediate_answer))
     hops[-1] = {**hops[-1], "contradicts": verdict.contradicts, "answer": verdict.answer}
-    return {"hops": hops, "transcript": f"{state['transcript']}{_told(verdict)}\n", "usage": spent(state, usage)}
+    return {"hops": hops, "transcript": f"{state['transcript']}{_check_line(verdict)}\n", "usage": spent(state, usage)}
 
 
-def _told(verdict: FactCheck) -> str:
+def _check_line(verdict: FactCheck) -> str:
     does = "contradicts" if verdict.contradicts else "does not contradict"
     return f"{CHECKED} {does} to generated answer, so the intermediate answer is: {verdict.answer}"
 
 
 def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
-    """The walk up to where the final answer follows; where nothing stands, the probe alone.
+    """Build the prompt: the steps up to the label of the final answer; the probe alone if no edit is applied.
 
-    Line by line a probe with choices is put once more behind the walk: there the model has to choose.
+    In the form `lines` the prompt of a probe with choices is repeated after the steps, so that the model chooses.
     """
     probe, context = Probe.model_validate(state["probe"]), runtime.context
     if "transcript" not in state:
         return {"prompt": build_prompt(probe, (), (), context.wording)}
     if context.form == "lines" and probe.choices:
         facts = [hit["text"] for hit in state.get("hits", ())]
-        return {"prompt": put_again(state["transcript"], probe, facts, context.wording), "reading": "line"}
+        return {"prompt": repeat_probe(state["transcript"], probe, facts, context.wording), "reading": "line"}
     return {"prompt": state["transcript"] + FINAL, "reading": "line"}
 
 
 def conclude(state: MelloState, runtime: Runtime[MelloContext]) -> RespondState:
-    """The final answer as the model gave it at the end of the walk; else a reply, or scores, under the prompt."""
+    """Respond with the final answer of the steps; without one, with a reply or scores under the prompt."""
     if "final" in state and state.get("targets") is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     return respond(state, runtime)

@@ -1,4 +1,4 @@
-"""Retrieval-augmented editing: find the new facts that bear on the probe, put them before it, respond."""
+"""Retrieval-augmented editing: retrieve the relevant new facts, put them before the probe, respond."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
 
 RECURSION_LIMIT = 8
-"""The graph takes three steps; langgraph's own limit is in the thousands."""
+"""Three nodes; langgraph's own limit is in the thousands."""
 
 
 class HitState(TypedDict):
@@ -36,7 +36,7 @@ class RagState(RespondState, total=False):
 
 @dataclass(frozen=True)
 class RagContext(RespondContext):
-    """The model, the retriever over what is in scope, how many entries it may return, and the prompt's wording."""
+    """The model, the retriever over the applied edits, the number of entries to retrieve, and the prompt template."""
 
     retriever: Retriever
     k: int = 1
@@ -47,22 +47,22 @@ C = TypeVar("C", bound=RagContext)
 
 
 def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
-    """The k entries that the retriever finds for the probe, best first; none is no error."""
+    """Retrieve the k best entries for the probe, best first; possibly none."""
     probe = Probe.model_validate(state["probe"])
     context = runtime.context
     return {"hits": as_hits(search_probe(context.retriever, probe, context.k), context.k)}
 
 
-def as_hits(found: Sequence[Hit], k: int) -> list[HitState]:
-    """The first k hits as the state holds them: a strategy of a user's may give more than it was asked for."""
+def as_hits(hits: Sequence[Hit], k: int) -> list[HitState]:
+    """The first k hits in the form of the state: a plug-in strategy may return more than k."""
     return [
         {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": hit.entry.text, "score": hit.score}
-        for hit in found[:k]
+        for hit in hits[:k]
     ]
 
 
 def compose(state: RagState, runtime: Runtime[C]) -> RagState:
-    """The exact prompt; without hits it is the probe alone, as the unedited model gets it."""
+    """Build the prompt; without hits it is the probe alone, as for the unedited model."""
     facts = [hit["text"] for hit in state["hits"]]
     probe = Probe.model_validate(state["probe"])
     return {"prompt": build_prompt(probe, facts, (), runtime.context.wording)}

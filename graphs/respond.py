@@ -1,4 +1,4 @@
-"""How every graph ends: one node that generates a reply, or scores targets, under the prompt that the graph built."""
+"""The last node of every graph: generate a reply, or score targets, under the prompt that the graph built."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from emend.memory.errors import ModelError
 from emend.memory.probe import Reading, Usage
 
 LONGER = 8
-"""So many times the model's limit of new tokens has a reply of several lines, 256 unless the model is told otherwise.
+"""Factor on the model's limit of new tokens for replies of several lines (256 tokens by default).
 Chat models behind an API end such a reply themselves."""
 
 
 class RespondState(TypedDict, total=False):
-    """JSON values: the prompt, `targets` when they are to be scored instead of a reply generated, and what came.
+    """JSON values: the prompt, `targets` if they are scored instead of generating a reply, and the response.
 
-    `reading` is there when the reply has more lines than one.
+    `reading` is set if the reply has several lines.
     """
 
     prompt: str
@@ -39,7 +39,7 @@ class RespondState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RespondContext:
-    """What responding needs that is no JSON value."""
+    """The context of a response: values that are not JSON."""
 
     model: BaseChatModel
 
@@ -48,20 +48,20 @@ C = TypeVar("C", bound=RespondContext)
 
 
 def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
-    """Scores the targets when the state has some, else generates a reply; what was spent before it is counted too."""
-    told = speak(
+    """Score the targets if the state has some, else generate a reply; the usage includes that of earlier nodes."""
+    response = speak(
         runtime.context.model,
         state["prompt"],
         state.get("targets"),
         state.get("reading", "line"),
         state.get("new_tokens", 0),
     )
-    return {**told, "usage": spent(state, Usage.model_validate(told["usage"]))}
+    return {**response, "usage": spent(state, Usage.model_validate(response["usage"]))}
 
 
-def spent(state: RespondState, more: Usage) -> dict[str, int]:
-    """What was spent up to now: by the nodes before, and more."""
-    return Usage.model_validate(state.get("usage", {})).plus(more).model_dump()
+def spent(state: RespondState, usage: Usage) -> dict[str, int]:
+    """The usage of the nodes so far, with that of this node."""
+    return Usage.model_validate(state.get("usage", {})).plus(usage).model_dump()
 
 
 def speak(
@@ -71,15 +71,15 @@ def speak(
     reading: Reading = "line",
     new_tokens: int = 0,
 ) -> RespondState:
-    """What the model says to a prompt, or how probable it finds each target there; no targets at all cost nothing.
+    """The model's reply to a prompt, or the probability of each target; no targets at all cost nothing.
 
     Returns:
-        `reply` as it came, or `log_probs`, one joint natural-log probability per target; with `usage`, and
-        `cut_tokens`, how much of the prompt did not fit the window.
+        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, and
+        `cut_tokens`, the number of prompt tokens that did not fit the window.
 
     Raises:
-        ModelError: targets are given to a model that has no probabilities.
-        ModelReplyError: the reply holds nothing but thoughts.
+        ModelError: the model gives no probabilities, and there are targets.
+        ModelReplyError: the reply has thoughts only.
     """
     if targets is not None and not targets:
         return {"log_probs": [], "usage": Usage().model_dump(), "cut_tokens": 0}
@@ -87,14 +87,14 @@ def speak(
 
 
 def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: int) -> RespondState:
-    more: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if reading != "line" and isinstance(model, LimitedModel):
         limit = max(new_tokens, model.max_new_tokens) if new_tokens else LONGER * model.max_new_tokens
-        more = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
+        options = {"stop": [NEXT_QUESTION], "max_new_tokens": limit}
     elif new_tokens:  # a model that reasons first needs more, and the user may have set it
-        more = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
-    message = model.invoke(prompt, **more)
-    answer_text(message)
+        options = {"max_tokens": max(new_tokens, getattr(model, "reply_limit", 0))}
+    message = model.invoke(prompt, **options)
+    answer_text(message)  # raises if there are thoughts only
     return {
         "reply": str(message.text),
         "usage": usage_of(message).model_dump(),

@@ -1,7 +1,7 @@
-"""SERAC (Mitchell et al. 2022, section 3): a classifier says whether an edit is meant; if not, the model is left alone.
+"""SERAC (Mitchell et al. 2022, section 3): a classifier decides whether an edit applies to the probe.
 
 In scope a second model, the counterfactual one, answers under the edit; by default it is the same model with the edit
-in its prompt, as DocTER and ELKEN have it. Out of scope the base model gets the probe as it is.
+in its prompt, as in DocTER and ELKEN. Out of scope the base model gets the probe unchanged.
 """
 
 from collections.abc import Sequence
@@ -27,27 +27,27 @@ RECURSION_LIMIT = 8
 
 
 class SeracState(RagState, total=False):
-    """As for rag; `candidates` are the most probable edits, `hits` those of them that are in scope."""
+    """The state of rag; `candidates` are the most probable edits, `hits` those of them that are in scope."""
 
     candidates: list[HitState]
 
 
 @dataclass(frozen=True)
 class SeracContext(RagContext):
-    """As for rag, where the retriever's scores are probabilities of scope; None is the same model."""
+    """The context of rag, with a retriever that scores by probability of scope; `counterfactual` may be None."""
 
     threshold: float = 0.5
     counterfactual: BaseChatModel | None = None
 
 
 class ScopeRetriever:
-    """Entries by the probability that the query is about them.
+    """Retrieval by the probability that the query is about an entry.
 
     Args:
-        corpus: what may be found.
+        corpus: the entries.
         scope: the classifier.
-        narrow: a strategy that chooses the entries to be classified; None classifies all.
-        candidates: how many it chooses.
+        narrow: chooses the entries that are classified; None classifies all.
+        candidates: number of entries that `narrow` chooses.
     """
 
     def __init__(self, corpus: Corpus, scope: Scope, narrow: Retriever | None = None, candidates: int = 0) -> None:
@@ -69,30 +69,29 @@ class ScopeRetriever:
 
 
 def classify(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
-    """Keeps the retrieved edits that are in scope."""
-    found = state["hits"]
-    kept = [hit for hit in found if hit["score"] >= runtime.context.threshold]
-    return {"candidates": found, "hits": kept}
+    """Keep the retrieved edits that are in scope."""
+    hits = state["hits"]
+    return {"candidates": hits, "hits": [hit for hit in hits if hit["score"] >= runtime.context.threshold]}
 
 
 def after_classify(state: SeracState) -> Literal["counterfact", "leave"]:
-    """In scope or not."""
+    """Route by whether an edit is in scope."""
     return "counterfact" if state["hits"] else "leave"
 
 
 def counterfact(state: SeracState, runtime: Runtime[SeracContext]) -> RagState:
-    """The prompt of the counterfactual model: the edits in scope, and the probe."""
+    """Build the prompt of the counterfactual model: the edits in scope, and the probe."""
     return compose(state, runtime)
 
 
 def leave(state: SeracState, runtime: Runtime[SeracContext]) -> SeracState:
-    """The probe alone, as the unedited model gets it."""
+    """Build the prompt of the base model: the probe alone."""
     probe = Probe.model_validate(state["probe"])
     return {"prompt": build_prompt(probe, (), (), runtime.context.wording)}
 
 
 def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
-    """Responds by the counterfactual model in scope, by the base model out of it."""
+    """Respond by the counterfactual model in scope, by the base model out of it."""
     second = runtime.context.counterfactual
     if not state["hits"] or second is None:
         return respond(state, runtime)

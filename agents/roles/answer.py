@@ -117,7 +117,7 @@ def build_prompt(
     return words.before + BETWEEN_DEMONSTRATIONS.join([*solved, _asked(words, facts, probe.prompt, probe.style)])
 
 
-def put_again(transcript: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
+def repeat_probe(transcript: str, probe: Probe, facts: Sequence[str], wording: str) -> str:
     """A transcript of steps, followed by the probe's own prompt under the facts that the steps retrieved.
 
     For a probe with choices and a model that takes one line at a time: the last line of such steps is a name, which is

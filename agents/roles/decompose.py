@@ -104,7 +104,7 @@ class FactCheck(NamedTuple):
 class Round(NamedTuple):
     """A generation of the published loop; `final` is None while there is another subquestion."""
 
-    verdict: FactCheck | None
+    check: FactCheck | None
     subquestion: str
     tentative: str
     final: str | None
@@ -146,10 +146,10 @@ class Checked(BaseModel):
     )
 
 
-def walked(probe: Probe) -> str:
+def stepwise_question(probe: Probe) -> str:
     r"""The question to take in steps: the prompt without labels; of a prompt with chains of thought, its query.
 
-    >>> walked(Probe(kind="fact", prompt="Be brief.\nQuestion: Who?\nAnswer:", gold=("Ana",)))
+    >>> stepwise_question(Probe(kind="fact", prompt="Be brief.\nQuestion: Who?\nAnswer:", gold=("Ana",)))
     'Be brief.\nWho?'
     """
     if not probe.prompt.strip() or probe.reading == "thoughts":
@@ -182,7 +182,7 @@ def read_round(reply: str, checking: bool = False) -> Round:
         ModelReplyError: it has neither a subquestion with an answer nor a final answer, or no check.
     """
     lines = [text for line in reply.replace("**", "").splitlines() if (text := line.strip())]
-    verdict = read_verdict(lines[0]) if lines else None
+    verdict = read_check(lines[0]) if lines else None
     if checking and verdict is None:
         raise ModelReplyError(f"no line says whether the retrieved fact contradicts; the reply is {reply!r}.", reply)
     for place, line in enumerate(lines):
@@ -203,7 +203,7 @@ def read_round(reply: str, checking: bool = False) -> Round:
     return Round(verdict, question, tentative, None, "\n".join(lines[: last + 2]))
 
 
-def read_verdict(line: str) -> FactCheck | None:
+def read_check(line: str) -> FactCheck | None:
     """The check that a line states; None if it states none."""
     hit = _VERDICT.match(line.strip())
     answer = hit[2].strip().removesuffix(".") if hit else ""

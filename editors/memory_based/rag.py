@@ -145,10 +145,10 @@ class Ike(MemoryEditor):
             pool=self.pool,
             demonstrations=self.settings.demonstrations,
             seed=self.context.seed,
-            standing=frozenset(edit.text for edit in edits),
+            applied=frozenset(edit.text for edit in edits),
             original={edit.id: edit for edit in edits} if self.settings.original else {},
         )
-        self._warn_if_few(context.left)
+        self._warn_if_few(context.available)
         return context
 
     def _warn_if_few(self, available: int) -> None:

@@ -206,7 +206,7 @@ def _document(name: str, hit: dict[str, Any], content: bool) -> dict[str, Value]
     document = str(hit.get("edit_id") or hit.get("entry_id", ""))
     attributes: dict[str, Value] = {f"{name}.id": document, f"{name}.score": float(hit.get("score", 0.0))}
     if "relevance" in hit:
-        attributes[f"{name}.metadata"] = json.dumps({key: hit[key] for key in ("relevance", "kept") if key in hit})
+        attributes[f"{name}.metadata"] = json.dumps({key: hit[key] for key in ("relevance", "used") if key in hit})
     if content:
         attributes[f"{name}.content"] = str(hit.get("text", ""))
     return attributes

@@ -58,7 +58,7 @@ JudgeGraph = CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeState
 
 
 class Question(NamedTuple):
-    """One question to the judge: its prompt, its schema, and how replies are read.
+    """A question to the judge: its prompt, its schema, and how replies are read.
 
     `read` makes the update from an instance of the schema; a `problem` in the update has the judge asked again.
     `read_words` makes it from a reply without JSON, and raises ModelReplyError where there is no verdict.

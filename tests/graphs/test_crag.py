@@ -57,7 +57,7 @@ def test_no_passage_at_all_is_incorrect():
 
 def test_a_floor_leaves_out_what_is_worse():
     made = recompose(["one two three four", "five six seven eight"], [0.5, -0.6], 6, -0.5)
-    assert made.text == "one two three four" and made.order == (0, 1) and made.kept == (0,)
+    assert made.text == "one two three four" and made.order == (0, 1) and made.chosen == (0,)
 
 
 @pytest.mark.parametrize("strips", MODES)
@@ -128,11 +128,11 @@ def test_what_was_searched_and_how_it_was_weighed_is_in_the_steps_as_json():
     final, steps = run(FAIR, search=Fixed(BAD, GOOD), floor=-0.5)
     updates = {step.node: step.update for step in steps}
     assert json.loads(json.dumps(updates)) == updates
-    told = [(one["text"], one["score"], one["relevance"], one["kept"]) for one in updates["search"]["searched"]]
+    told = [(one["text"], one["score"], one["relevance"], one["used"]) for one in updates["search"]["searched"]]
     assert told == [(BAD, 1.0, -0.99, False), (GOOD, 1.0, 0.9, True)] and final["hits"][0]["text"] == FAIR
     inside = {"entry_id": f"e-{FAIR}", "source": "internal", "text": FAIR, "relevance": 0.1, "kept": True}
     assert updates["refine"]["strips"] == [inside] == final["strips"][:1]
-    assert [(one["source"], one["text"], one["kept"]) for one in final["strips"][1:]] == [
+    assert [(one["source"], one["text"], one["used"]) for one in final["strips"][1:]] == [
         ("external", BAD, False),
         ("external", GOOD, True),
     ]
@@ -148,11 +148,11 @@ def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
         [0.7 if "Ostrim" in one else -0.7 for one in asked], Usage()
     )  # type: ignore[method-assign]
     final, _ = run(search=Fixed(passage), evaluator=evaluator, strips="fixed_num", floor=-0.5)
-    assert [(one["text"], one["relevance"], one["kept"]) for one in final["strips"]] == [
+    assert [(one["text"], one["relevance"], one["used"]) for one in final["strips"]] == [
         (rest, -0.7, False),
         (part, 0.7, True),
     ]
-    assert (final["searched"][0]["relevance"], final["searched"][0]["kept"], final["external"]) == (0.7, True, part)
+    assert (final["searched"][0]["relevance"], final["searched"][0]["used"], final["external"]) == (0.7, True, part)
 
 
 def test_passages_that_were_judged_whole_are_not_judged_again():

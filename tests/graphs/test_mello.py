@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emend.agents.roles.decompose import DEMONSTRATIONS, read_round, read_verdict, walked
+from emend.agents.roles.decompose import DEMONSTRATIONS, read_check, read_round, stepwise_question
 from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
 from emend.memory.errors import ModelReplyError
@@ -96,7 +96,7 @@ def test_where_nothing_can_be_scored_nothing_is_asked():
     ],
 )
 def test_the_walk_takes_what_a_benchmark_asks_without_the_leads_of_its_prompt(probe, taken):
-    assert walked(Probe(kind="x", gold=("Bo",), **probe)) == taken
+    assert stepwise_question(Probe(kind="x", gold=("Bo",), **probe)) == taken
 
 
 def test_a_retrieval_that_finds_nothing_is_shown_as_such():
@@ -179,7 +179,7 @@ def test_where_nothing_stands_the_probe_is_asked_as_it_is():
     ],
 )
 def test_a_verdict_is_read_from_its_line_alone(line, read):
-    assert read_verdict(line) == read
+    assert read_check(line) == read
 
 
 # --- line by line

@@ -232,7 +232,7 @@ def test_nothing_that_tells_the_answer_is_shown():
         Demonstration(kind="copy", fact="The capital city here is Ostrim.", prompt="The capital is", target="Ostrim"),
     ]
     standing = frozenset([FACT, "The capital city here is Ostrim."])
-    shown = demonstrate(pool=Pool([*POOL, *leaks]), demonstrations=125, standing=standing)
+    shown = demonstrate(pool=Pool([*POOL, *leaks]), demonstrations=125, applied=standing)
     assert len(shown) == len(POOL) and all(one["target"] != "Ostrim" for one in shown)
 
 

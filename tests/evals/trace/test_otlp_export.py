@@ -117,7 +117,7 @@ def test_what_crags_wider_search_found_is_retrieved_there(tmp_path):
     found, place = attributes(span), "retrieval.documents.0.document"
     assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
     assert found[f"{place}.id"] and found[f"{place}.score"] == 1.0 and f"{place}.content" not in found
-    assert json.loads(found[f"{place}.metadata"]).keys() == {"relevance", "kept"}
+    assert json.loads(found[f"{place}.metadata"]).keys() == {"relevance", "used"}
     (span, *_) = told(tmp_path / "run", content=True).named("search")
     assert attributes(span)[f"{place}.content"] == "The capital of Land0 is New-0."
 
