@@ -1,1 +1,1 @@
-"""What changes the model's knowledge: one class a method."""
+"""Methods of knowledge editing, one class each."""

@@ -41,7 +41,7 @@ class ScoringAnswerer(FunctionAnswerer):
     """An answerer that also scores targets by log-probability."""
 
     def score(self, probe: Probe, targets: Sequence[str]) -> Answer:
-        """One joint natural-log probability per target, under the prompt that answering would use."""
+        """The joint natural-log probability of each target, under the prompt that answering would use."""
         return self.respond(probe, targets)
 
 

@@ -127,7 +127,7 @@ class EditorContext:
 
 
 class Editor(Protocol):
-    """One method of editing; `name` is its registry name.
+    """A method of editing; `name` is its registry name.
 
     Random draws are seeded by `EditorContext.seed` and the edits' ids, never by earlier draws, so that a resumed run
     solves an edit exactly as the interrupted one did.

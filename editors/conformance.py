@@ -15,8 +15,8 @@ from emend.memory.retrieval.registry import RETRIEVERS
 
 
 def _edit(prompt: str, subject: str, target: str, before: str = "") -> Edit:
-    told = Triplet(subject=subject, relation=prompt, object=target)
-    return Edit.from_triplet(told, prompt, target_true=before)
+    triplet = Triplet(subject=subject, relation=prompt, object=target)
+    return Edit.from_triplet(triplet, prompt, target_true=before)
 
 
 CAPITAL = _edit("The capital of {} is", "Veldania", "Kestrel Bay", before="Ostrim")
@@ -65,7 +65,7 @@ class EditorContract:
         raise NotImplementedError("return the factory (context: EditorContext) -> Editor to be tested")
 
     def context(self) -> EditorContext:
-        """What the editor works with; fresh, and equal at every call."""
+        """The editor's context; fresh, and equal at every call."""
         return EditorContext(
             model=ReadingModel(),
             memory=PlainMemory(),
@@ -95,7 +95,7 @@ class EditorContract:
         context = self.context()
         editor, before = self.editor(context), state_of(context)
         with editor.edit((CAPITAL,)) as answerer:
-            asked(answerer, CAPITAL)
+            ask_edit(answerer, CAPITAL)
         check_same(before, state_of(context), "after the 'with'")
 
     def test_an_exception_comes_out_and_the_model_is_restored(self) -> None:
@@ -103,12 +103,12 @@ class EditorContract:
         editor, before = self.editor(context), state_of(context)
         try:
             with editor.edit((CAPITAL,)) as answerer:
-                asked(answerer, CAPITAL)
+                ask_edit(answerer, CAPITAL)
                 raise DeliberateError
         except DeliberateError:
             check_same(before, state_of(context), "after an exception in the 'with'")
             with editor.edit((CAPITAL,)) as answerer:
-                asked(answerer, CAPITAL)
+                ask_edit(answerer, CAPITAL)
         else:
             raise AssertionError("the editor swallowed an exception from inside the 'with'")
 
@@ -128,18 +128,19 @@ class EditorContract:
         if not isinstance(editor, Sequential):
             return [self.under(editor, sum(steps[: n + 1], ()), CAPITAL).log_probs for n in range(3)]
         with editor.sequence() as grow:
-            return [asked(grow(edits), CAPITAL).log_probs for edits in steps]
+            return [ask_edit(grow(edits), CAPITAL).log_probs for edits in steps]
 
     def test_no_edits_change_nothing(self) -> None:
         context = self.context()
         before = state_of(context)
         with Unedited(EditorContext(model=context.model, wording=context.wording)).edit(()) as plain:
-            told = asked(plain, CAPITAL)
+            expected = ask_edit(plain, CAPITAL)
         with self.editor(context).edit(()) as answerer:
             check_same(before, state_of(context), "under an empty list of edits")
-            said = asked(answerer, CAPITAL)
-        assert said.text == told.text, f"{said} instead of {told}"
-        assert said.log_probs == (told.log_probs if isinstance(answerer, Scorable) else ()), f"{said}, not {told}"
+            answer = ask_edit(answerer, CAPITAL)
+        assert answer.text == expected.text, f"{answer} instead of {expected}"
+        log_probs = expected.log_probs if isinstance(answerer, Scorable) else ()
+        assert answer.log_probs == log_probs, f"{answer}, not {expected}"
 
     def test_what_stood_before_leaves_no_trace(self) -> None:
         editor = self.editor()
@@ -155,7 +156,7 @@ class EditorContract:
 
     def test_answers_carry_prompt_steps_and_usage(self) -> None:
         with self.editor().edit((CAPITAL,)) as answerer:
-            for answer in said_and_scored(answerer, CAPITAL):
+            for answer in generate_and_score(answerer, CAPITAL):
                 assert answer.prompt, "the exact prompt is missing"
                 assert all(step.error is None and step.ms >= 0 for step in answer.steps)
                 json.dumps([step.update for step in answer.steps])  # steps are JSON, or the trace could not be kept
@@ -164,18 +165,18 @@ class EditorContract:
 
     def test_scoring_gives_one_log_probability_per_target_under_the_same_prompt(self) -> None:
         with self.editor().edit((CAPITAL,)) as answerer:
-            answers = said_and_scored(answerer, CAPITAL)
+            answers = generate_and_score(answerer, CAPITAL)
         for scored in answers[1:]:
             assert len(scored.log_probs) == 2 and all(value <= 0 for value in scored.log_probs)
             assert scored.text is None and scored.prompt == answers[0].prompt
 
     def test_the_fingerprint_is_json_and_does_not_change(self) -> None:
         editor = self.editor()
-        told = json.dumps(editor.fingerprint, sort_keys=True, allow_nan=False)
+        fingerprint = json.dumps(editor.fingerprint, sort_keys=True, allow_nan=False)
         with editor.edit((CAPITAL,)) as answerer:
-            asked(answerer, CAPITAL)
-            assert json.dumps(editor.fingerprint, sort_keys=True) == told
-        assert json.dumps(self.editor().fingerprint, sort_keys=True) == told, "two equal editors differ"
+            ask_edit(answerer, CAPITAL)
+            assert json.dumps(editor.fingerprint, sort_keys=True) == fingerprint
+        assert json.dumps(self.editor().fingerprint, sort_keys=True) == fingerprint, "two equal editors differ"
 
     def test_it_says_what_it_is(self) -> None:
         editor = self.editor()
@@ -183,7 +184,7 @@ class EditorContract:
         assert isinstance(editor.needs_weights, bool)
 
     def check_takes(self, edits: Sequence[Edit]) -> None:
-        """Under the edits every target is said or has become more probable; never so when `takes` is False."""
+        """Assert that every target is generated or has become more probable; the opposite when `takes` is False."""
         editor = self.editor()
         for edit in edits:
             before, after = self.under(editor, (), edit), self.under(editor, edits, edit)
@@ -192,7 +193,7 @@ class EditorContract:
             assert (rose or says) == self.takes, f"edit '{edit.text}': before {before}, after {after}"
 
     def can_tell_apart(self, subject: str) -> bool:
-        """Return whether the model can tell a subject from others.
+        """True where the model can tell a subject from others.
 
         A tokenizer that never saw a script spells it in single bytes. The model has not learnt to tell these apart, so
         that weights changed for one subject of the script change for all of it, the target included.
@@ -207,9 +208,9 @@ class EditorContract:
         assert (after.log_probs != before.log_probs) == self.takes, f"before {before}, after {after}"
 
     def under(self, editor: Editor, edits: Sequence[Edit], edit: Edit) -> Answer:
-        """What is said about an edit while these stand."""
+        """The answer to an edit's prompt while these edits are applied."""
         with editor.edit(edits) as answerer:
-            return asked(answerer, edit)
+            return ask_edit(answerer, edit)
 
 
 def probe_of(edit: Edit) -> Probe:
@@ -217,29 +218,29 @@ def probe_of(edit: Edit) -> Probe:
     return Probe(kind="efficacy", prompt=edit.cloze, gold=(edit.target_new,), edit_ids=(edit.id,), subject=edit.subject)
 
 
-def said_and_scored(answerer: Answerer, edit: Edit) -> list[Answer]:
+def generate_and_score(answerer: Answerer, edit: Edit) -> list[Answer]:
     """The answer to the edit's own prompt and, if there are probabilities, those of the new and the old target."""
     probe = probe_of(edit)
-    said = [answerer.answer(probe)]
+    answers = [answerer.answer(probe)]
     if isinstance(answerer, Scorable):
-        said.append(answerer.score(probe, (edit.target_new, edit.target_true or "nothing")))
-    return said
+        answers.append(answerer.score(probe, (edit.target_new, edit.target_true or "nothing")))
+    return answers
 
 
-def asked(answerer: Answerer, edit: Edit) -> Answer:
+def ask_edit(answerer: Answerer, edit: Edit) -> Answer:
     """The answer to the edit's own prompt, with the probabilities if there are any."""
-    said, *scored = said_and_scored(answerer, edit)
-    return said.but(log_probs=scored[0].log_probs) if scored else said
+    answer, *scored = generate_and_score(answerer, edit)
+    return answer.but(log_probs=scored[0].log_probs) if scored else answer
 
 
 def state_of(context: EditorContext) -> dict[str, Any]:
-    """A copy of the model's weights; empty for a model that has none here."""
+    """A copy of the model's weights; empty for a model that is not local."""
     lm = getattr(context.model, "lm", None)
     return {} if lm is None else {name: value.detach().clone() for name, value in lm.model.state_dict().items()}
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any], when: str) -> None:
-    """Every weight is what it was, bit for bit."""
+    """Assert that every weight is unchanged, bit for bit."""
     assert before.keys() == now.keys()
     changed = [name for name, value in before.items() if not bool((value == now[name]).all())]
     assert not changed, f"{when} these weights differ: {', '.join(changed)}"

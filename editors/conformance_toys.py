@@ -85,7 +85,7 @@ class ToolModel(ReadingModel):
         return self.bind(tools=[tool.__name__ for tool in tools])
 
     def answer(self, prompt: str) -> str:
-        """What the changes in a conversation say about its question."""
+        """The answer in the changes of a conversation."""
         if not prompt.endswith("\nai:"):
             return super().answer(prompt)
         question = next(line.removeprefix("human: ") for line in prompt.split("\n") if line.startswith("human: "))
@@ -160,5 +160,5 @@ class PlainMemory:
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
         """The entries of these edits alone, or of all."""
-        found = [e for e in self.entries.values() if edit_ids is None or e.edit_id in edit_ids]
-        return ExactCorpus.of(found, LexicalEmbedding())
+        entries = [e for e in self.entries.values() if edit_ids is None or e.edit_id in edit_ids]
+        return ExactCorpus.of(entries, LexicalEmbedding())

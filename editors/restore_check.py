@@ -33,10 +33,10 @@ class RestoreCheck:
         now = self._state()
         changed = [name for name in self._before | now if self._before.get(name) != now.get(name)]
         if changed:
-            more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+            others = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
             raise BadSettings(
                 f"editor '{editor}' did not put the model back when its edits ended: "
-                f"{', '.join(changed[:NAMED])}{more} differ from before. The records so far are valid; the run ends "
+                f"{', '.join(changed[:NAMED])}{others} differ from before. The records so far are valid; the run ends "
                 "here. Undo the edit at the end of edit() and sequence(), whatever happens inside "
                 "(apply_delta.applied does); then continue with emend resume."
             )

@@ -133,7 +133,7 @@ class Ike(MemoryEditor):
         """The fingerprint of `Rag` with number, hash, similarity and seed of the demonstrations."""
         return super().fingerprint | {
             "examples": self._hash,
-            "examples at hand": len(self.pool.examples),
+            "pool_size": len(self.pool.examples),
             "similarity": self.pool.embedding.identity,
             "seed": self.context.seed,
         }

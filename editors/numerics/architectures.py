@@ -105,7 +105,7 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 def architecture_of(
     model: nn.Module,
-    given: Mapping[str, str | bool] | None = None,
+    overrides: Mapping[str, str | bool] | None = None,
     needed: Collection[str] = NAMES,
     layers: Collection[int] | None = None,
 ) -> Architecture:
@@ -113,7 +113,7 @@ def architecture_of(
 
     Args:
         model: the model.
-        given: paths by name, and `adds`, over those of the table.
+        overrides: paths by name, and `adds`, over those of the table.
         needed: the names that are used.
         layers: layers in which the paths must exist, from 0; None where one such layer suffices, since layers of one
             model may be of several kinds.
@@ -123,9 +123,9 @@ def architecture_of(
     """
     config: Any = model.config
     known = ARCHITECTURES.get(config.model_type)
-    given = dict(given or {})
-    missing = [name for name in NAMES if known is None and name in needed and name not in given]
-    unknown = [name for name in given if name not in (*NAMES, "adds")]
+    paths = dict(overrides or {})
+    missing = [name for name in NAMES if known is None and name in needed and name not in paths]
+    unknown = [name for name in paths if name not in (*NAMES, "adds")]
     if missing or unknown:
         raise BadSettings(
             f"model type '{config.model_type}' {'is not known' if known is None else 'is known'}, "
@@ -135,9 +135,9 @@ def architecture_of(
             f"{BEHIND if 'block' in needed else ''}.{_experts_hint(model) if 'down_projection' in missing else ''} "
             f"Linear modules of this model: {_linear(model)}."
         )
-    if "adds" in given:
-        given["adds"] = _parse_bool(given["adds"])
-    architecture = replace(known or UNKNOWN, **given)  # type: ignore[arg-type]
+    if "adds" in paths:
+        paths["adds"] = _parse_bool(paths["adds"])
+    architecture = replace(known or UNKNOWN, **paths)  # type: ignore[arg-type]
     for name in (name for name in NAMES if name in needed):
         _check(model, name, str(getattr(architecture, name)), layers)
     return architecture
@@ -159,14 +159,14 @@ def layer_of(model: nn.Module, layer: int) -> int:
     return int(layer % layers)
 
 
-def down_projection(model: nn.Module, layer: int, given: Mapping[str, str | bool] | None = None) -> str:
+def down_projection(model: nn.Module, layer: int, overrides: Mapping[str, str | bool] | None = None) -> str:
     """The module path of a layer's down-projection; layers count from 0, or from -1 at the end.
 
     Raises:
         BadSettings: unknown architecture, a path that does not exist, or a layer that the model does not have.
     """
     number = layer_of(model, layer)
-    return architecture_of(model, given, ("down_projection",), [number]).of_layer(number, "down_projection")
+    return architecture_of(model, overrides, ("down_projection",), [number]).of_layer(number, "down_projection")
 
 
 def layers_with(model: nn.Module, name: str, path: str) -> list[int]:

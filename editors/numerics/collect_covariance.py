@@ -59,12 +59,12 @@ def collect_covariance(
     """Write the mean of k k^T of each layer to `folder`, resuming an interrupted call.
 
     Complete layers are left as they are; damaged ones are logged and collected again. Memory is bounded by the model's
-    token budget, which is halved where it is too much, and one matrix per layer.
+    token budget and one matrix per layer.
 
     Args:
         lm: the unedited model.
         paths: its module paths.
-        layers: from 0.
+        layers: numbers from 0.
         texts: in a stable order; those that an earlier call has counted are skipped.
         folder: gets `layer-N.safetensors` (moment, float32, shape (D, D)) and `counts.json`; of one corpus alone.
         cap: maximum tokens of a piece; longer texts are cut into pieces of that size.
@@ -84,9 +84,8 @@ def collect_covariance(
         if not missing:
             return counts
     _make_folder(folder, known=counts is not None)
-    partial = _PartialSums(
-        folder / f"partial-{content_id(lm.fingerprint, corpus, sorted(missing), cap)}.safetensors", missing, lm, every
-    )
+    key = content_id(lm.fingerprint, corpus, sorted(missing), cap)
+    partial = _PartialSums(folder / f"partial-{key}.safetensors", missing, lm, every)
     source = islice(texts, partial.texts, None)
     while part := list(islice(source, PART)):
         partial.tokens += add_keys(lm, paths, part, cap, partial.sums)
@@ -94,8 +93,7 @@ def collect_covariance(
         partial.save_now_and_then()
         progress(partial.texts, partial.tokens)
     counts = CorpusCounts(model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap)
-    _finish(folder, counts, partial.sums)
-    partial.file.unlink(missing_ok=True)
+    partial.finish(folder, counts)
     return counts
 
 
@@ -122,6 +120,19 @@ class _PartialSums:
             save_whole(tensors | {"counted": torch.tensor([self.texts, self.tokens])}, self.file)
         self.saved = time.monotonic()
         self.pause = max(self.every, 50 * (self.saved - began)) if self.every else self.every
+
+    def finish(self, folder: Path, counts: CorpusCounts) -> None:
+        """Write the counts and each layer's covariance, and remove the partial sums."""
+        if not counts.tokens:
+            raise BadData(
+                f"no text to collect statistics from, seen {counts.texts} texts without tokens: name other files."
+            )
+        draft = folder / f"{COUNTS}.{os.getpid()}.part"
+        draft.write_text(counts.model_dump_json(), encoding="utf-8")
+        draft.replace(folder / COUNTS)
+        for layer, total in self.sums.items():
+            save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))
+        self.file.unlink(missing_ok=True)
 
 
 def _read_partial(file: Path) -> dict[str, Tensor] | None:
@@ -206,16 +217,3 @@ def read_counts(folder: Path) -> CorpusCounts | None:
         raise BadData(
             f"'{file}' does not say what it was made from: collect statistics with `emend covariance`."
         ) from error
-
-
-def _finish(folder: Path, counts: CorpusCounts, sums: dict[int, Tensor]) -> None:
-    if not counts.tokens:
-        raise BadData(
-            f"no text to collect statistics from, seen {counts.texts} texts without tokens: name other files."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{COUNTS}.{os.getpid()}.part"
-    draft.write_text(counts.model_dump_json(), encoding="utf-8")
-    draft.replace(folder / COUNTS)
-    for layer, total in sums.items():
-        save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))

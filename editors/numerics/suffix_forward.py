@@ -114,7 +114,7 @@ class SuffixForward:
             return self._block(self.layer, self._before)
 
     def _capture(self, prompts: Sequence[PromptSplit]) -> CapturedStates:
-        """One pass over whole prompts, which keeps the arguments of each block from the edited one on."""
+        """Run whole prompts once, keeping the arguments of each block from the edited one on."""
         inputs = self._inputs(prompts)
         if self.front:
             inputs["past_key_values"] = self._front_cache(prompts)

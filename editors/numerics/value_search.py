@@ -219,7 +219,7 @@ class ValueOptimizer:
         return logits_of(self.lm, self.paths, states[self.batch.essence, 0]).log_softmax(-1)
 
     def _step(self, loss: Tensor) -> None:
-        """One step of Adam, and the clamp."""
+        """Take one step of Adam, and clamp the change."""
         self.optimizer.zero_grad()
         with torch.enable_grad():
             loss.sum().backward(inputs=[self.change])
@@ -238,7 +238,7 @@ class ValueOptimizer:
     def _drop(self, ended: set[int]) -> None:
         """Continue without these edits; Adam's averages of the others are carried over.
 
-        Masking them instead would go on computing them: of MEMIT's steps on twelve edits only a third are needed.
+        Masking them instead would continue to compute them: of MEMIT's steps on twelve edits only a third are needed.
         """
         stay = torch.tensor([n for n in range(len(self.batch.jobs)) if n not in ended], device=self.lm.device)
         averages = self.optimizer.state[self.change]
@@ -253,8 +253,8 @@ class ValueOptimizer:
     def _failure(self, step: int, losses: list[float]) -> ModelError:
         failed = [(job.edit, loss) for job, loss in zip(self.batch.jobs, losses, strict=True) if not isfinite(loss)]
         named = ", ".join(f"'{edit.id}' ({edit.cloze[:60]!r})" for edit, _ in failed[:NAMED])
-        more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+        others = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         return ModelError(
             f"the search for a value failed at step {step}, seen losses {[loss for _, loss in failed[:NAMED]]} of "
-            f"edit{'s' * (len(failed) > 1)} {named}{more}: set a smaller v_lr, or leave them out."
+            f"edit{'s' * (len(failed) > 1)} {named}{others}: set a smaller v_lr, or leave them out."
         )

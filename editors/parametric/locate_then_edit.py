@@ -129,10 +129,10 @@ class LocateThenEdit(WeightEditor):
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
         """The texts put before every prompt, the empty one first."""
-        given = self.settings.prefixes
-        spaced = (text if text[-1:].isspace() else f"{text} " for text in given if text)
-        lengths = self.settings.context_template_length_params
-        return ("", *spaced) if given else context_prefixes(self.lm, lengths, self.context.seed)
+        fixed = self.settings.prefixes
+        if not fixed:
+            return context_prefixes(self.lm, self.settings.context_template_length_params, self.context.seed)
+        return ("", *(text if text[-1:].isspace() else f"{text} " for text in fixed if text))
 
 
 def _ids(edits: Sequence[Edit]) -> tuple[str, ...]:

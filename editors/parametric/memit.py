@@ -48,7 +48,7 @@ class Memit(LocateThenEdit):
             )
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
-        """One update per layer (Algorithm 1); keys and residual are measured anew after each layer is written."""
+        """The update of each layer (Algorithm 1); keys and residual are measured anew after each layer is written."""
         last = self.layers[-1]
         targets = (values.value + values.change).cpu()
         located = [locate(self.lm, edit, self.prefixes) for edit in edits]

@@ -16,7 +16,7 @@ from emend.memory.errors import BadSettings
 
 
 class Rome(LocateThenEdit):
-    """One key k*, one value v* and one outer product per edit, in one layer (Meng et al. 2022, section 3.1, eq. 2).
+    """A key k*, a value v* and an outer product per edit, in one layer (Meng et al. 2022, section 3.1, eq. 2).
 
     The direction is C^-1 k* with the key averaged over contexts; the length is such that the bare prompt's key gives
     the value. The values of edits given together are optimised in one batch on the model as it is, and then written
@@ -34,7 +34,7 @@ class Rome(LocateThenEdit):
             raise BadSettings(f"editor '{self.name}' writes to one layer, seen layers: {list(self.layers)}: name one.")
 
     def deltas(self, edits: Sequence[Edit], values: ValueResult) -> dict[str, LowRankDelta]:
-        """One outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""
+        """An outer product per edit: W' = W + Lambda (C^-1 k*)^T with Lambda = (v* - W k) / ((C^-1 k*)^T k)."""
         (layer,) = self.layers
         bare, mean = self._keys(edits, layer)
         directions = self.covariance.solve(layer, mean.T).T

@@ -8,7 +8,7 @@ import pytest
 
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
-from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract, said_and_scored
+from emend.editors.conformance import CAPITAL, EXAMPLES, ODD, EditorContract, generate_and_score
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.rag import MemoryEditor
 from emend.editors.memory_based.unedited import Unedited
@@ -42,7 +42,7 @@ class ShippedContract(EditorContract):
     def test_answers_carry_prompt_steps_and_usage(self):
         super().test_answers_carry_prompt_steps_and_usage()
         with self.editor().edit((CAPITAL,)) as answerer:
-            for answer in said_and_scored(answerer, CAPITAL):
+            for answer in generate_and_score(answerer, CAPITAL):
                 assert answer.steps, "no step tells what was done"
                 assert answer.usage.calls >= 1 and answer.usage.input_tokens >= 1
 

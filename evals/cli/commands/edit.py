@@ -133,7 +133,7 @@ def _solve(
 
 def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, Any]], as_json: bool) -> None:
     from emend.editors.checkpoint.deltas import dtype_of, read_delta, read_manifest
-    from emend.editors.checkpoint.saving import save_edited
+    from emend.editors.checkpoint.edited_model import save_edited
     from emend.evals.log.config import MODEL
 
     manifest = read_manifest(delta)
@@ -151,7 +151,7 @@ def _save(model: str, delta: Path, folder: Path, overrides: dict[str, dict[str, 
 
 def _revert(folder: Path, as_json: bool) -> None:
     from emend.agents.local.model_folder import weights_digest
-    from emend.editors.checkpoint.saving import revert
+    from emend.editors.checkpoint.edited_model import revert
 
     manifest = revert(folder)
     lines = [f"{folder} has the weights of {manifest.model} again; {_count(manifest.edits)} reverted."]

@@ -16,7 +16,7 @@ from emend.editors.checkpoint.deltas import (
     read_manifest,
     write_delta,
 )
-from emend.editors.checkpoint.saving import SUBFOLDER, revert, save_edited
+from emend.editors.checkpoint.edited_model import SUBFOLDER, revert, save_edited
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.low_rank import LowRankDelta

@@ -90,7 +90,7 @@ def test_a_file_takes_the_place_of_the_benchmarks_examples(tmp_path):
     editor = build(Rows(EXAMPLES), pool=str(file))
     shown = shown_to(editor, [CAPITAL], probe_of(CAPITAL))
     assert {(one["kind"], one["style"]) for one in shown} == {("update", "question"), ("copy", "cloze")}
-    assert editor.fingerprint["examples at hand"] == 2
+    assert editor.fingerprint["pool_size"] == 2
     assert editor.fingerprint["examples"] != build(Rows(EXAMPLES)).fingerprint["examples"]
 
 
@@ -150,7 +150,7 @@ def test_fewer_examples_than_asked_for_are_told_once_with_numbers_and_remedy(cap
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("editor 'ike' is to show 32 demonstrations and has 3 to choose from (the pool has 3)")
     assert "--set ike.pool=FILE" in told and "--set ike.demonstrations=3" in told
-    assert editor.fingerprint["examples at hand"] == 3
+    assert editor.fingerprint["pool_size"] == 3
 
 
 def test_examples_that_are_barred_because_their_edits_stand_are_told_as_such(caplog):

@@ -5,7 +5,7 @@ import torch
 
 from emend.editors.answerers import direct_answerer
 from emend.editors.base import EditorContext, HasCost, Sequential
-from emend.editors.conformance import CAPITAL, CURRENCY, asked, check_same, state_of
+from emend.editors.conformance import CAPITAL, CURRENCY, ask_edit, check_same, state_of
 from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.parametric.sequential import sequential_edits
@@ -66,12 +66,12 @@ def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_mode
         grow([CAPITAL])
         answerer = grow([CURRENCY])
         check_same(with_both, state_of(editor.context), "after two edits")
-        said = asked(answerer, CURRENCY).log_probs
+        said = ask_edit(answerer, CURRENCY).log_probs
     check_same(before, state_of(editor.context), "after the sequence")
     together = editor.solve([CAPITAL, CURRENCY])
     assert any(not torch.equal(together[name], first[name] + second[name]) for name in first)
     with editor.edit(()) as plain:
-        assert asked(plain, CURRENCY).log_probs[0] < said[0]
+        assert ask_edit(plain, CURRENCY).log_probs[0] < said[0]
 
 
 def test_the_same_sequence_gives_the_same_weights_whatever_came_before(random_model):

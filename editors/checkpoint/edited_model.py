@@ -42,7 +42,7 @@ BESIDE = (
 
 
 class CheckpointRecord(FrozenModel):
-    """What `revert` needs to know about an edited folder."""
+    """The record of an edited folder that `revert` reads."""
 
     manifest: DeltaManifest
     dtype: str
