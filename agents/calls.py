@@ -22,7 +22,7 @@ from tenacity import RetryCallState
 
 from emend.agents.parsing.messages import finish_reason_of, usage_of
 from emend.agents.providers.errors import status_of
-from emend.agents.scoring import Scores, ScoringModel
+from emend.agents.scoring import ScoringModel, TargetScores
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
 from emend.memory.redaction import hide_keys
@@ -155,7 +155,7 @@ def record_calls() -> Iterator[CallRecorder]:
         _RECORDER.reset(token)
 
 
-def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> Scores:
+def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> TargetScores:
     """Score targets as `model.score` does, and record that as a call.
 
     Raises:

@@ -9,7 +9,7 @@ from emend.memory.errors import BadData, ModelError
 from emend.memory.probe import Usage
 
 
-class Scores(FrozenModel):
+class TargetScores(FrozenModel):
     """Joint natural-log probability of each target, the number of tokens it covers, and the usage.
 
     `target_tokens` and `token_log_probs`, whose sum is the joint one, are empty where a model does not give them.
@@ -27,7 +27,7 @@ class Scores(FrozenModel):
 class ScoringModel(Protocol):
     """A chat model that also gives the probability of a continuation."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """Score each target as the continuation of the prompt, see `join_target`."""
         ...
 

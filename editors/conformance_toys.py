@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from emend.agents.scoring import Scores
+from emend.agents.scoring import TargetScores
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Usage
@@ -43,11 +43,11 @@ class ReadingModel(BaseChatModel):
         """The only continuation of a prompt that `score` finds likely."""
         return self.reply(prompt)
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """A high log-probability for the model's own answer, a low one for any other target."""
         likely = self.answer(prompt)
         usage = Usage(input_tokens=len(prompt.split()), calls=1)
-        return Scores(log_probs=tuple(-0.1 if target == likely else -9.0 for target in targets), usage=usage)
+        return TargetScores(log_probs=tuple(-0.1 if target == likely else -9.0 for target in targets), usage=usage)
 
     def _generate(
         self,

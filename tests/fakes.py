@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from emend.agents.scoring import Scores
+from emend.agents.scoring import TargetScores
 from emend.memory.probe import Usage
 
 TEXT = [
@@ -60,11 +60,11 @@ class ScriptedScoringModel(ScriptedChatModel):
     scored: list[tuple[str, tuple[str, ...]]] = Field(default_factory=list)
     """Prompts and targets, in the order in which they came."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """What the function says of each target."""
         self.scored.append((prompt, tuple(targets)))
         log_probs = tuple(self.log_prob(prompt, target) for target in targets)
-        return Scores(log_probs=log_probs, usage=Usage(input_tokens=len(prompt.split()), calls=1))
+        return TargetScores(log_probs=log_probs, usage=Usage(input_tokens=len(prompt.split()), calls=1))
 
 
 class InstantChatModel(BaseChatModel):
@@ -90,9 +90,9 @@ class InstantChatModel(BaseChatModel):
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """The same for every target."""
-        return Scores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=10, calls=1))
+        return TargetScores(log_probs=(-1.0,) * len(targets), usage=Usage(input_tokens=10, calls=1))
 
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from emend.agents.local.batching import Batcher
 from emend.agents.local.causal_lm import CausalLM, ScoredTarget
 from emend.agents.local.generation import Generated
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
-from emend.agents.scoring import Scores, join_target
+from emend.agents.scoring import TargetScores, join_target
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
 from emend.memory.probe import LOCAL_PROVIDER, Usage
@@ -102,7 +102,7 @@ class LocalChatModel(BaseChatModel):
         """A name that changes whenever replies may change: folder name, sha256 of weights and tokenizer, dtype."""
         return self.lm.fingerprint
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """The natural-log probability of each target, joint and by token, as the continuation of the prompt.
 
         With a chat template the prompt, unless empty, is a message and the target the beginning of the reply.
@@ -117,7 +117,7 @@ class LocalChatModel(BaseChatModel):
             join_target(prompt, target)  # refuses a blank target before it joins a batch
         scored: list[ScoredTarget] = self._batcher.ask("score", [(prompt, target) for target in targets])
         prompt_tokens = max((target.prompt_tokens for target in scored), default=0)
-        return Scores(
+        return TargetScores(
             log_probs=tuple(target.log_prob for target in scored),
             target_tokens=tuple(target.target_tokens for target in scored),
             token_log_probs=tuple(target.token_log_probs for target in scored),

@@ -1,8 +1,9 @@
 """Table of providers' errors: one class of Emend's for each remedy, and the pause that a provider asks for."""
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from emend.agents.providers.retry_after import pause_in_headers, pause_in_words
 from emend.memory.errors import (
@@ -23,55 +24,66 @@ from emend.memory.redaction import hide_keys
 
 TRANSIENT = (ModelUnreachable, RateLimited)
 """Errors that may pass with time; all others are final."""
-NO_CREDIT = (
-    "insufficient_quota",
-    "billing_hard_limit_reached",
-    "credit balance",
-    "payment required",
-    "specified api usage limits",
+NO_CREDIT = re.compile(
+    r"insufficient_quota|billing_hard_limit_reached|credit balance|payment required|specified api usage limits"
 )
-QUOTA = (*NO_CREDIT, "billing", "exceeded your current quota")
-PASSES = ("rate_limit", "try again in", "retry in", "per minute")
+PLAN = re.compile(r"billing|exceeded your current quota")
+PASSES = re.compile(r"rate_limit|try again in|retry in|per minute")
 """Words of a limit that passes; a mention of the account's plan beside them is advice."""
-OVERFLOW = (
-    "context_length_exceeded",
-    "context length",
-    "context window",
-    "prompt is too long",
-    "too many tokens",
-    "input tokens exceed",
-    "exceed context limit",
-    "exceeds the maximum number of tokens",
-    "maximum model length",
-    "available context size",
-    "context size has been exceeded",
-    "exceed_context_size",
-    "`inputs` tokens + `max_new_tokens` must be",
-    "`inputs` must have less than",
+OVERFLOW = re.compile(
+    r"context_length_exceeded|context length|context window|prompt is too long|too many tokens|input tokens exceed"
+    r"|exceed context limit|exceeds the maximum number of tokens|maximum model length|available context size"
+    r"|context size has been exceeded|exceed_context_size|`inputs` tokens \+ `max_new_tokens` must be"
+    r"|`inputs` must have less than"
 )
-TOO_LONG_A_REPLY = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-FILTERED = ("content_filter", "content_policy", "content management policy", "safety system", "content filtering")
-NO_TOOLS = ("requires --jinja",)
+REPLY_LIMIT = re.compile(r"max_tokens|max_completion_tokens|max_output_tokens")
+TOO_LARGE = re.compile(r"too large|at most|too high")
+FILTERED = re.compile(r"content_filter|content_policy|content management policy|safety system|content filtering")
+NO_TOOLS = re.compile(r"requires --jinja")
 """What llama.cpp answers, with status 500, to tools that it was not started for: a retry does not help."""
-NO_ANSWER = {"APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError"}
-BROKEN_BODY = {"APIResponseValidationError", "JSONDecodeError", "DecodingError", "RemoteProtocolError"}
+NO_ANSWER = {
+    "APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError",
+    "ConnectionError", "TimeoutError", "APIResponseValidationError", "JSONDecodeError", "DecodingError",
+    "RemoteProtocolError",
+}  # fmt: skip
+"""Classes of errors without an answer over HTTP, or with a broken body."""
 
 
-@dataclass(frozen=True)
-class ClientError:
-    """What of a client's exception decides its class; `status` is 0 without an HTTP response."""
+class Row(NamedTuple):
+    """Row of the table of errors."""
 
-    kinds: frozenset[str]
-    status: int
-    text: str
-    pause: float | None
+    kind: type[ModelError]
+    problem: str
+    remedy: str
 
-    @property
-    def out_of_credit(self) -> bool:
-        """Whether the account has no credit left, in contrast to a limit that passes."""
-        if _has(self.text, NO_CREDIT):
-            return True
-        return _has(self.text, QUOTA) and self.pause is None and not _has(self.text, PASSES)
+
+CUT = Row(
+    ReplyCutOff,
+    "the reply was cut off",
+    "Allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096).",
+)
+REFUSED = Row(ReplyRefused, "the model declined to answer", "The probe has no answer from this model.")
+AWAY = Row(ModelUnreachable, "the provider does not answer", "Check the provider and the address, then resume the run.")
+LIMITED = Row(
+    RateLimited,
+    "the provider asks for fewer calls",
+    "Lower --concurrency, or give --rpm and --tpm, then resume the run.",
+)
+EMPTY = Row(QuotaExhausted, "the account has no credit left", "Add credit at the provider, then resume the run.")
+NO_KEY = Row(KeyRefused, "the key is not accepted", "Check the key in the environment and what it may use.")
+LONG = Row(
+    ContextOverflow,
+    "the prompt does not fit the model's context window",
+    "Take fewer retrieved entries or a model with a longer window.",
+)
+TOO_MANY = Row(
+    RequestRefused, "the request was rejected", "Allow fewer new tokens, for example --set model.max_tokens=1024."
+)
+WRONG = Row(
+    RequestRefused,
+    "the request was rejected",
+    "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).",
+)
 
 
 class BrokenReply(Exception):  # noqa: N818  kept apart from the client's own errors by its name
@@ -104,26 +116,24 @@ def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError |
     """
     if isinstance(error, EmendError):
         return error if isinstance(error, ModelError) else None
-    raised = ClientError(_kinds(error), _status(error), _text(error), retry_after(error))
-    row = _by_reply(raised) or _by_status(raised) or _by_transport(raised)
+    row = _row_of(error)
     if row is None:
         return None
-    kind, remedy = row
-    message = f"{model}: {_problem(error, kind, raised.status, keys)}. {remedy}"
-    if issubclass(kind, ModelReplyError):
-        return kind(message, _reply(error), _usage(error))
-    return kind(message)
+    message = f"{model}: {_problem(error, row, keys)}. {row.remedy}"
+    if issubclass(row.kind, ModelReplyError):
+        return row.kind(message, _reply(error), _usage(error))
+    return row.kind(message)
 
 
-def _problem(error: BaseException, kind: type[ModelError], status: int, keys: tuple[str, ...]) -> str:
-    body = _body_without_json(error) if kind is ModelUnreachable else None
+def _problem(error: BaseException, row: Row, keys: tuple[str, ...]) -> str:
+    body = _body_without_json(error) if row is AWAY else None
     if body is not None:
         return f"the reply was not JSON: {hide_keys(' '.join(body.split()), *keys)[:100]!r}"
     excerpt = hide_keys(" ".join(_message(error).split()), *keys)[:300]
     if isinstance(error, BrokenReply) and not error.body:
         return excerpt.rstrip(".")
-    code = f" (HTTP {status})" if status else ""
-    return f"{LEADS[kind]}{code}: {excerpt.rstrip('.') or type(error).__name__}"
+    code = f" (HTTP {status})" if (status := _status(error)) else ""
+    return f"{row.problem}{code}: {excerpt.rstrip('.') or type(error).__name__}"
 
 
 def _body_without_json(error: BaseException) -> str | None:
@@ -138,73 +148,51 @@ def _body_without_json(error: BaseException) -> str | None:
     return None
 
 
-LEADS: dict[type[ModelError], str] = {
-    ModelUnreachable: "the provider does not answer",
-    RateLimited: "the provider asks for fewer calls",
-    QuotaExhausted: "the account has no credit left",
-    KeyRefused: "the key is not accepted",
-    ReplyRefused: "the model declined to answer",
-    ReplyCutOff: "the reply was cut off",
-    ContextOverflow: "the prompt does not fit the model's context window",
-    RequestRefused: "the request was rejected",
-}
-Row = tuple[type[ModelError], str]
-"""Class and remedy."""
-CUT: Row = (ReplyCutOff, "Allow more new tokens: --set model.max_tokens=4096 (of a judge: judge.max_tokens=4096).")
-REFUSED: Row = (ReplyRefused, "The probe has no answer from this model.")
-AWAY: Row = (ModelUnreachable, "Check the provider and the address, then resume the run.")
-LIMITED: Row = (RateLimited, "Lower --concurrency, or give --rpm and --tpm, then resume the run.")
-EMPTY: Row = (QuotaExhausted, "Add credit at the provider, then resume the run.")
-NO_KEY: Row = (KeyRefused, "Check the key in the environment and what it may use.")
-LONG: Row = (ContextOverflow, "Take fewer retrieved entries or a model with a longer window.")
-TOO_MANY: Row = (RequestRefused, "Allow fewer new tokens, for example --set model.max_tokens=1024.")
-WRONG: Row = (RequestRefused, "Check the model's name and its settings (--set model.NAME=VALUE; null sends none).")
-
-
-def _by_reply(error: ClientError) -> Row | None:
-    if "LengthFinishReasonError" in error.kinds:
+def _row_of(error: BaseException) -> Row | None:
+    kinds, status, text = {kind.__name__ for kind in type(error).__mro__}, _status(error), _text(error)
+    if "LengthFinishReasonError" in kinds:
         return CUT
-    if error.kinds & {"OpenAIRefusalError", "ContentFilterFinishReasonError"}:
+    if kinds & {"OpenAIRefusalError", "ContentFilterFinishReasonError"}:
         return REFUSED
-    return None
-
-
-def _by_status(error: ClientError) -> Row | None:
-    status, text = error.status, error.text
-    if error.kinds & {"ContextOverflowError"} or status == 413:
+    if "ContextOverflowError" in kinds:
         return LONG
-    if status == 402 or (status in (400, 403) and _has(text, QUOTA)) or (status == 429 and error.out_of_credit):
+    no_credit = bool(NO_CREDIT.search(text))
+    if not no_credit and PLAN.search(text):
+        no_credit = status in (400, 403) or (retry_after(error) is None and not PASSES.search(text))
+    if status >= 400:
+        return _by_status(status, text, no_credit)
+    if kinds & NO_ANSWER:
+        return AWAY
+    # Inside a stream an error has a code and no status.
+    return _by_text(text, no_credit) if kinds & {"APIError", "BrokenReply"} else None
+
+
+def _by_status(status: int, text: str, no_credit: bool) -> Row:
+    if status == 413:
+        return LONG
+    if status == 402 or (status in (400, 403, 429) and no_credit):
         return EMPTY
     if status in (401, 403):
         return NO_KEY
     if status == 429:
         return LIMITED
-    if status == 500 and _has(text, (*OVERFLOW, *NO_TOOLS)):
-        return LONG if _has(text, OVERFLOW) else WRONG
+    if status == 500 and (OVERFLOW.search(text) or NO_TOOLS.search(text)):
+        return LONG if OVERFLOW.search(text) else WRONG
     if status in (408, 409) or status >= 500:
         return AWAY
-    if status >= 400:
-        if _has(text, TOO_LONG_A_REPLY) and _has(text, ("too large", "at most", "too high")):
-            return TOO_MANY
-        return LONG if _has(text, OVERFLOW) else REFUSED if _has(text, FILTERED) else WRONG
-    return None
+    if REPLY_LIMIT.search(text) and TOO_LARGE.search(text):
+        return TOO_MANY
+    return LONG if OVERFLOW.search(text) else REFUSED if FILTERED.search(text) else WRONG
 
 
-def _by_transport(error: ClientError) -> Row | None:
-    """Row of an error without HTTP status, or with a broken body; inside a stream an error has a code and no status."""
-    if error.kinds & (NO_ANSWER | BROKEN_BODY) or error.kinds & {"ConnectionError", "TimeoutError"}:
-        return AWAY
-    if not error.kinds & {"APIError", "BrokenReply"}:
-        return None
-    if error.out_of_credit:
+def _by_text(text: str, no_credit: bool) -> Row:
+    if no_credit:
         return EMPTY
-    if _has(error.text, (*OVERFLOW, *FILTERED)):
-        return LONG if _has(error.text, OVERFLOW) else REFUSED
-    return LIMITED if _has(error.text, ("rate_limit", "too many requests")) else AWAY
-
-
-def _has(text: str, words: tuple[str, ...]) -> bool:
-    return any(word in text for word in words)
+    if OVERFLOW.search(text):
+        return LONG
+    if FILTERED.search(text):
+        return REFUSED
+    return LIMITED if "rate_limit" in text or "too many requests" in text else AWAY
 
 
 def retry_after(error: BaseException) -> float | None:
@@ -216,10 +204,6 @@ def retry_after(error: BaseException) -> float | None:
         if headers is not None or hasattr(cause, "body"):
             return pause_in_words(_text(cause))
     return None
-
-
-def _kinds(error: BaseException) -> frozenset[str]:
-    return frozenset(kind.__name__ for kind in type(error).__mro__)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from emend.memory.errors import BadSettings
 
 MINUTE = 60.0
-RECOVERY = 10.0
+RECOVERY = 4.0
 """Seconds without a complaint in which a slow-down halves."""
 UNLIMITED = 1200.0
 """Calls per minute that a slow-down starts from where no limit is given."""

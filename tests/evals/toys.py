@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 
 from emend.agents.llm import MODELS
-from emend.agents.scoring import Scores
+from emend.agents.scoring import TargetScores
 from emend.editors.base import NO_COST, Answerer, ApplyMore, Demonstration, EditorContext
 from emend.evals.case import Case, Metric, Record
 from emend.memory.edit import Edit, content_id
@@ -141,10 +141,12 @@ class SpeakingModel(BaseChatModel):
 class ScriptedModel(SpeakingModel):
     """The same, with probabilities."""
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         """-1 for what it would say, -2 for anything else."""
         said = self.reply(prompt) if prompt else ""  # a held-out text is read, and nobody is asked
-        return Scores(log_probs=tuple(-1.0 if target == said else -2.0 for target in targets), usage=Usage(calls=1))
+        return TargetScores(
+            log_probs=tuple(-1.0 if target == said else -2.0 for target in targets), usage=Usage(calls=1)
+        )
 
 
 class ToyAnswerer:

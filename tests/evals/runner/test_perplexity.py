@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
-from emend.agents.scoring import Scores
+from emend.agents.scoring import TargetScores
 from emend.editors.base import Answerer
 from emend.evals.aggregate.perplexity import _over_edits, perplexities_of
 from emend.evals.aggregate.rows import report
@@ -33,11 +33,11 @@ class Fragile(ScriptedModel):
 
     harm: ClassVar[list[float]] = [0.0]
 
-    def score(self, prompt: str, targets: Sequence[str]) -> Scores:
+    def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
         if prompt:
             return super().score(prompt, targets)
         sizes = tuple(len(text.split()) for text in targets)
-        return Scores(log_probs=tuple(-size * (1 + self.harm[0]) for size in sizes), target_tokens=sizes)
+        return TargetScores(log_probs=tuple(-size * (1 + self.harm[0]) for size in sizes), target_tokens=sizes)
 
 
 class Harming(HeavyEditor):
@@ -146,8 +146,8 @@ def test_without_probabilities_it_is_unscored_and_the_reason_is_shown(tmp_path: 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
 def test_a_broken_model_s_numbers_are_unscored(value: float) -> None:
     class Broken(ScriptedModel):
-        def score(self, prompt: str, targets: Sequence[str]) -> Scores:
-            return Scores(log_probs=(-1.0, value), target_tokens=(3, 2))
+        def score(self, prompt: str, targets: Sequence[str]) -> TargetScores:
+            return TargetScores(log_probs=(-1.0, value), target_tokens=(3, 2))
 
     assert text_likelihoods(Broken(), TEXTS).unscored == "the edited model's log-probabilities are not finite"
 
