@@ -13,3 +13,7 @@ def mostly_slow(values: Iterable[Any], *quick: Any) -> list[Any]:
 
 def _slow(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+
+
+QUICK_ARCHITECTURES = ("llama", "gpt2", "gpt_neox", "gemma2")
+"""A usual model, one with learned positions, one with parallel blocks, one with capped logits and sliding windows."""

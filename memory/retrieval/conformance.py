@@ -103,4 +103,5 @@ class RetrieverContract:
 
         with ThreadPoolExecutor(8) as pool:
             results = list(pool.map(search, queries))
-        assert results == [self.retriever().search(query, 3) for query in queries]
+        alone = {query: self.retriever().search(query, 3) for query in queries[: len(queries) // 8]}
+        assert results == [alone[query] for query in queries]

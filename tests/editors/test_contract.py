@@ -95,7 +95,7 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 
 
 class TestEveryEditorOfWeights(ShippedContract):
-    @pytest.fixture(autouse=True, params=WEIGHTS)
+    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "lora", "rome", "memit", "alphaedit"))
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")
@@ -155,8 +155,12 @@ def test_every_method_of_weights_keeps_the_contract_on_every_architecture(method
     Contract().test_an_exception_comes_out_and_the_model_is_restored()
 
 
+SPEAKING = [name for name in PROMPTS if name != "agent"]
+"""The methods that a small trained model can follow: it calls no tools."""
+
+
 class TestEveryEditorByPromptOnATrainedModel(ShippedContract):
-    @pytest.fixture(autouse=True, params=[name for name in PROMPTS if name != "agent"])  # it calls no tools
+    @pytest.fixture(autouse=True, params=mostly_slow(SPEAKING, "rag"))
     def _named(self, request, trained_model):
         self.name, self.model = request.param, trained_model
 

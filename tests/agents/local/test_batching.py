@@ -150,7 +150,8 @@ def test_a_batch_waits_for_the_next_calls_of_its_callers(gathered, monkeypatch):
     assert sum(sizes) == 16 and sizes.count(4) >= 2 and len(sizes) <= 7
 
 
-def test_the_wait_for_callers_is_half_of_the_last_batch(gathered):
+@pytest.mark.slow
+def test_callers_that_stay_away_are_waited_for_once_and_half_as_long_as_their_batch_took(gathered):
     case = gathered()
     case.pause = 1.2
     case.ask_behind_one([("a", number) for number in range(1, 9)])

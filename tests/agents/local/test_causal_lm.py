@@ -9,6 +9,7 @@ from emend.agents.local.causal_lm import SAMPLE, CausalLM
 from emend.agents.local.likelihood import Likelihood
 from emend.memory.errors import BadData, BadSettings, ContextOverflow
 from tests.fakes import SIZES
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 ARCHITECTURES = ["llama", "gpt2", "gpt_neox", "qwen2"]
 PAIRS = [
@@ -38,7 +39,7 @@ def log_prob_by_hand(lm, prompt, target):
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
-@pytest.mark.parametrize("architecture", SIZES)
+@pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 def test_log_probs_are_those_of_the_plain_model(random_lm, architecture, padding):
     lm = random_lm(architecture)
     told = [scored.log_prob for scored in lm.log_probs(PAIRS, padding)]
@@ -53,7 +54,7 @@ def test_log_probs_are_those_of_the_plain_model_with_sentencepiece_like_tokens(r
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(words, targets), min_size=1, max_size=8))
 def test_batched_equals_one_at_a_time(random_lm, architecture, padding, pairs):
@@ -166,7 +167,7 @@ def greedy_by_hand(lm, prompt, limit):
     return ids[size:]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_generation_is_greedy_and_does_not_depend_on_the_batch(random_lm, architecture):
     lm = random_lm(architecture)
     prompts = [prompt for prompt, _ in PAIRS]

@@ -5,6 +5,7 @@ import torch
 
 from emend.agents.local.causal_lm import CausalLM
 from tests.fakes import SIZES
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 
 def rows_made(lm, monkeypatch):
@@ -50,8 +51,8 @@ def test_in_half_precision_a_batch_is_never_repeated(random_folder, monkeypatch)
     assert made == [3]
 
 
-@pytest.mark.parametrize("architecture", SIZES)
-def test_rows_that_leave_their_batch_give_the_same_replies_as_alone(random_lm, architecture, monkeypatch):
+@pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
+def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, architecture, monkeypatch):
     """Replies of unequal length after prompts of unequal length, ended by a text, by the end token or by the limit."""
     lm = random_lm(architecture)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")

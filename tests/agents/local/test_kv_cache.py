@@ -8,6 +8,7 @@ import torch
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.kv_cache import BLOCK, KVCache
 from tests.fakes import SIZES
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 OPENING = "The author of The Silent River is Karo Benn, who was born in Paris, the capital of France"
 """About half of what the small models here hold."""
@@ -95,8 +96,8 @@ def turns(lm, prompt, count=3):
     return said
 
 
-@pytest.mark.parametrize("architecture", SIZES)
-def test_a_continued_transcript_gets_the_same_reply_without_the_cache(random_folder, architecture):
+@pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
+def test_a_transcript_that_goes_on_is_answered_as_if_it_were_read_anew(random_folder, architecture):
     keeping, forgetful = (CausalLM(random_folder(architecture), device="cpu", keep_mb=mb) for mb in (64, 0))
     assert turns(keeping, OPENING) == turns(forgetful, OPENING)
 

@@ -12,6 +12,7 @@ from emend.agents.local.likelihood import FORCED
 from emend.agents.local.prefixes import SharingMinimum
 from tests.agents.local.test_causal_lm import log_prob_by_hand, targets, words
 from tests.fakes import SIZES, tiny_random_lm
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 LONG = "Karo Benn wrote The Silent River. The capital of Italy is Rome. Paris, "
 shared = st.lists(st.tuples(st.sampled_from(["", "The capital", LONG]), words, targets), min_size=2, max_size=7)
@@ -29,7 +30,7 @@ def forced(random_lm):
     return make
 
 
-@pytest.mark.parametrize("architecture", SIZES)
+@pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=shared, side=st.sampled_from(["left", "right"]))
 def test_shared_prefixes_change_no_number(forced, architecture, asked, side):
@@ -42,7 +43,7 @@ def test_shared_prefixes_change_no_number(forced, architecture, asked, side):
     assert all(len(one.token_log_probs) == one.target_tokens for one in told)
 
 
-@pytest.mark.parametrize("architecture", SIZES)
+@pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
 def test_every_usual_architecture_can_share(forced, architecture):
     assert forced(architecture).likelihood.shares
 

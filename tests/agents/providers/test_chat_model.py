@@ -19,6 +19,7 @@ from emend.memory.errors import (
     RateLimited,
 )
 from tests.fakes import InstantChatModel
+from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Raw, Said, ToolCall
@@ -59,7 +60,7 @@ def test_a_reply_comes_whole_and_is_counted(protocol, streaming):
     assert bool(provider.requests[0].body.get("stream")) is streaming
 
 
-@pytest.mark.parametrize(("protocol", "streaming"), EVERY)
+@pytest.mark.parametrize(("protocol", "streaming"), mostly_slow(EVERY, *EVERY[:2]))
 def test_a_lasting_fault_is_named_after_as_many_requests_as_it_is_worth(protocol, streaming):
     with Provider(hang=1.0) as provider:
         for fault, (error, requests) in OUTCOME.items():

@@ -25,6 +25,7 @@ print(full - freed, full - held())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
 def test_a_fragmented_heap_shrinks():
     run = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, check=True, timeout=120)

@@ -39,6 +39,7 @@ def test_the_same_seed_gives_the_same_documents() -> None:
     assert [one.document() for _ in range(50)] == [other.document() for _ in range(50)]
 
 
+@pytest.mark.slow
 def test_held_subjects_are_not_edited_in_a_context(documents: list[Document]) -> None:
     """Except where a coined name happens to be one of them, less than once in a thousand contexts."""
     forms = [
@@ -136,6 +137,7 @@ def test_negatives_are_other_facts_that_share_words_with_the_question() -> None:
     assert negatives.draw(facts.rng, "Nobody Known", asked.relation) is None
 
 
+@pytest.mark.slow
 def test_spans_encode_as_their_joined_text_does(documents: list[Document], tokenizer_folder: Path) -> None:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer_folder)
     assert len(tokenizer) == VOCABULARY

@@ -13,6 +13,7 @@ from emend.editors.registry import EDITORS
 from emend.graphs.execution import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.retrieval.registry import RETRIEVERS
+from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
@@ -65,7 +66,7 @@ def planted(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 @pytest.mark.parametrize(("name", "settings", "calls"), METHODS)
 def test_every_method_answers_through_every_protocol_and_counts_its_calls(protocol, name, settings, calls):
     with Provider(speak) as provider:

@@ -15,6 +15,7 @@ from emend.editors.numerics.value_search import ValueSearchSettings, search_valu
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, ModelError
 from tests.fakes import SIZES, tiny_random_lm
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 PLAN = ValueSearchSettings(
     v_num_grad_steps=6, v_lr=0.1, kl_factor=0.5, v_weight_decay=0.3, clamp_norm_factor=50.0, stop_loss=0.0
@@ -38,7 +39,9 @@ FALCON = Architecture(
 )
 
 
-@pytest.fixture(params=sorted(set(SIZES) - {"opt"}))  # made with a projection before its head
+@pytest.fixture(
+    params=mostly_slow(sorted(set(SIZES) - {"opt"}), *QUICK_ARCHITECTURES)
+)  # made with a projection before its head
 def lm(request, random_model):
     return random_model(request.param).lm
 

@@ -15,6 +15,7 @@ from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome, matrix_of
 from tests.editors.writers import ARCHITECTURES, editor
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 
 def moment(size, seed=0):
@@ -39,7 +40,7 @@ def with_moments(made):
     return made
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_after_rome_the_key_gives_the_value(architecture, random_model):
     rome = with_moments(editor(Rome, random_model(architecture)))
     found = rome.search([CAPITAL])
@@ -85,7 +86,7 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, *QUICK_ARCHITECTURES))
 def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     memit = with_moments(editor(Memit, random_model(architecture), mom2_update_weight=7.0))
     edits = [CAPITAL, CURRENCY]

@@ -15,7 +15,7 @@ from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
 from tests.fakes import SIZES, InstantChatModel
-from tests.params import mostly_slow
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 DOCUMENT = Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay last year.")
 
@@ -35,7 +35,7 @@ def loss(lm, row):
     return -told[row.start - 1 :].mean().item()
 
 
-@pytest.mark.parametrize("architecture", sorted(SIZES))
+@pytest.mark.parametrize("architecture", mostly_slow(sorted(SIZES), *QUICK_ARCHITECTURES))
 def test_every_architecture_learns_and_comes_back(random_model, architecture):
     model = random_model(architecture)
     editor = build(model, layers=[0, -1], num_steps=10, lr=1e-2)

@@ -17,6 +17,7 @@ from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from tests.editors.writers import solve
 from tests.fakes import SIZES, tiny_random_lm
+from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 WIDER: dict[str, dict[str, Any]] = {"llama": {"intermediate_size": 128}, "gpt2": {}}
 
@@ -41,7 +42,7 @@ def traces(model) -> tuple[Any, ...]:
     return modules, parameters, set(vars(inner)), list(inner.config.to_dict().items())
 
 
-@pytest.mark.parametrize("architecture", sorted(SIZES))
+@pytest.mark.parametrize("architecture", mostly_slow(sorted(SIZES), *QUICK_ARCHITECTURES))
 def test_every_architecture_learns_and_comes_back_without_a_trace(random_model, architecture):
     model = random_model(architecture)
     editor = build(model)

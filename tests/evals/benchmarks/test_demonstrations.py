@@ -10,6 +10,7 @@ from emend.evals.benchmarks.demonstrations import ROWS, DemonstrationPool, Uniqu
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.sampling import last_drawn, sample_ids
 from emend.evals.benchmarks.triples import with_triples
+from tests.params import mostly_slow
 from tests.paths import DATA, SHARED
 
 real = pytest.mark.skipif(not (SHARED / "data").is_dir(), reason=f"no real data at {SHARED / 'data'}")
@@ -149,7 +150,7 @@ def test_where_triplets_stand_that_were_taken_out_no_row_is_shown_in_the_datas_w
 
 
 @real
-@pytest.mark.parametrize(("name", "options", "setting", "count"), FULL)
+@pytest.mark.parametrize(("name", "options", "setting", "count"), mostly_slow(FULL, *FULL[:2]))
 def test_real_files_give_enough_for_the_published_32_and_a_limit_leaves_them_out(name, options, setting, count):
     benchmark = benchmark_of(name, options, SHARED / "data")
     rows = rows_of(benchmark, setting)
@@ -160,6 +161,7 @@ def test_real_files_give_enough_for_the_published_32_and_a_limit_leaves_them_out
     assert not any(text in one.fact for one in rows for text in told)
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "setting"), [row[:3] for row in FULL])

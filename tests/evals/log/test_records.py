@@ -110,6 +110,7 @@ def _fill_up(folder: str, limit: int, told: "multiprocessing.SimpleQueue[str]") 
         told.put(str(error))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     """The process may not write files beyond a size, as on a full disk: a write comes back short or fails."""
     context = multiprocessing.get_context("forkserver")

@@ -119,6 +119,7 @@ def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_on
     model.close()
 
 
+@pytest.mark.slow
 def test_edits_whose_numbers_overflow_fail_with_step_and_loss_and_the_run_goes_on(tmp_path: Path) -> None:
     """In half precision, where they overflow soonest."""
     from emend.agents.tiny import model_folder

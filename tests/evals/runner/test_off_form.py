@@ -17,6 +17,7 @@ from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK
 from tests.graphs.forms import FORMS, PROSE_IS_USABLE
+from tests.params import mostly_slow
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
@@ -81,7 +82,7 @@ def steps_of(folder: Path, record: Record) -> list[dict[str, Any]]:
     return [line for line in read_lines(folder, EVENTS) if line.get("probe") == record.probe]
 
 
-@pytest.mark.parametrize(("name", "settings", "nodes"), FORMS)
+@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::3]))
 def test_a_reply_off_the_form_at_any_node_is_unscored_with_its_step_and_is_not_asked_again(
     name, settings, nodes, tmp_path
 ):
@@ -117,7 +118,7 @@ def endless(asked: Asked) -> Said | str:
     return f"{verdict if checking else ''}{SUBQUESTION} And then?\n{TENTATIVE} Then.\n"
 
 
-@pytest.mark.parametrize(("name", "settings", "nodes"), FORMS)
+@pytest.mark.parametrize(("name", "settings", "nodes"), mostly_slow(FORMS, *FORMS[::3]))
 def test_a_model_that_never_comes_to_an_end_is_ended_and_nothing_is_made_up(name, settings, nodes, tmp_path):
     with Provider(endless) as provider:
         summary = asked_of(provider, name, settings, 1, tmp_path / "run")

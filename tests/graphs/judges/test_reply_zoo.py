@@ -8,6 +8,7 @@ import pytest
 
 from emend.agents.judging.base import Item
 from tests.graphs.judge_items import ATOMS, ITEMS, REPLIES, right, said
+from tests.params import mostly_slow
 
 OWN = {"reason": "It is good.", "verdict": "yes"}
 HOSTILE = Item.of(
@@ -226,7 +227,7 @@ def spoiled(good: dict[str, Any]) -> Iterator[str]:
                 yield json.dumps(changed(good, at, wrong))
 
 
-@pytest.mark.parametrize(("kind", "number"), QUESTIONS)
+@pytest.mark.parametrize(("kind", "number"), mostly_slow(QUESTIONS, *QUESTIONS[:2]))
 def test_no_reply_one_step_away_from_a_right_one_becomes_a_number(kind, number):
     replies = REPLIES[kind]
     assert said(kind, *replies)[0].values == right(kind) != {}

@@ -123,6 +123,7 @@ def test_records_that_edit_one_fact_to_two_objects_are_contested():
     assert first.probes[0].tags["contested"] is second.probes[0].tags["contested"] is True
 
 
+@pytest.mark.slow
 @real
 def test_records_of_different_schemes_contest_each_other():
     whole = {case.id for case in ReCoE(REAL).cases("atomic") if case.probes[0].tags.get("contested")}
