@@ -31,13 +31,6 @@ Settings = Annotated[
         "file; repeatable; see: emend list editors --settings.",
     ),
 ]
-MEMORY_FOLDER = "emend-memory"
-MemoryLocation = Annotated[
-    str,
-    typer.Option(
-        "--memory", metavar="FOLDER|URL", envvar="EMEND_MEMORY", help="Memory: a folder, or http://HOST:PORT."
-    ),
-]
 API_CALLS = "API calls"
 METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
 
@@ -49,6 +42,7 @@ class Flag:
     name: str = ""
     metavar: str | None = None
     panel: str | None = None
+    envvar: str | None = None
 
 
 FLAGS = {
@@ -65,6 +59,7 @@ FLAGS = {
     "overrides": Flag("--set", "PART.KEY=VALUE"),
     "model": Flag(metavar="MODEL"),
     "judge": Flag(metavar="MODEL"),
+    "memory": Flag(metavar="FOLDER|URL", envvar="EMEND_MEMORY"),
     "retriever": Flag(metavar="NAME"),
     "embedding": Flag(metavar="NAME"),
     "mode": Flag(metavar="MODE"),
@@ -92,13 +87,6 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class Only:
-    """Annotation of a model parameter: only these fields become options; the others keep their defaults."""
-
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class OptionalFields:
     """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given."""
 
@@ -121,8 +109,7 @@ class _OptionGroup:
                 return cls(extra.model, extra.fields, changes=True)
         if not (isinstance(base, type) and issubclass(base, BaseModel)):
             return None
-        names = next((extra.fields for extra in extras if isinstance(extra, Only)), tuple(base.model_fields))
-        return cls(base, names, changes=False)
+        return cls(base, tuple(base.model_fields), changes=False)
 
     def parameters(self) -> Iterator[inspect.Parameter]:
         for name in self.names:
@@ -140,6 +127,7 @@ class _OptionGroup:
                 metavar=flag.metavar or METAVARS.get(field.annotation),
                 help=field.description,
                 rich_help_panel=flag.panel,
+                envvar=flag.envvar,
                 min=_bound(field.metadata, Ge, "ge"),
                 max=_bound(field.metadata, Le, "le"),
             )

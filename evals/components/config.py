@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from emend.evals.log.config import CallLimits
 from emend.memory.edit import FrozenModel
 
 
@@ -100,3 +101,22 @@ class EncoderConfig(TrainingConfig):
     """How a sentence encoder is fine-tuned."""
 
     rank: int = Field(default=16, ge=1, description="Rank of the LoRA adapter.")
+
+
+class SessionConfig(CallLimits):
+    """A model under an editor, over the edits of a memory."""
+
+    model: str = Field(
+        default="tiny", description="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."
+    )
+    editor: str = Field(default="rag", description="Memory-based editor, or unedited; see: emend list editors.")
+    memory: str = Field(default="emend-memory", description="Memory: a folder, or http://HOST:PORT.")
+    retriever: str = Field(default="dense", description="Retriever; see: emend list retrievers.")
+    embedding: str | None = Field(
+        default=None, description="The memory's embedding, if it is not auto or lexical; default: the memory's own."
+    )
+    overrides: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="Setting of the editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a "
+        "TOML file; repeatable; see: emend list editors --settings.",
+    )

@@ -11,7 +11,8 @@ from emend.agents.scoring import ScoringModel
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
-from emend.evals.log.config import CallLimits, RunConfig
+from emend.evals.components.config import SessionConfig
+from emend.evals.log.config import RunConfig
 from emend.evals.runner.ask_probe import ask_recorded
 from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
 from emend.graphs.execution import keep_steps, listening, steps_of
@@ -39,52 +40,31 @@ class ReadOnlyMemory:
 class Session:
     """A model under an editor, over the current edits of a memory; a context manager.
 
-    Args:
-        model: model by name.
-        editor: editor by name; `unedited` needs no memory.
-        where: the memory's folder or server.
-        retriever: a retriever, or a chain of them.
-        overrides: settings by editor; those of the model are under `model`.
-        embedding: name of the memory's embedding; None if it is `auto` or `lexical`.
-        limits: limits on API calls.
-
     Raises:
         BadSettings: an unknown name, or limits for a local model. Also any error of loading a model or a memory.
     """
 
-    def __init__(
-        self,
-        model: str,
-        editor: str,
-        where: str,
-        retriever: str,
-        overrides: dict[str, dict[str, Any]],
-        embedding: str | None = None,
-        limits: CallLimits | None = None,
-    ) -> None:
-        self._factory, self._retriever = EDITORS.load(editor), load_retriever(retriever)
-        bounds = {} if limits is None else limits.model_dump()
-        self._config = RunConfig(
-            benchmark="", editors=(editor,), concurrency=1, model=model, overrides=overrides, **bounds
-        )
-        self._where, self._embedding, self._resources = where, embedding, ExitStack()
-        self._editor, self._model = editor, model
+    def __init__(self, config: SessionConfig) -> None:
+        self._factory, self._retriever = EDITORS.load(config.editor), load_retriever(config.retriever)
+        settings = config.model_dump(exclude={"editor", "memory", "retriever", "embedding"})
+        self._run = RunConfig(benchmark="", editors=(config.editor,), concurrency=1, **settings)
+        self._config, self._resources = config, ExitStack()
         self._answerer: Answerer | None = None
         self._reading: Reading = "line"
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
             memory = resources.enter_context(self._memory()) if self._needs_memory else None
-            model, policy = load_model_and_policy(self._config)
+            model, policy = load_model_and_policy(self._run)
             resources.callback(policy.close)
             if hasattr(model, "close"):
                 resources.callback(model.close)
             shared, edits = (None, ()) if memory is None else (ReadOnlyMemory(memory), memory.edits(current=True))
-            settings = self._config.overrides.get(self._editor, {})
+            settings = self._config.overrides.get(self._config.editor, {})
             context = EditorContext(model, shared, self._retriever, settings=settings, policy=policy)
-            with EDITORS.plugin_errors(self._editor):
+            with EDITORS.plugin_errors(self._config.editor):
                 editor = self._factory(context)
-                refuse_unused_limits(self._config, policy)
+                refuse_unused_limits(self._run, policy)
                 self._answerer = resources.enter_context(editor.edit(edits))
             self._reading = reading_of(model)
             self._resources = resources.pop_all()
@@ -98,10 +78,10 @@ class Session:
     def _memory(self) -> AbstractContextManager[Any]:
         from emend.memory.store.open_memory import open_memory
 
-        return open_memory(self._where, self._embedding, search=True)
+        return open_memory(self._config.memory, self._config.embedding, search=True)
 
     def __exit__(self, *raised: object) -> None:
-        with EDITORS.plugin_errors(self._editor):
+        with EDITORS.plugin_errors(self._config.editor):
             self._resources.close()
 
     def ask(self, text: str, style: Style = "question", on_step: Callable[[Step], None] | None = None) -> Answer:
@@ -122,7 +102,7 @@ class Session:
                 on_step(step)
 
         with self._plugin_errors(text), listening(hear):
-            answer = ask_recorded(self._editor, self._answerer, probe)
+            answer = ask_recorded(self._config.editor, self._answerer, probe)
             for step in () if steps else answer.steps:
                 hear(step)
         return answer
@@ -142,10 +122,10 @@ class Session:
         except Exception as error:
             message = f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/extend.md."
             reported: EmendError
-            if self._editor not in EDITORS.builtin | EDITORS.aliases:
-                reported = BadData(f"editor '{self._editor}' {message}")
-            elif self._model.partition(":")[0] not in MODELS.builtin:
-                reported = ModelError(f"model '{self._model}' {message}")
+            if self._config.editor not in EDITORS.builtin | EDITORS.aliases:
+                reported = BadData(f"editor '{self._config.editor}' {message}")
+            elif self._config.model.partition(":")[0] not in MODELS.builtin:
+                reported = ModelError(f"model '{self._config.model}' {message}")
             else:
                 raise
             keep_steps(reported, steps_of(error))

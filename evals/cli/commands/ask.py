@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from emend.evals.cli.options import MEMORY_FOLDER, MemoryLocation, Settings, grouped, parse_overrides
-from emend.evals.log.config import CallLimits
+from emend.evals.cli.options import grouped
+from emend.evals.components.config import SessionConfig
 from emend.memory.errors import (
     BadData,
     BadSettings,
@@ -37,27 +37,14 @@ HINT = "One question per line; Ctrl-D ends."
 
 @grouped
 def ask(
+    config: SessionConfig,
     question: Annotated[
         str | None, typer.Argument(metavar="QUESTION", help="Question; default: one per line of standard input.")
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(metavar="MODEL", help="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."),
-    ] = "tiny",
-    editor: Annotated[str, typer.Option(metavar="NAME", help="Memory-based editor; see: emend list editors.")] = "rag",
-    where: MemoryLocation = MEMORY_FOLDER,
-    retriever: Annotated[str, typer.Option(metavar="NAME", help="Retriever; see: emend list retrievers.")] = "dense",
-    embedding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The memory's embedding, if it is not auto or lexical."),
     ] = None,
     continued: Annotated[
         bool, typer.Option("--continue", help="Continue the text instead of answering it as a question.")
     ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Print each step as soon as it ends.")] = False,
-    settings: Settings = None,
-    *,
-    limits: CallLimits,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per question, each on a line.")
     ] = False,
@@ -67,8 +54,7 @@ def ask(
 
     if question is not None and not question.strip():
         raise BadSettings("the question is blank: write one, or leave it out to type questions line by line.")
-    overrides = parse_overrides(settings or [])
-    with Session(model, editor, where, retriever, overrides, embedding, limits) as session:
+    with Session(config) as session:
         answer = partial(_answer, session, continued, trace, as_json)
         if question is not None:
             answer(question)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import MEMORY_FOLDER, Json, MemoryLocation
+from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit, interrupts_as_exit
 from emend.memory.errors import BadData, BadSettings, MissingData
 
@@ -18,6 +18,13 @@ memory = typer.Typer(
     name="memory", help="Keep edits in a memory: add, search, show and withdraw them.", no_args_is_help=True
 )
 
+FOLDER = "emend-memory"
+Where = Annotated[
+    str,
+    typer.Option(
+        "--memory", metavar="FOLDER|URL", envvar="EMEND_MEMORY", help="Memory: a folder, or http://HOST:PORT."
+    ),
+]
 EmbeddingName = Annotated[
     str | None,
     typer.Option(
@@ -45,7 +52,7 @@ def add(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="JSON lines with edits; - is standard input.")
     ] = None,
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     embedding: EmbeddingName = None,
     superseding: Rule = None,
     subject: Subject = None,
@@ -75,7 +82,7 @@ def add(
 @memory.command("import")
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File of emend memory export; - is standard input.")],
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     embedding: EmbeddingName = None,
     superseding: Rule = None,
 ) -> None:
@@ -97,7 +104,7 @@ def import_(
 @memory.command()
 def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to write, as JSON lines; - is standard output.")],
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     current: Annotated[bool, typer.Option("--current", help="Leave out superseded edits.")] = False,
 ) -> None:
     """Write all edits, superseded ones included, in the order in which they were added."""
@@ -118,7 +125,7 @@ def export(
 @memory.command()
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Text to search for.")],
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     embedding: EmbeddingName = None,
     strategy: Annotated[
         str | None,
@@ -152,7 +159,7 @@ def show(
     edit_id: Annotated[str | None, typer.Argument(metavar="ID", help="Id of an edit.")] = None,
     subject: Subject = None,
     relation: Relation = None,
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     as_json: Json = False,
 ) -> None:
     """Show an edit, or a fact (--subject and --relation), with all its versions, oldest first."""
@@ -177,7 +184,7 @@ def show(
 
 
 @memory.command()
-def stats(where: MemoryLocation = MEMORY_FOLDER, as_json: Json = False) -> None:
+def stats(where: Where = FOLDER, as_json: Json = False) -> None:
     """Count the stored edits."""
     from emend.evals.report.tables.memory import show_stats
     from emend.memory.store.open_memory import open_memory
@@ -190,7 +197,7 @@ def stats(where: MemoryLocation = MEMORY_FOLDER, as_json: Json = False) -> None:
 @memory.command()
 def withdraw(
     edit_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of edits, as in search and show.")],
-    where: MemoryLocation = MEMORY_FOLDER,
+    where: Where = FOLDER,
     as_json: Json = False,
 ) -> None:
     """Remove edits as if they had never been added; edits that they superseded become current again."""

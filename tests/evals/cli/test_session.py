@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emend.evals.cli.main import app
+from emend.evals.components.config import SessionConfig
 from emend.evals.components.session import Session
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit, Triplet
@@ -69,7 +70,7 @@ def test_asking_adds_nothing_to_the_memory(memory):
 
 def test_a_wrong_name_is_told_before_a_model_is_loaded(memory):
     with pytest.raises(BadSettings, match="unknown editor 'ragg': did you mean 'rag'"):
-        Session("nothing", "ragg", str(memory), "dense", {})
+        Session(SessionConfig(model="nothing", editor="ragg", memory=str(memory)))
 
 
 @pytest.mark.parametrize("name", GRAPHS.names())
