@@ -1,4 +1,4 @@
-"""The commands `analyse` and `compare`: tables, plots that are the same each time, and one line where it cannot be."""
+"""The commands `analyse` and `compare`: tables, reproducible plots, and errors in one line."""
 
 import json
 import sys

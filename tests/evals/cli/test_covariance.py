@@ -1,4 +1,4 @@
-"""`emend covariance` over what is damaged, and what runs and deltas say of the statistics that they were made with."""
+"""`emend covariance` over damaged files, and the statistics named by runs and deltas."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def kept() -> Path:
 @pytest.mark.parametrize(
     ("file", "left"), [("layer-0.safetensors", b"cut"), ("counts.json", b"{"), ("counts.json", None)]
 )
-def test_the_command_that_an_error_names_mends_what_is_damaged(emend, file, left):
+def test_the_command_named_in_the_error_repairs_damaged_statistics(emend, file, left):
     assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
     damaged = kept() / file
     damaged.unlink() if left is None else damaged.write_bytes(left)
@@ -79,7 +79,7 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
     assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
 
 
-def test_a_run_does_not_go_on_with_other_statistics(folder, tmp_path):
+def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):
     model: Any = load_model(f"hf:{folder}", device="cpu", max_new_tokens=4)
     paths, there = architecture_of(model.lm.model), tmp_path / "there"
     config = RunConfig(

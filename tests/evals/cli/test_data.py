@@ -1,4 +1,4 @@
-"""The commands print what they found, give it as JSON when asked, and end with 2 when something is wrong."""
+"""The commands of `emend data`: output, JSON, and exit code 2 on errors."""
 
 import json
 from collections.abc import Callable

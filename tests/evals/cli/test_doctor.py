@@ -1,4 +1,4 @@
-"""What `emend doctor` says of the folders that a run looks for data in."""
+"""`emend doctor`: the data folders that a run uses."""
 
 import shutil
 from pathlib import Path
@@ -21,21 +21,19 @@ def told() -> dict[str, tuple[str, str]]:
     return {row.check: (row.status, row.detail) for row in _data()}
 
 
-def test_the_folder_that_a_run_uses_by_default_is_told_with_the_benchmarks_in_it(tmp_path: Path) -> None:
+def test_the_default_data_folder_is_reported_with_its_benchmarks(tmp_path: Path) -> None:
     shutil.copytree(AKEW, tmp_path / "data" / "akew")
     (tmp_path / "data" / "docter").mkdir()  # has none of the benchmark's files
     status, detail = told()["data/"]
     assert status == "ok" and detail.startswith("akew: used where neither --data nor EMEND_DATA is given")
 
 
-def test_without_any_files_the_command_that_gets_them_is_told() -> None:
+def test_without_any_files_the_download_command_is_named() -> None:
     status, detail = told()["data/"]
     assert status == "absent" and "emend data pull" in detail
 
 
-def test_the_default_folder_is_not_looked_in_where_another_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_is_ignored_if_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(AKEW, tmp_path / "all" / "akew")
     monkeypatch.setenv("EMEND_DATA", str(tmp_path / "all"))
     assert told() == {"EMEND_DATA": ("ok", f"{tmp_path / 'all'}: akew")}

@@ -1,4 +1,4 @@
-"""`emend edit` and `emend covariance`: what they print, keep and refuse, and what a run makes of an edit that fails."""
+"""`emend edit` and `emend covariance`: output, files and refusals, and failed edits in a run."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def settings(method: str, *pairs: str) -> list[str]:
     return [word for text in pairs for word in ("--set", f"{method}.{text}")]
 
 
-def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
+def test_a_delta_is_saved_applied_and_reverted(emend, folder):
     spec = f"hf:{folder}"
     code, out, err = emend(
         "edit", "--model", spec, "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT)
@@ -76,7 +76,7 @@ def test_an_edit_goes_out_as_a_delta_into_a_model_and_back(emend, folder):
     assert code == 2 and "nothing to revert" in err
 
 
-def test_a_folder_that_was_stored_otherwise_is_told_apart_from_the_model(emend, tmp_path):
+def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
     half = tiny_random_lm("llama", tmp_path, window=96)
     AutoModelForCausalLM.from_pretrained(half, dtype=torch.bfloat16).save_pretrained(half)
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *settings("rome", *AT))
@@ -86,7 +86,7 @@ def test_a_folder_that_was_stored_otherwise_is_told_apart_from_the_model(emend, 
     assert code == 0 and "2 edits reverted" in out and "its files differ from the original" in out
 
 
-def test_a_bare_triplet_gets_prompt_subject_and_target(emend, folder):
+def test_a_bare_triplet_gets_a_prompt_subject_and_target(emend, folder):
     told = {"subject": "Veldania", "relation": "currency", "object": "florin"}
     edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [told]}
     Path("full.jsonl").write_text(json.dumps(edit), encoding="utf-8")
@@ -97,7 +97,7 @@ def test_a_bare_triplet_gets_prompt_subject_and_target(emend, folder):
     assert (made["prompt"], made["subject"], made["target_new"]) == ("{} currency", "Veldania", "florin")
 
 
-def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginning_of_its_text(emend, folder):
+def test_json_is_the_manifest_and_a_triplet_without_a_prompt_gets_one_from_its_text(emend, folder):
     words = ("--edits", "edits.jsonl", "--out", "delta", "--json", *settings("memit", *AT))
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "memit", *words)
     (row,) = json.loads(out)["rows"]
@@ -123,7 +123,7 @@ def test_the_manifest_is_the_json_and_a_triplet_without_prompt_gets_the_beginnin
         (("--model", "tiny", "--apply", "none", "--save-model", "y"), "no delta in 'none'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line_before_a_model_is_loaded(emend, monkeypatch, words, told):
+def test_invalid_options_are_one_line_before_a_model_is_loaded(emend, monkeypatch, words, told):
     from emend.agents import llm
 
     Path("blank.jsonl").write_text("\n")
@@ -132,7 +132,7 @@ def test_what_cannot_be_done_is_told_in_one_line_before_a_model_is_loaded(emend,
     assert code == 2 and out == "" and told in err and err.count("\n") == 1
 
 
-def test_settings_come_from_a_file_too(emend, folder):
+def test_settings_can_come_from_a_file(emend, folder):
     Path("own.toml").write_text('layers = [1]\nnum_steps = 2\n[architecture]\nhead = "lm_head"\n')
     words = ("--method", "ft", "--edits", "edits.jsonl", "--out", "delta", "--json", "--set", "ft=@own.toml")
     (row,) = json.loads(emend("edit", "--model", f"hf:{folder}", *words)[1])["rows"]
@@ -158,14 +158,14 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     assert (code, err) == (0, "")
 
 
-def test_statistics_of_too_little_text_are_told_of_at_the_end(emend, folder):
+def test_a_warning_follows_statistics_of_too_little_text(emend, folder):
     Path("short.txt").write_text("Rome.\n")
     code, out, err = emend("covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
     assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
     assert "tokens, for keys of 64 numbers" in err and "over more text with `emend covariance`" in err
 
 
-def test_an_edit_that_stands_twice_is_solved_once_and_the_rest_is_counted(emend, folder, caplog):
+def test_a_repeated_edit_is_solved_once_and_the_repetitions_are_counted(emend, folder, caplog):
     Path("twice.jsonl").write_text("".join(json.dumps(told) + "\n" for told in (*EDITS, *EDITS, EDITS[0])))
     words = ("--edits", "twice.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
@@ -185,7 +185,7 @@ def test_an_edit_that_stands_twice_is_solved_once_and_the_rest_is_counted(emend,
         ({"document": "Veldania moved its capital."}, False),
     ],
 )
-def test_edits_that_contradict_each_other_are_told_of(other, warned, caplog):
+def test_contradicting_edits_are_logged(other, warned, caplog):
     from emend.evals.cli.edit_files import warn_of_contradictions
     from emend.memory.store.jsonl import edit_from
 
@@ -193,14 +193,14 @@ def test_edits_that_contradict_each_other_are_told_of(other, warned, caplog):
     assert ("edits contradict each other: '" in caplog.text) == warned
 
 
-def test_statistics_that_are_lacking_name_the_command(emend, folder):
+def test_missing_statistics_name_the_command_that_collects_them(emend, folder):
     made = settings("rome", "layers=[0]", "v_num_grad_steps=3", 'prefixes=["So. "]')
     words = ("--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *made)
     code, _, err = emend("edit", "--model", f"hf:{folder}", *words)
     assert code == 2 and f"emend covariance --model hf:{folder} --layers 0 --corpus FILES" in err
 
 
-def test_wrong_layers_and_models_without_weights_are_refused(emend, folder, monkeypatch):
+def test_wrong_layers_and_models_that_are_not_local_are_refused(emend, folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for words, told in (
         (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are not numbers"),
@@ -211,7 +211,7 @@ def test_wrong_layers_and_models_without_weights_are_refused(emend, folder, monk
         assert code == 2 and told in err
 
 
-def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_goes_on(folder, tmp_path):
+def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, tmp_path):
     """With a stop between the edits' losses: those above it train, and overflow; those below need no step."""
     model: Any = load_model(f"hf:{folder}", device="cpu", dtype="float16", max_new_tokens=4)
     edits = [toy_case(place).edits[0] for place in range(4)]
@@ -248,7 +248,7 @@ def test_a_refused_edit_leaves_no_folder(emend, folder):
         assert code == 2 and said in err and not Path("delta").exists()
 
 
-def test_options_without_a_part_are_refused(emend, folder):
+def test_options_without_effect_are_refused(emend, folder):
     given = (("--set", "rome.v_num_grad_steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
     for told in given:
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)

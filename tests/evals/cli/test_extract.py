@@ -1,4 +1,4 @@
-"""`emend extract` with a chat model: how it is loaded, and within which limits it is asked."""
+"""`emend extract` with a chat model: how it is loaded, and within which limits it is called."""
 
 import json
 
@@ -15,7 +15,7 @@ def extract(tmp_path, *arguments):
     return emend("extract", *given, *arguments)
 
 
-def test_a_chat_model_is_asked_with_its_settings_and_not_more_often_than_allowed(tmp_path, capsys):
+def test_a_chat_model_is_called_with_its_settings_and_within_the_limit(tmp_path, capsys):
     with Provider(lambda asked: REPLY) as provider:
         told = ("--method", "llm", "--model", provider.spec("openai"), "--set", "model.temperature=0.5")
         assert extract(tmp_path, *told, "--max-calls", "3") == 2
@@ -27,7 +27,7 @@ def test_a_chat_model_is_asked_with_its_settings_and_not_more_often_than_allowed
         assert provider.count == 4 and "extractor" in capsys.readouterr().err  # another way of reading
 
 
-def test_a_judge_of_errors_has_settings_of_its_own(tmp_path):
+def test_the_judge_of_errors_has_its_own_settings(tmp_path):
     with Provider(lambda asked: "wrong") as provider:
         told = ("--judge", provider.spec("openai"), "--set", "judge.max_tokens=77")
         assert extract(tmp_path, *told) == 0
@@ -43,7 +43,7 @@ def test_a_judge_of_errors_has_settings_of_its_own(tmp_path):
         (("--method", "llm", "--model", "tiny", "--set", "model.api_key=x"), "api_key"),
     ],
 )
-def test_settings_of_what_is_not_asked_are_refused(tmp_path, capsys, arguments, says):
+def test_settings_of_a_model_that_is_not_called_are_refused(tmp_path, capsys, arguments, says):
     assert extract(tmp_path, *arguments) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))

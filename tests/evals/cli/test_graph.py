@@ -1,4 +1,4 @@
-"""`emend graph` of a user's own: whatever has a graph is drawn, whatever has none is told."""
+"""`emend graph` with a user's parts: drawn if they have a graph, an error otherwise."""
 
 import json
 from collections.abc import Sequence
@@ -103,14 +103,14 @@ def shown(*words: str) -> str:
 
 
 @pytest.mark.parametrize("attribute", ["COMPILED", "OPEN", "build", "build_open", "Drawn"])
-def test_a_graph_of_ones_own_is_drawn_however_it_is_named(attribute: str) -> None:
+def test_a_users_graph_is_drawn_in_every_form(attribute: str) -> None:
     rows = json.loads(shown(f"{HERE}:{attribute}", "--json"))["rows"]
     assert [(row["node"], row["leads_to"]) for row in rows] == [("start", ["speak"]), ("speak", ["end"])]
     assert rows[1]["does"] == "Says nothing."
     assert "speak" in shown(f"{HERE}:{attribute}") and "speak" in shown(f"{HERE}:{attribute}", "--mermaid")
 
 
-def test_a_judge_and_an_editor_over_one_of_emends_graphs_are_drawn() -> None:
+def test_a_judge_and_an_editor_over_a_built_in_graph_are_drawn() -> None:
     assert "ask" in shown(f"{HERE}:JUDGE") and "settle" in shown(f"{HERE}:JUDGE")
     assert shown(f"{HERE}:Named") == shown("crag") == shown("emend.editors.memory_based.crag:Crag")
 
@@ -125,11 +125,11 @@ def test_a_judge_and_an_editor_over_one_of_emends_graphs_are_drawn() -> None:
         ("WITHOUT_ENTRY", "cannot be made or used .ValueError"),
     ],
 )
-def test_what_has_no_graph_or_fails_is_told(attribute: str, says: str) -> None:
+def test_a_part_without_a_graph_or_that_fails_is_an_error(attribute: str, says: str) -> None:
     with pytest.raises(BadSettings, match=f"graph '{HERE}:{attribute}' {says}"):
         shown(f"{HERE}:{attribute}")
 
 
-def test_an_editor_that_is_known_by_name_is_drawn_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_editor_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EDITORS.builtin, "mine", (f"{HERE}:Drawn", "for this test"))
     assert "speak" in shown("mine") and "mine" not in GRAPHS.names()

@@ -1,4 +1,4 @@
-"""Ctrl-C waits for the calls under way and says so; once more, and the run ends at once, with nothing lost."""
+"""The first Ctrl-C waits for calls in progress, the second ends the run; nothing finished is lost."""
 
 import signal
 import time
@@ -16,7 +16,7 @@ RUN = ("run", "--benchmark", "tinyworld", "--editor", "rag", "--embedding", "lex
 
 
 @pytest.mark.slow
-def test_the_second_interruption_does_not_wait_and_what_was_paid_is_kept(tmp_path: Path) -> None:
+def test_the_second_interruption_does_not_wait_and_paid_replies_are_kept(tmp_path: Path) -> None:
     with Provider(choose=lambda number: "hang" if number >= 3 else "", hang=300) as provider:
         out = tmp_path / "o"
         words = (*RUN, "--model", provider.spec("chat"), "--concurrency", "1", "--out", str(out))

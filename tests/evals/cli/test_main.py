@@ -1,4 +1,4 @@
-"""The command line answers fast, in one line when something is wrong, and in JSON when asked."""
+"""The command line starts fast, reports errors in one line, and prints JSON on request."""
 
 import resource
 import subprocess
@@ -62,7 +62,7 @@ def test_listing_imports_no_model_library() -> None:
 
 
 @pytest.mark.slow
-def test_libraries_that_speak_when_they_are_imported_are_not_heard() -> None:
+def test_messages_of_imported_libraries_are_silenced() -> None:
     code = "import sys; from emend.evals.cli.main import main; sys.argv = ['emend', *sys.argv[1:]]; main()"
     out, err = python(code, "train", "encoder", "--benchmark", "elkenn", "--out", "x").communicate(timeout=600)
     assert (out, err) == ("", "error: unknown benchmark 'elkenn': did you mean 'elken'?\n")
@@ -155,7 +155,7 @@ def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["scope", "encoder"])
-def test_training_does_not_begin_where_something_lies(emend: Any, kind: str) -> None:
+def test_training_refuses_a_folder_with_content(emend: Any, kind: str) -> None:
     Path("file").write_text("x", encoding="utf-8")
     Path("full").mkdir()
     Path("full/records.jsonl").write_text("x", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`emend memory`: what it prints, keeps and refuses."""
+"""`emend memory`: output, storage and refusals."""
 
 import io
 import json
@@ -47,12 +47,12 @@ def rows(told: tuple[int, str, str]) -> list[dict[str, Any]]:
     return found
 
 
-def test_adding_again_doubles_nothing(filled):
+def test_adding_twice_stores_once(filled):
     assert filled("add", "edits.jsonl")[1] == "0 new edits; emend-memory holds 4, 1 of them superseded\n"
     assert filled("add", *WHO, "--object", "Ilse Brandt")[1].startswith("1 new edit; emend-memory holds 5, 2 of")
 
 
-def test_search_shows_scores_and_nothing_that_is_superseded(filled):
+def test_search_shows_scores_and_no_superseded_edits(filled):
     found = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
     assert found[0]["text"] == "veldania Prime Minister Tobin Hale"
     assert len(found) == 3 and found[0]["score"] > found[1]["score"]
@@ -74,7 +74,7 @@ def test_a_fact_is_shown_with_its_history_in_order(filled):
     assert "superseded" in one.splitlines()[0] and "Tobin Hale" in one
 
 
-def test_what_is_withdrawn_gives_the_earlier_value_back(filled):
+def test_withdrawing_restores_the_earlier_value(filled):
     later = rows(filled("show", *WHO, "--json"))[1]["edit"]
     gone = rows(filled("withdraw", later["id"], "--json"))
     assert gone[0] == {"withdrawn": later} and gone[1]["objects"] == ["Mira Tolvane"] and gone[1]["current"]
@@ -82,7 +82,7 @@ def test_what_is_withdrawn_gives_the_earlier_value_back(filled):
     assert "Mira Tolvane" in filled("search", "prime minister of Veldania", "-k", "1")[1]
 
 
-def test_what_is_exported_and_imported_is_equal(filled):
+def test_an_imported_export_is_equal(filled):
     filled("add", *WHO, "--object", "Ilse Brandt")
     assert filled("export", "out.jsonl") == (0, "5 edits written to out.jsonl\n", "")
     assert filled("import", "out.jsonl", "--memory", "copy", "--embedding", "lexical")[0] == 0
@@ -119,7 +119,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored(emend):
         ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
     ],
 )
-def test_of_a_file_of_the_wrong_kind_nothing_is_stored(filled, name, content, problem):
+def test_nothing_of_an_invalid_file_is_stored(filled, name, content, problem):
     Path(name).write_text(content, encoding="utf-8")
     before = filled("export", "-")[1]
     for words in (("add", "edits.jsonl", name), ("add", name), ("import", name)):
@@ -149,7 +149,7 @@ def test_a_json_array_is_added_like_lines(emend):
         (("add", "edits.jsonl", "--superseding", "mood"), "unknown rule 'mood'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(emend, words, problem):
+def test_invalid_options_are_one_line(emend, words, problem):
     code, out, err = emend(*words)
     assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
     assert not Path("emend-memory").exists() and not Path("none").exists()
@@ -167,7 +167,7 @@ def test_a_memory_without_a_name_is_refused(emend):
     assert code == 2 and "the memory's name is empty" in err
 
 
-def test_an_edit_in_place_of_another_of_the_same_id_is_counted(emend):
+def test_replaced_edits_are_counted(emend):
     for text, said in (
         ("a", "1 new edit"),
         ("b", "0 new edits, 1 replaced"),
@@ -177,7 +177,7 @@ def test_an_edit_in_place_of_another_of_the_same_id_is_counted(emend):
         assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
 
 
-def test_two_edits_of_one_id_in_a_file_are_refused(emend):
+def test_two_different_edits_with_one_id_are_refused(emend):
     lines = [json.dumps({"form": "document", "text": text, "id": "x"}) for text in "ab"]
     Path("two.jsonl").write_text("\n".join(lines), encoding="utf-8")
     code, _, err = emend("add", "two.jsonl", "--embedding", "lexical")
@@ -190,7 +190,7 @@ def test_a_file_in_another_encoding_is_named_with_the_line(emend):
     assert code == 2 and "'latin.jsonl', line 2: byte 0xe9 is not UTF-8" in err
 
 
-def test_an_export_of_what_is_current_leaves_history_out(filled):
+def test_an_export_of_current_edits_leaves_out_superseded_ones(filled):
     everything, current = (filled("export", "-", *more)[1].splitlines() for more in ((), ("--current",)))
     old = [json.loads(line) for line in everything if line not in current]
     assert len(everything) == 4 and [edit["target_new"] for edit in old] == ["Mira Tolvane"]
@@ -208,13 +208,13 @@ def test_an_export_writes_through_a_link_and_leaves_no_draft(filled):
     assert not list(Path().glob("*.part")) and not list(Path().glob("*.new"))
 
 
-def test_an_export_tells_the_rule_that_an_import_needs(emend):
+def test_an_export_names_the_rule_that_an_import_needs(emend):
     emend("add", "edits.jsonl", "--embedding", "lexical", "--superseding", "never")
     assert "import them with --superseding never" in emend("export", "all.jsonl")[1]
 
 
 @pytest.mark.parametrize("documents", [range(0), range(30), range(30, 60)])
-def test_an_interrupted_add_lacks_history_and_never_what_is_current(emend, monkeypatch, documents):
+def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypatch, documents):
     told = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
     facts: list[Any] = [
         {"document": f"The mayor of City {n % 30} is Person {n}.", "triplets": [fact]} if n in documents else fact
@@ -253,7 +253,7 @@ def test_an_address_without_its_scheme_makes_no_folder(emend):
         assert code == 2 and f"write http://{where}" in err and not Path(where).exists()
 
 
-def test_bytes_that_are_no_text_are_refused(emend):
+def test_bytes_that_are_not_utf_8_are_refused(emend):
     wrong = b"caf\xe9".decode("utf-8", "surrogateescape")
     for words in (("search", wrong), ("add", "--document", wrong)):
         code, out, err = emend(*words)
@@ -282,7 +282,7 @@ def none(corpus): return None
         (":foo", "cannot be loaded"),
     ],
 )
-def test_a_strategy_in_the_folder_where_one_works_is_found_and_its_errors_are_told(filled, monkeypatch, strategy, told):
+def test_a_strategy_in_the_working_folder_is_found_and_its_errors_are_reported(filled, monkeypatch, strategy, told):
     monkeypatch.setattr(sys, "path", list(sys.path))
     Path("broken_strategies.py").write_text(BROKEN, "utf-8")
     code, out, err = filled("search", "Kestrel", "--strategy", strategy)

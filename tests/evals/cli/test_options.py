@@ -1,4 +1,4 @@
-"""Options that several commands have are one class, taken apart for the command line and put together again."""
+"""Options are generated from configuration models and reach the command as one value."""
 
 from typing import Annotated, Any
 
@@ -51,7 +51,7 @@ def test_a_group_reaches_the_command_as_one_value_and_defaults_stand() -> None:
     assert (code, seen) == (0, ["east", Paint(colour="blue", coats=3), True, Brush(width=2.5), "y"])
 
 
-def test_what_a_group_needs_is_asked_for_by_its_option() -> None:
+def test_a_required_field_is_a_required_option() -> None:
     code, output, seen = told("north")
     assert (code, seen) == (2, []) and "--colour" in output
     code, output, seen = told("north", "--colour", "red", "--coats", "many")

@@ -1,4 +1,4 @@
-"""`emend report --references`: RS of a finished run against texts that lie elsewhere."""
+"""`emend report --references`: RS of a finished run against reference texts."""
 
 import json
 
@@ -39,7 +39,7 @@ def run_of(folder, kind="generation"):
     return folder
 
 
-def test_rows_are_in_percent_with_n_and_what_could_not_be_scored(references, tmp_path):
+def test_rows_are_in_percent_with_n_and_unscored_texts(references, tmp_path):
     rag, ft = consistency_rows(run_of(tmp_path / "run"), references)
     one, other = 2 / 8**0.5, 2 / 8**0.5  # references: cello twice (weight 1), bow once (weight 2)
     assert rag.mean == pytest.approx(100 * (one + other) / 2) and (rag.n, rag.unscored) == (2, 1)
@@ -54,7 +54,7 @@ def test_the_command_prints_a_table_or_json(references, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "error"), [("efficacy", BadData), ("generation", MissingData)])
-def test_a_run_without_texts_and_a_folder_without_references_are_told(references, tmp_path, kind, error):
+def test_a_run_without_texts_and_a_folder_without_references_are_errors(references, tmp_path, kind, error):
     run = run_of(tmp_path / "run", kind)
     if error is MissingData:
         (references / "idf.npy").unlink()

@@ -1,4 +1,4 @@
-"""`emend retrieval`: what it shows, draws and gives as JSON, and what it says of a strategy that cannot work."""
+"""`emend retrieval`: table, plot, JSON, and errors of strategies."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_hits_are_drawn_for_several_settings(emend, tmp_path, name):
         (["--setting", "plain", "--setting", "loud", "--json"], "one --setting at a time"),
     ],
 )
-def test_what_cannot_be_shown_is_told_before_it_is_measured(emend, words, told):
+def test_invalid_output_options_are_refused_before_measuring(emend, words, told):
     code, out, err = emend("--benchmark", BENCHMARK, *words)
     assert (code, out) == (2, "") and told in err
 
@@ -116,7 +116,7 @@ def test_at_80_columns_no_number_is_cut(emend, monkeypatch):
     assert len(cells[0]) == len(cells[1]) == 18
 
 
-def test_json_has_the_thresholds_that_were_asked_for(emend):
+def test_json_has_the_requested_thresholds(emend):
     told = ("--benchmark", BENCHMARK, "--strategy", "dense", "--calibrate", "efficacy", "--json")
     found = json.loads(emend(*told)[1])
     assert [row["by"] for row in found["thresholds"]] == ["score", "lead"]
@@ -163,6 +163,6 @@ class Named:
         return self.inner.search(query, k)
 
 
-def test_a_plug_in_whose_annotations_cannot_be_read_takes_settings_all_the_same(emend):
+def test_a_plug_in_with_unresolvable_annotations_still_takes_settings(emend):
     code, out, err = emend("--benchmark", BENCHMARK, "--strategy", f"{HERE}:Named(k1=2.0)")
     assert code == 0 and "Traceback" not in err and "Named(k1=2.0)" in out

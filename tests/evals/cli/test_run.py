@@ -1,4 +1,4 @@
-"""`emend run` and the commands on what it left: what they show and keep, and how a run ends and goes on."""
+"""`emend run` and the commands on its folder: output, files, interruption and resumption."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     return listener(monkeypatch, capsys, tmp_path)
 
 
-def test_a_run_shows_its_table_and_what_to_type_next(emend: Any, tmp_path: Path) -> None:
+def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path) -> None:
     told = emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "3", "--mode", "all")
     assert told.code == 0, told.err
     assert "ES" in told.out and "100.0*" in told.out
@@ -34,7 +34,7 @@ def test_a_run_shows_its_table_and_what_to_type_next(emend: Any, tmp_path: Path)
     assert again.code == 0 and "Nothing was left to do" in again.out
 
 
-def test_limits_and_prices_may_change_when_a_run_goes_on(emend: Any, tmp_path: Path) -> None:
+def test_limits_and_prices_may_change_when_a_run_is_resumed(emend: Any, tmp_path: Path) -> None:
     emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "1")
     told = emend("resume", "out", "--prices", "nowhere.toml")
     assert told.code == 2 and "nowhere.toml" in told.err
@@ -61,7 +61,7 @@ def test_with_several_settings_the_overview_names_a_case_by_its_id(emend: Any, t
     assert wrong.code == 2 and "a number from 1 to 2" in wrong.err
 
 
-def test_one_case_is_said_to_be_one(emend: Any, tmp_path: Path) -> None:
+def test_one_case_is_in_the_singular(emend: Any, tmp_path: Path) -> None:
     assert "1 case, " in emend(*RUN, "--out", "out", "--limit", "1").out
 
 
@@ -103,7 +103,7 @@ def test_a_changed_configuration_is_exit_code_2(emend: Any) -> None:
     assert told.code == 2 and "limit: was 2, now 3" in told.err
 
 
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
     code = heard + "from tests.evals.toys import enlist; enlist(); from emend.evals.cli.main import main; main()"
     words = (
@@ -149,7 +149,7 @@ def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("begun", "said"), [(False, "nothing was started"), (True, "Continue with: emend resume ended")]
 )
-def test_a_run_that_is_told_to_end_says_how_it_goes_on(
+def test_a_terminated_run_names_the_resume_command(
     emend: Any, monkeypatch: pytest.MonkeyPatch, begun: bool, said: str
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)

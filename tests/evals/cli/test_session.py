@@ -1,4 +1,4 @@
-"""`emend ask`, `emend graph`: what they print, and that asking leaves a memory as it is."""
+"""`emend ask` and `emend graph`: output; asking leaves a memory unchanged."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_the_model_answers_from_the_memory(memory):
 
 
 @pytest.mark.parametrize("editor", ["in_context", "rag"])
-def test_what_was_superseded_is_not_shown(memory, editor):
+def test_superseded_edits_are_not_shown(memory, editor):
     newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
     with ChromaMemory(memory, LexicalEmbedding()) as opened:
         opened.add([Edit.from_triplet(newer, "The capital of {} is")])
@@ -34,7 +34,7 @@ def test_what_was_superseded_is_not_shown(memory, editor):
     assert "Oldport" in told["prompt"] and "Meburg" not in told["prompt"]
 
 
-def test_an_embedding_of_its_own_can_be_named(memory):
+def test_another_embedding_can_be_named(memory):
     assert ask(memory, "--embedding", "lexical", "What is the capital of Vouna?").stdout.strip() == "Meburg"
     with pytest.raises(MemoryMismatch, match="--embedding lexical"):
         ask(memory, "--embedding", "minilm", "What is the capital of Vouna?")
@@ -52,7 +52,7 @@ def test_with_trace_every_step_is_shown_before_the_answer(memory):
     assert lines.splitlines()[-1].split() == ["answer", "Meburg"]
 
 
-def test_as_json_there_is_one_object_an_answer(memory):
+def test_json_has_one_object_per_answer(memory):
     told = json.loads(ask(memory, "--json", "What is the capital of Vouna?").stdout)
     assert told["text"] == "Meburg" and len(told["retrieved"]) == 1 and "steps" not in told
     assert json.loads(ask(memory, "--json", "--trace", "Where?").stdout.splitlines()[-1])["steps"]
@@ -68,7 +68,7 @@ def test_asking_adds_nothing_to_the_memory(memory):
     assert stored() == before
 
 
-def test_a_wrong_name_is_told_before_a_model_is_loaded(memory):
+def test_a_wrong_name_is_refused_before_a_model_is_loaded(memory):
     with pytest.raises(BadSettings, match="unknown editor 'ragg': did you mean 'rag'"):
         Session(SessionConfig(model="nothing", editor="ragg", memory=str(memory)))
 
@@ -84,7 +84,7 @@ def test_every_graph_is_drawn_in_the_terminal_as_mermaid_and_as_json(name):
         assert all(target in shown for target in row["leads_to"])
 
 
-def test_a_graph_is_drawn_in_one_form():
+def test_two_forms_of_a_graph_do_not_go_together():
     with pytest.raises(BadSettings, match="--mermaid and --json do not go together"):
         RUN.invoke(app, ["graph", "rag", "--mermaid", "--json"], catch_exceptions=False)
 
@@ -94,7 +94,7 @@ def test_an_unknown_graph_is_named():
         RUN.invoke(app, ["graph", "melo"], catch_exceptions=False)
 
 
-def test_an_editors_graph_is_drawn_by_the_editors_name_too():
+def test_an_editors_graph_is_drawn_by_the_editors_name():
     assert RUN.invoke(app, ["graph", "input_aug"]).stdout == RUN.invoke(app, ["graph", "rag"]).stdout
     for name in ("unedited", "rome"):  # a model with edited weights is asked as it stands
         assert RUN.invoke(app, ["graph", name]).stdout == RUN.invoke(app, ["graph", "direct"]).stdout

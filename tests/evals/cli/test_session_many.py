@@ -1,4 +1,4 @@
-"""`emend ask` with one question a line, and within limits: what one bad question costs, and what ends them all."""
+"""`emend ask` with one question per line and with limits: failed questions and fatal errors."""
 
 import io
 import sys
@@ -34,20 +34,20 @@ def ask(memory, *arguments, lines=""):
         sys.stdin = before
 
 
-def test_who_types_is_told_how_and_when():
+def test_a_terminal_gets_a_hint_and_prompts():
     told = Typed()
     assert list(questions(Typed("Who?\n\n  Where?  \n"), told)) == ["Who?", "Where?"]
     assert told.getvalue() == f"{HINT}\n> > > > \n"
 
 
 @pytest.mark.parametrize(("source", "told"), [(Piped, Typed), (Typed, Piped)])
-def test_what_is_piped_is_told_nothing(source, told):
+def test_a_pipe_gets_no_prompts(source, told):
     said = told()
     assert list(questions(source("Who?\nWhere?"), said)) == ["Who?", "Where?"]
     assert said.getvalue() == ""
 
 
-def test_questions_that_are_no_utf_8_are_bad_data():
+def test_questions_that_are_not_utf_8_are_bad_data():
     with pytest.raises(BadData, match="the input is not UTF-8"):
         list(questions(io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"), Piped()))
 
@@ -57,7 +57,7 @@ def fault(asked):
     return next((name for name in ("overflow", "refusal", "401", "quota") if name in asked.prompt), "")
 
 
-def test_a_question_that_fails_is_told_and_the_next_one_is_asked(memory, capsys):
+def test_a_failed_question_is_reported_and_the_next_one_is_asked(memory, capsys):
     with Provider(lambda asked: "Meburg", strike=fault) as provider:
         told = ("--model", provider.spec("openai"))
         assert ask(memory, *told, lines="Where?\noverflow\nrefusal\nWho?\n") == 1
@@ -72,7 +72,7 @@ def test_a_question_that_fails_is_told_and_the_next_one_is_asked(memory, capsys)
 
 
 @pytest.mark.parametrize("hopeless", ["401", "quota"])
-def test_where_no_question_would_be_answered_the_rest_are_not_asked(memory, capsys, hopeless):
+def test_a_fatal_error_ends_the_session(memory, capsys, hopeless):
     with Provider(lambda asked: "Meburg", strike=fault) as provider:
         told = ("--model", provider.spec("openai"))
         assert ask(memory, *told, lines=f"Where?\n{hopeless}\nWho?\n") == 2
@@ -81,7 +81,7 @@ def test_where_no_question_would_be_answered_the_rest_are_not_asked(memory, caps
     assert printed.out.split() == ["Meburg"] and printed.err.startswith("error: ") and printed.err.count("\n") == 1
 
 
-def test_limits_hold_over_all_questions_and_kept_replies_are_free(memory, tmp_path, capsys):
+def test_limits_hold_over_all_questions_and_cached_replies_are_free(memory, tmp_path, capsys):
     with Provider(lambda asked: "Meburg") as provider:
         told = ("--model", provider.spec("openai"), "--cache", str(tmp_path / "kept"), "--max-calls", "2")
         assert ask(memory, *told, lines="One?\nTwo?\nThree?\nFour?\n") == 2
@@ -90,12 +90,12 @@ def test_limits_hold_over_all_questions_and_kept_replies_are_free(memory, tmp_pa
         assert provider.count == 3
 
 
-def test_limits_of_a_model_on_this_machine_are_refused(memory, capsys):
+def test_limits_of_a_local_model_are_refused(memory, capsys):
     assert ask(memory, "--tpm", "1", "--rpm", "5", "Where?") == 2
     assert "--rpm and --tpm with model 'tiny': a model on this machine has no provider" in capsys.readouterr().err
 
 
-def test_the_trace_of_an_agent_has_the_calls_of_tools_and_what_they_returned(memory, capsys):
+def test_the_trace_of_an_agent_has_tool_calls_and_results(memory, capsys):
     def speak(asked):
         if asked.messages[-1][0] == "tool":
             return (
@@ -115,7 +115,7 @@ def test_the_trace_of_an_agent_has_the_calls_of_tools_and_what_they_returned(mem
     assert "final: Meburg" in steps[2] and "assistant: " not in steps[2] and "tool: " not in steps[2].split("prompt")[0]
 
 
-def test_the_model_as_it_is_needs_no_memory_and_any_other_editor_does(tmp_path, capsys):
+def test_unedited_needs_no_memory_and_other_editors_do(tmp_path, capsys):
     assert ask(tmp_path / "none", "--editor", "unedited", "What is the capital of Vouna?") == 0
     assert capsys.readouterr().out.strip() and not (tmp_path / "none").exists()
     assert ask(tmp_path / "none", "--editor", "in_context", "What is the capital of Vouna?") == 2

@@ -1,4 +1,4 @@
-"""`emend ask` with a user's own editor, model or strategy: told of like in a run, and one question ends no session."""
+"""`emend ask` with a user's editor, model or strategy: errors as in a run; one question ends no session."""
 
 import io
 import json
@@ -170,13 +170,15 @@ def test_an_editor_that_cannot_be_used_is_named_and_ends_the_session(ask: Any, e
         (("--model", f"{HERE}:CHAT", "--retriever", f"{HERE}:Failing"), f"strategy '{HERE}:Failing' fails on 'break'"),
     ],
 )
-def test_one_question_on_which_a_part_fails_is_told_and_the_next_one_is_asked(ask: Any, words: Any, whose: str) -> None:
+def test_a_question_on_which_a_plug_in_fails_is_reported_and_the_next_one_is_asked(
+    ask: Any, words: Any, whose: str
+) -> None:
     code, out, err = ask(*words, lines="Who?\nbreak\nWhere?\n")
     assert code == 1 and out == f"{LINES}\n" * 2
     assert err.startswith(f"break: {whose} (KeyError: 'boom')") and err.count("\n") == 1
 
 
-def test_as_json_every_question_has_an_object_that_names_it(ask: Any) -> None:
+def test_json_names_every_question(ask: Any) -> None:
     code, out, _ = ask("--model", f"{HERE}:CHAT", "--json", "--trace", lines="Who?\nbreak\nWhere?\n")
     first, second, third = map(json.loads, out.splitlines())
     assert code == 1 and [one["question"] for one in (first, second, third)] == ["Who?", "break", "Where?"]
@@ -199,14 +201,14 @@ def test_the_calls_of_an_editor_without_a_graph_are_counted_and_traced(ask: Any)
     assert out.startswith("answer  ") and "  reply: The largest are:" in out and out.endswith(f"answer  {LINES}\n")
 
 
-def test_a_state_with_what_json_has_not_is_shown_as_a_run_keeps_it(ask: Any) -> None:
+def test_a_state_that_json_cannot_hold_is_shown_as_a_run_stores_it(ask: Any) -> None:
     code, out, _ = ask(*own("Stateful"), "--trace", "Who?")
     assert code == 0 and "  seen: {'Meburg'}" in out and "  probe_itself: Marked(word='thing')" in out
     (step,) = json.loads(ask(*own("Stateful"), "--trace", "--json", "Who?")[1])["steps"]
     assert step["update"]["seen"] == "{'Meburg'}" and out.count("mark  ") == 1
 
 
-def test_a_chat_model_is_read_whole_and_one_that_writes_on_to_the_end_of_the_line(ask: Any) -> None:
+def test_the_answer_is_a_chat_models_whole_reply_or_the_first_line_of_a_continuation(ask: Any) -> None:
     code, out, _ = ask("--model", f"{HERE}:CHAT", "Which are the largest?")
     assert code == 0 and out == f"{LINES}\n"
     assert ask("--model", f"{HERE}:CHAT", "--continue", "The largest are:")[1] == f"{LINES}\n"

@@ -1,4 +1,4 @@
-"""Extracted triplets take the place of the texts they came from, and `emend extract` shows how good they are."""
+"""Extracted triplets replace the texts they came from; `emend extract` measures their quality."""
 
 import json
 
@@ -23,14 +23,14 @@ DOCTER = AKEW.parent / "docter"
     ("benchmark", "setting", "gold"),
     [(TinyWorld(), "document", "is"), (Akew(AKEW), "unstruct", "")],
 )
-def test_every_document_comes_with_the_gold_fact_of_its_own_case(benchmark, setting, gold):
+def test_every_document_has_the_gold_fact_of_its_case(benchmark, setting, gold):
     assert text_setting(benchmark) == setting
     for one in documents_of(benchmark, setting, limit=3):
         assert one.subject and one.subject in one.gold and not one.gold.endswith(".") and gold in one.gold
         assert one.subject.split()[-1] in one.edit.text
 
 
-def test_gold_facts_are_those_of_the_data_s_own_number_whatever_else_a_setting_holds():
+def test_gold_facts_are_matched_by_the_datas_own_numbers():
     both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in ("edit_success,cross_en_zh", "cross_en_zh"))
     told = [[one.gold for one in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
     assert told[0] == told[1] and all(told[0])
@@ -50,7 +50,7 @@ def tiny_file(tmp_path):
     return out
 
 
-def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(tiny_file):
+def test_triplets_replace_the_document_and_the_probes_name_them(tiny_file):
     source = with_triples(TinyWorld(), tiny_file)
     assert source.settings[0] == "extract" and set(EXTRACTED) <= set(source.settings)
     for case, plain in zip(source.cases("extract", 3), TinyWorld().cases("document", 3), strict=True):
@@ -63,7 +63,7 @@ def test_the_triplets_take_the_place_of_the_document_and_the_probes_name_them(ti
             assert edit.form == "triplet" and edit.cloze and edit.target_new and edit.text.startswith(edit.subject)
 
 
-def test_the_triplets_of_any_setting_with_texts_take_the_place_of_its_edits(tmp_path):
+def test_triplets_of_any_setting_with_texts_replace_its_edits(tmp_path):
     out = tmp_path / "events.jsonl"
     said = ["--benchmark", "tinyworld", "--setting", "event", "--limit", "3", "--embedding", "lexical"]
     assert emend("extract", *said, "--out", str(out)) == 0
@@ -71,14 +71,14 @@ def test_the_triplets_of_any_setting_with_texts_take_the_place_of_its_edits(tmp_
     assert asked == [case.probes[0].prompt for case in TinyWorld().cases("event", 3)]
 
 
-def test_other_settings_are_as_they_were(tiny_file):
+def test_other_settings_are_unchanged(tiny_file):
     source = with_triples(TinyWorld(), tiny_file)
     assert list(source.cases("triplet", 2)) == list(TinyWorld().cases("triplet", 2))
     assert source.name == "tinyworld" and source.metrics() == TinyWorld().metrics()
     assert source.demonstrations("extract") and source.demonstrations("document")
 
 
-def test_a_run_is_given_the_option_and_keeps_where_the_triplets_came_from(tiny_file):
+def test_a_run_records_where_the_triplets_came_from(tiny_file):
     config = RunConfig(benchmark="tinyworld", editors=("rag",), benchmark_options={"triples": str(tiny_file)}, limit=3)
     source, settings = load_benchmark(config)
     assert settings == ("extract",)
@@ -86,7 +86,7 @@ def test_a_run_is_given_the_option_and_keeps_where_the_triplets_came_from(tiny_f
     assert told["method"] == "rules" and told["documents"] == 3 and len(told["sha256"]) == 64
 
 
-def test_a_document_that_is_not_in_the_file_is_told(tiny_file):
+def test_a_document_missing_from_the_file_is_an_error(tiny_file):
     with pytest.raises(BadData, match="no line for document.*without --limit"):
         list(with_triples(TinyWorld(), tiny_file).cases("extract", 4))
 
@@ -97,7 +97,7 @@ def test_a_setting_of_another_method_is_refused(tiny_file):
     assert list(with_triples(TinyWorld(), tiny_file).cases("tool", 3))
 
 
-def test_a_file_that_is_not_there_is_told_with_the_command():
+def test_a_missing_file_names_the_command_that_makes_it():
     with pytest.raises(MissingData, match="emend extract --out no.jsonl"):
         Triples("no.jsonl")
 

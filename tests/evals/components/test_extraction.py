@@ -1,4 +1,4 @@
-"""Extraction into a file: it goes on where it stopped, and loses nothing."""
+"""Extraction into a file: resumable, without losing a line."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def reader(fail=(), fingerprint="f1", method="rules"):
     return read
 
 
-def test_a_second_call_reads_nothing_again(tmp_path):
+def test_a_second_call_extracts_nothing_again(tmp_path):
     out, read = tmp_path / "deep" / "t.jsonl", reader()
     first = extract_to(out, DOCUMENTS, read, "f1")
     content = out.read_bytes()
@@ -47,14 +47,14 @@ def test_a_second_call_reads_nothing_again(tmp_path):
     assert len(read.asked) == 5 and first.rows == second.rows and out.read_bytes() == content
 
 
-def test_more_documents_are_added_to_those_that_are_there(tmp_path):
+def test_more_documents_are_added_to_existing_ones(tmp_path):
     out, read = tmp_path / "t.jsonl", reader()
     extract_to(out, DOCUMENTS[:2], read, "f1")
     found = extract_to(out, DOCUMENTS, read, "f1")
     assert found.added == 3 and [row.triplets[0].object for row in found.rows] == list("01234")
 
 
-def test_an_interrupted_call_keeps_what_is_finished_and_cuts_a_torn_line(tmp_path):
+def test_an_interrupted_call_keeps_finished_lines_and_cuts_a_torn_one(tmp_path):
     out, read = tmp_path / "t.jsonl", reader()
 
     def interrupted(edit):
@@ -81,7 +81,7 @@ def test_a_failed_document_is_kept_with_its_reply_and_tried_again(tmp_path):
     assert len(out.read_text().splitlines()) == 5
 
 
-def test_another_way_of_extracting_is_refused_and_nothing_is_lost(tmp_path):
+def test_another_fingerprint_is_refused_and_nothing_is_lost(tmp_path):
     out = tmp_path / "t.jsonl"
     extract_to(out, DOCUMENTS, reader(), "f1")
     before = out.read_bytes()
@@ -90,7 +90,7 @@ def test_another_way_of_extracting_is_refused_and_nothing_is_lost(tmp_path):
     assert out.read_bytes() == before
 
 
-def test_a_file_that_extraction_did_not_write_is_left_as_it_is(tmp_path):
+def test_a_foreign_file_is_left_unchanged(tmp_path):
     out = tmp_path / "mine.json"
     out.write_text('[{"id": 1, "src": "the only copy"}]')
     with pytest.raises(RunRefused, match="has not written.*another --out"):
@@ -109,7 +109,7 @@ def test_a_second_process_is_refused(tmp_path):
     assert "another process is writing" in done.stderr and done.returncode
 
 
-def test_a_damaged_line_is_told_with_its_number(tmp_path):
+def test_a_damaged_line_is_reported_with_its_number(tmp_path):
     out = tmp_path / "t.jsonl"
     extract_to(out, DOCUMENTS, reader(), "f1")
     lines = out.read_text().splitlines()
@@ -125,7 +125,7 @@ def test_threads_give_the_same_lines_in_the_same_order(tmp_path):
     assert one.rows == many.rows and (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
-def test_progress_is_told_of_each_document(tmp_path):
+def test_progress_counts_each_document(tmp_path):
     told = RunProgress()
     extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", told)
     assert (told.total, told.done, told.failed) == (5, 4, 1)
@@ -145,13 +145,13 @@ def modelled(reply):
     return document_extractor(ExtractContext(extractor, LexicalEmbedding(), attempts=2))
 
 
-def test_a_reply_that_cannot_be_read_is_a_line_with_reason_reply_and_cost(tmp_path):
+def test_an_unparsable_reply_is_a_line_with_reason_reply_and_cost(tmp_path):
     (row,) = extract_to(tmp_path / "t.jsonl", DOCUMENTS[:1], modelled(lambda prompt: "Sorry."), "f").rows
     assert row.failed and row.reply == "Sorry." and "asked 2 times" in row.reason and row.usage.calls == 2
     assert score(DOCUMENTS[:1], [row], LexicalEmbedding()).recall.unscored == 1
 
 
-def test_a_model_that_does_not_answer_once_does_not_end_the_work(tmp_path):
+def test_a_single_failure_of_the_model_does_not_end_the_extraction(tmp_path):
     def reply(prompt):
         if "Text 2." in prompt:
             raise ConnectionError("no route")
@@ -162,7 +162,7 @@ def test_a_model_that_does_not_answer_once_does_not_end_the_work(tmp_path):
     assert rows[2].reason.startswith("the model failed: ") and "no route" in rows[2].reason
 
 
-def test_a_model_that_never_answers_ends_the_work_and_the_finished_lines_stay(tmp_path):
+def test_repeated_failures_end_the_extraction_and_finished_lines_stay(tmp_path):
     def reply(prompt):
         raise ConnectionError("no route")
 
@@ -172,7 +172,7 @@ def test_a_model_that_never_answers_ends_the_work_and_the_finished_lines_stay(tm
     assert len(list(read_extracted(tmp_path / "t.jsonl"))) == 5
 
 
-def test_a_language_that_the_rules_do_not_know_ends_the_work(tmp_path):
+def test_a_language_unknown_to_the_rules_ends_the_extraction(tmp_path):
     read = document_extractor(ExtractContext(RulesExtractor(), LexicalEmbedding()))
     with pytest.raises(BadSettings, match="English only"):
         extract_to(

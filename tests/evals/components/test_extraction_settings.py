@@ -1,4 +1,4 @@
-"""A file of triplets says how it was made, so that another way is refused by the names of its switches."""
+"""A file of triplets holds its settings; other settings are refused by name."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def extracted(out: Path, context: ExtractContext) -> None:
 
 
 @pytest.mark.parametrize("name", ExtractContext.__dataclass_fields__)
-def test_whatever_changes_the_fingerprint_is_a_setting_that_is_named(tmp_path, name):
+def test_every_setting_that_changes_the_fingerprint_is_named(tmp_path, name):
     extracted(tmp_path / "t.jsonl", USUAL)
     other = replace(USUAL, **{name: CHANGES[name]})
     assert other.fingerprint != USUAL.fingerprint
@@ -44,14 +44,14 @@ def test_whatever_changes_the_fingerprint_is_a_setting_that_is_named(tmp_path, n
     assert str(refused.value).count("; ") == 1
 
 
-def test_the_settings_are_read_back_as_they_were_kept(tmp_path):
+def test_settings_are_read_back_as_written(tmp_path):
     extracted(tmp_path / "t.jsonl", USUAL)
     (row,) = read_extracted(tmp_path / "t.jsonl")
     assert row.settings == settings_of(USUAL)
     assert [type(row.settings[name]) for name in ("coreference", "attempts", "validation")] == [bool, int, str]
 
 
-def test_a_file_from_before_settings_were_kept_goes_on_and_a_refusal_lists_those_of_now(tmp_path):
+def test_a_file_without_settings_is_resumed_and_a_refusal_lists_the_current_ones(tmp_path):
     out = tmp_path / "t.jsonl"
     read = document_extractor(USUAL)
     extract_to(out, DOCUMENTS, lambda edit: read(edit).model_copy(update={"settings": {}}), USUAL.fingerprint)

@@ -1,4 +1,4 @@
-"""Retrieval is measured on every probe that says what is right, with the edits of all cases in one memory."""
+"""Retrieval is measured on probes with known relevance, with the edits of all cases in one memory."""
 
 import math
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_rank_decides_hits_and_reciprocal_rank():
     assert third.low == 0.0 and third.high is not None and third.high > 0
 
 
-def test_the_edits_of_all_cases_lie_in_one_memory():
+def test_the_edits_of_all_cases_are_in_one_memory():
     assert (measured(RIGHT).edits, measured(RIGHT).entries) == (6, 6)
     assert measured(RIGHT, limit=2).entries == 2
     crowded = measured(f"{HERE}:Last", benchmark_options={"cases": "40"})
@@ -79,7 +79,7 @@ class Last(Right):
     shift = DEPTH
 
 
-def test_what_lies_deeper_than_is_looked_counts_nothing():
+def test_entries_below_the_depth_count_nothing():
     found = row(measured(f"{HERE}:Last", benchmark_options={"cases": "40"}), f"{HERE}:Last", "efficacy")
     assert found.mrr == 0.0
 
@@ -96,7 +96,7 @@ def test_false_hits_are_counted_out_of_scope_only():
     assert f"{RIGHT} returned something for every probe" in told and f"{SILENT} returned" not in told
 
 
-def test_default_is_the_strategy_that_a_run_uses():
+def test_the_default_strategy_is_that_of_a_run():
     assert RunConfig(benchmark=BENCHMARK, editors=("rag",)).retriever == "default"
     assert {row.strategy for row in only().rows} == {"default"}
 
@@ -125,7 +125,7 @@ def test_a_case_given_twice_counts_once():
     assert row(measured(RIGHT, benchmark_options={"twice": "1"}), RIGHT, "efficacy").n == 6
 
 
-def test_time_is_positive_and_the_embedding_apart():
+def test_time_is_positive_and_excludes_the_embedding():
     encoder = TimedEmbedding(LexicalEmbedding())
     assert encoder.seconds == 0.0
     encoder.documents(["a"])
@@ -143,17 +143,17 @@ def test_time_is_positive_and_the_embedding_apart():
         (["dense"], {"limit": 0}, "limit is 0"),
     ],
 )
-def test_what_is_impossible_is_told_with_the_remedy(strategies, more, told):
+def test_invalid_names_and_limits_are_refused_with_a_remedy(strategies, more, told):
     with pytest.raises(BadSettings, match=told):
         measured(*strategies, **more)
 
 
-def test_gold_is_told_the_probe_and_finds_nothing_out_of_scope():
+def test_the_gold_retriever_finds_nothing_out_of_scope():
     report = measured("gold")
     assert row(report, "gold", "efficacy").hit_at_1 == row(report, "gold", "neighborhood").hit_at_1 == 1.0
 
 
-def test_a_threshold_is_found_on_the_right_hits_of_a_kind_and_tried_on_what_is_out_of_scope():
+def test_a_threshold_is_calibrated_on_correct_hits_and_applied_out_of_scope():
     report = measured("dense", calibrate="efficacy", keep=1.0)
     told = {found.by: found for found in report.thresholds}
     assert set(told) == {"score", "lead"} and told["score"].kind == "neighborhood"

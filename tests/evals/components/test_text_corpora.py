@@ -1,4 +1,4 @@
-"""Text for statistics: read as its kind says, named by its content, and never fetched unasked."""
+"""Corpora: read by suffix, named by content, downloaded only on request."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def datasets(tmp_path, monkeypatch):
     __import__("sys").modules.pop("datasets", None)
 
 
-def test_a_line_is_a_text_and_an_object_s_field_is_one(files):
+def test_lines_and_fields_are_texts(files):
     found = read_corpus(files)
     assert list(found) == [*LINES, *LINES[:2]] == list(found)
     assert found.count == 5 and found.name.startswith("plain-")
@@ -52,7 +52,7 @@ def test_a_limit_takes_the_first_texts(files):
     assert read_corpus(files, 99).count == 5
 
 
-def test_another_text_another_order_or_another_limit_has_another_name(files, tmp_path):
+def test_the_name_depends_on_texts_order_and_limit(files, tmp_path):
     names = {read_corpus(files).name, read_corpus(files[::-1]).name, read_corpus(files, 2).name}
     same = tmp_path / "elsewhere"
     same.mkdir()
@@ -64,12 +64,12 @@ def test_another_text_another_order_or_another_limit_has_another_name(files, tmp
     assert len(names | {read_corpus(copied).name}) == 4
 
 
-def test_a_file_that_is_not_there_names_the_command(tmp_path):
+def test_a_missing_file_names_the_command(tmp_path):
     with pytest.raises(MissingData, match=r"no corpus '.*none.txt': write emend covariance --model M --corpus FILES"):
         read_corpus([str(tmp_path / "none.txt")])
 
 
-def test_a_kind_that_is_not_known_is_refused(tmp_path):
+def test_an_unknown_suffix_is_refused(tmp_path):
     (tmp_path / "pages.pdf").write_text("x")
     with pytest.raises(BadSettings, match=r"pages.pdf' has an unknown suffix: give .txt"):
         read_corpus([str(tmp_path / "pages.pdf")])
@@ -79,14 +79,14 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path):
     ("line", "words"),
     [("{", "line 2: not JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: no field 'text'")],
 )
-def test_a_line_that_is_wrong_is_named(tmp_path, line, words):
+def test_a_malformed_line_is_named(tmp_path, line, words):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "fine"}\n' + line + "\n")
     with pytest.raises(BadData, match=words):
         list(read_corpus([str(file)]))
 
 
-def test_bytes_that_are_no_text_are_an_error(tmp_path):
+def test_bytes_that_are_not_utf_8_are_an_error(tmp_path):
     (tmp_path / "raw.txt").write_bytes(b"\xff\xfe\x00x")
     with pytest.raises(BadData, match="cannot read"):
         list(read_corpus([str(tmp_path / "raw.txt")]))
@@ -102,7 +102,7 @@ def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):
     assert read_corpus(["hf:owner/news:en"]).name != read_corpus(["hf:owner/news:en:test"]).name
 
 
-def test_a_dataset_that_cannot_be_had_or_has_no_text_says_so(datasets):
+def test_a_dataset_that_cannot_be_read_or_has_no_text_is_an_error(datasets):
     with pytest.raises(FetchFailed, match="cannot be read: no dataset of that name. Give files of local text"):
         read_corpus(["hf:none/such"])
     with pytest.raises(BadData, match="rows have no field 'text', seen body"):

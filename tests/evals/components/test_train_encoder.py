@@ -1,4 +1,4 @@
-"""`emend train encoder`: what is learned from a benchmark's questions, and how it is measured."""
+"""`emend train encoder`: training pairs, and hit@1 before and after."""
 
 import json
 
@@ -25,7 +25,7 @@ def told(encoder, out, *more):
     return RUN.invoke(app, [*base, "--out", str(out), *more], catch_exceptions=False, env={"COLUMNS": "100"})
 
 
-def test_the_command_says_what_is_found_before_and_after_and_how_the_adapter_is_used(encoder, tmp_path):
+def test_the_command_shows_hits_before_and_after_and_how_to_use_the_adapter(encoder, tmp_path):
     shown = told(encoder, tmp_path / "learned").stdout
     assert "hit@1" in shown and "before" in shown and "after" in shown
     assert f"--embedding {encoder}+{tmp_path / 'learned'}" in shown
@@ -44,7 +44,7 @@ def test_rows_name_split_and_encoder_and_count_questions_in_scope_only(encoder, 
         assert row["texts"] == 4 and row["n"] > 4 and 0 <= row["low"] <= row["hit"] <= row["high"] <= 1
 
 
-def test_what_is_no_encoder_is_refused(tmp_path):
+def test_an_embedding_that_is_not_an_encoder_is_refused(tmp_path):
     done = RUN.invoke(
         app,
         ["train", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")],

@@ -1,4 +1,4 @@
-"""`emend train scope`: what is learned from a benchmark's questions, what is written, how it is measured."""
+"""`emend train scope`: training questions, the saved classifier, and its accuracy."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ TINY = ScopeConfig(
 )
 
 
-def test_a_question_is_about_the_edit_that_bears_on_it_or_about_none():
+def test_a_question_is_about_its_relevant_edit_or_none():
     told = questions_of(TINY, TINY.benchmark_options)
     assert len(told.texts) == 12 and len(set(told.cases)) == 12
     assert len(told.questions) == len(told.about) == len(told.beside) == len(told.cases)
@@ -33,7 +33,7 @@ def test_a_question_is_about_the_edit_that_bears_on_it_or_about_none():
         assert (about is None) != (beside is None)
 
 
-def test_the_classifier_is_written_and_measured_on_questions_that_it_was_not_trained_on(tmp_path):
+def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
     rows = train_scope_on(TINY, tmp_path / "scope")
     assert [(row.split, row.scope) for row in rows] == [
         (s, o) for s in ("train", "check") for o in ("in", "out", "all")
@@ -46,7 +46,7 @@ def test_the_classifier_is_written_and_measured_on_questions_that_it_was_not_tra
     assert load_scope(tmp_path / "scope").threshold == rows[0].threshold
 
 
-def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path):
+def test_the_command_shows_accuracy_and_an_editor_takes_the_folder(tmp_path):
     scope = tmp_path / "scope"
     told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
     shown = RUN.invoke(app, [*told, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
@@ -66,13 +66,13 @@ def test_the_command_says_how_it_decides_and_an_editor_takes_the_folder(tmp_path
         ({"benchmark": "tinyword"}, BadSettings, "tinyworld"),
     ],
 )
-def test_wrong_names_are_told(changed, error, told, tmp_path):
+def test_wrong_names_are_refused(changed, error, told, tmp_path):
     with pytest.raises(error, match=told):
         train_scope_on(TINY.model_copy(update=changed), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_edits_are_grouped_by_a_tag_of_their_cases_and_an_unknown_tag_is_told(tmp_path):
+def test_edits_are_grouped_by_a_tag_and_an_unknown_tag_is_refused(tmp_path):
     elken = ScopeConfig(
         benchmark="elken",
         data=str(ELKEN),
@@ -90,7 +90,7 @@ def test_edits_are_grouped_by_a_tag_of_their_cases_and_an_unknown_tag_is_told(tm
         questions_of(elken.model_copy(update={"group": "event_typ"}), elken.benchmark_options)
 
 
-def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
+def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
     found = questions_of(TINY, TINY.benchmark_options)
     inside = found.model_copy(update={"about": (0,) * len(found.about)})
     monkeypatch.setattr("emend.evals.components.train_scope.questions_of", lambda run, options: inside)
@@ -98,7 +98,7 @@ def test_questions_of_one_kind_alone_teach_nothing(tmp_path, monkeypatch):
         train_scope_on(TINY, tmp_path)
 
 
-def test_a_cross_encoder_learns_to_read_question_and_text_together(tmp_path):
+def test_a_cross_encoder_is_trained_and_loaded(tmp_path):
     folder = tiny_encoder(tmp_path / "base")
     run = TINY.model_copy(update={"classifier": "cross-encoder", "limit": 4, "also_check": {}})
     from emend.agents.scope import cross_encoder

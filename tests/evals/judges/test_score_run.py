@@ -159,7 +159,7 @@ def shell(monkeypatch):
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_the_command_scores_and_shows_and_the_report_shows_it_again(elken, shell):
+def test_the_command_shows_the_scores_and_so_does_the_report(elken, shell):
     done = shell("judge", "run", elken, "--judge", "scripted:5", "--repeats", "2")
     assert done.exit_code == 0, done.output
     assert "not calibrated" in done.output and "Scoring scripted-5-" in done.output and "G E" in done.output
