@@ -38,7 +38,7 @@ class Answerer(Protocol):
 class EditCost(FrozenModel):
     """Cost of applying edits: time, memory and tokens; answering probes is not counted.
 
-    An editor that changes weights sets `tokens`, those of all forward passes without padding (as `editors.costing`
+    An editor that changes weights sets `tokens`, those of all forward passes without padding (as `editors.cost`
     counts them); the run measures the rest. `peak_bytes` is the increase of the process's resident memory, or of the
     device's where the model is on one; None where it was not measured.
     """

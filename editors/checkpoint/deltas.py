@@ -122,27 +122,14 @@ def read_manifest(folder: Path) -> DeltaManifest:
     if not file.is_file():
         raise MissingData(f"no delta in '{folder}': name a folder that `emend edit --out` has written.")
     try:
-        return DeltaManifest.model_validate_json(file.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise BadData(f"'{file}' is no manifest of a delta: {_diagnosis(file, error)}") from error
-
-
-def _diagnosis(file: Path, error: ValidationError | UnicodeDecodeError) -> str:
-    """Why a file is no delta's manifest, and the remedy."""
-    again = "Write it again with `emend edit`."
-    try:
-        content = json.loads(file.read_bytes())
-    except ValueError:  # also raised by bytes that are not text
-        return f"it is truncated, or not JSON. {again}"
-    if isinstance(content, dict) and "config" in content:
-        return "it is a run's. Name a folder that `emend edit --out` has written."
-    if isinstance(error, UnicodeDecodeError) or not isinstance(content, dict):
-        return f"it holds no object in UTF-8. {again}"
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"it has no field '{field}'. Name a folder that `emend edit --out` has written."
-    return f"field '{field}': {first['msg']}; value {repr(first['input'])[:80]}. {again}"
+        return DeltaManifest.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole file"
+        raise BadData(
+            f"'{file}' is no manifest of a delta: {field}: {first['msg']}; value {repr(first['input'])[:80]}. Name a "
+            "folder that `emend edit --out` has written, or write it again."
+        ) from error
 
 
 def read_delta(folder: Path, lm: CausalLM) -> Deltas:

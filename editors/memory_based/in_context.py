@@ -7,19 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from emend.agents.roles.answer import prompt_id
 from emend.editors.answerers import graph_answerer
-from emend.editors.base import Answerer, EditorContext
-from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.editors.base import Answerer
+from emend.editors.memory_based.unedited import Unedited
 from emend.graphs.in_context import InContextContext
-from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.exact import DECIMALS, best
 
 
-class InContext:
+class InContext(Unedited):
     """Shows each probe the edits that are relevant to it.
 
     A probe without a relevant edit is shown the applied one, so that it meets an irrelevant fact as in use; where
@@ -27,19 +25,7 @@ class InContext:
     """
 
     name: ClassVar[str] = "in_context"
-    needs_weights: ClassVar[bool] = False
     graph: ClassVar[str] = "in_context"
-
-    def __init__(self, context: EditorContext) -> None:
-        self.context = context
-        build_settings(NoSettings, context.settings, self.name)
-        self.app = GRAPHS.load(self.graph)()
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Name, graph, prompt template and the prompt's id."""
-        wording = self.context.wording
-        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from emend.agents.roles.answer import prompt_id
-from emend.editors.answerers import DIRECT, direct_answerer
+from emend.editors.answerers import DIRECT, graph_answerer
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import NoSettings, build_settings
+from emend.graphs.direct import DirectContext
+from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 
 
@@ -21,6 +23,7 @@ class Unedited:
     def __init__(self, context: EditorContext) -> None:
         self.context = context
         build_settings(NoSettings, context.settings, self.name)
+        self.app = GRAPHS.load(self.graph)()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -31,4 +34,4 @@ class Unedited:
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
         """Leave the model as it is."""
-        yield direct_answerer(self.context.model, self.context.wording)
+        yield graph_answerer(self.app, DirectContext(self.context.model, self.context.wording), self.context.model)

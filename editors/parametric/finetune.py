@@ -37,7 +37,7 @@ class FineTuningSettings(TrainingSettings):
     norm_constraint: Annotated[float, Field(ge=0)] = 0.0
     """Largest change of an element of a matrix; 0 sets no bound."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
-    """Module paths by name, for architectures that `editors.architectures` lacks."""
+    """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class FineTuning(WeightEditor):

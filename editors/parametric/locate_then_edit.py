@@ -43,7 +43,7 @@ class LocateThenEditSettings(ValueSearchSettings):
     prefixes: tuple[str, ...] = ()
     """Prefixes to use in place of sampled ones; a space is added to one that does not end in white space."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
-    """Module paths by name, for architectures that `editors.architectures` lacks."""
+    """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class LocateThenEdit(WeightEditor):

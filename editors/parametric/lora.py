@@ -41,17 +41,17 @@ class LoraSettings(TrainingSettings):
     lora_dropout: Annotated[float, Field(ge=0, lt=1)]
     """Dropout of an adapter's input, in training only."""
     target_modules: Annotated[tuple[Target, ...], Field(min_length=1)] = ("query", "value")
-    """The matrices that get adapters, by their names in `editors.architectures`."""
+    """The matrices that get adapters, by their names in `editors.numerics.architectures`."""
     layers: tuple[int, ...] = ()
     """Layers that get adapters, from 0, or from -1 at the end; empty for all that have those matrices."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
-    """Module paths by name, for architectures that `editors.architectures` lacks."""
+    """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
 class Lora(WeightEditor):
     """Trains adapters on all edits given together; their products are the deltas.
 
-    The training text is that of `editors.finetune`: an edit's target after its prompt, which is masked, or its text.
+    The training text is that of `finetune`: an edit's target after its prompt, which is masked, or its text.
     """
 
     name: ClassVar[str] = "lora"

@@ -209,27 +209,16 @@ def test_a_manifest_of_another_format_is_refused(random_model, tmp_path):
     written(model, tmp_path / "delta")
     told = json.loads((tmp_path / "delta" / "manifest.json").read_text("utf-8"))
     (tmp_path / "delta" / "manifest.json").write_text(json.dumps(told | {"format": 99}), "utf-8")
-    with pytest.raises(BadData, match="no manifest of a delta: field 'format'.*value 99"):
+    with pytest.raises(BadData, match="no manifest of a delta: format: .*value 99"):
         read_delta(tmp_path / "delta", model.lm)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ('{"config": {"benchmark": "akew"}}', "it is a run's. Name a folder that `emend edit --out` has written"),
-        ('{"format": 1}', "it has no field 'method'. Name a folder"),
-        ('{"format": 1', "it is truncated, or not JSON. Write it again"),
-        ("\udcff", "it is truncated, or not JSON. Write it again"),
-        ("[]", "it holds no object in UTF-8. Write it again"),
-    ],
-)
-def test_what_is_no_manifest_of_a_delta_is_told_in_one_line(tmp_path, content, said):
+@pytest.mark.parametrize("content", ['{"config": {}}', '{"format": 1}', '{"format": 1', "\udcff", "[]"])
+def test_a_file_that_is_no_manifest_is_an_error_of_one_line(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadData) as refused:
+    with pytest.raises(BadData, match="manifest.json' is no manifest of a delta: .*`emend edit --out`") as refused:
         read_manifest(tmp_path)
-    told = str(refused.value)
-    assert f"manifest.json' is no manifest of a delta: {said}" in told
-    assert "\n" not in told and "validation error" not in told
+    assert "\n" not in str(refused.value) and "validation error" not in str(refused.value)
 
 
 @pytest.mark.parametrize("there", [True, False])
