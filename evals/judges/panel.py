@@ -182,13 +182,8 @@ def ask_judge(call: JudgeCall, model: "BaseChatModel", retries: int = 1) -> list
             judge=call.spec,
             repeat=call.repeat,
             swapped=call.swapped,
-            values=verdict.values,
-            reason=verdict.reason,
-            problem=hide_keys(verdict.problem),
-            reply=verdict.reply,
-            usage=verdict.usage,
             seconds=seconds,
-            steps=verdict.steps,
+            **dict(verdict) | {"problem": hide_keys(verdict.problem)},
         )
         for item, verdict in zip(call.items, verdicts, strict=True)
     ]

@@ -29,7 +29,7 @@ class Lookahead:
         self._editor = editor if editor_pass.mode.kind == "single" and isinstance(editor, BatchSolver) else None
         self._meter = meter
         self._unsolved: list[Sequence[Edit]] = []
-        self._cost_per_edit = NO_COST
+        self._chunk_cost = NO_COST
 
     def chunks(self, groups: Iterator[Group]) -> Iterator[Group]:
         """Yield the groups unchanged, one chunk at a time."""
@@ -43,20 +43,11 @@ class Lookahead:
             with self._meter() as meter:
                 cost = self._editor.presolve(self._unsolved)
             number = max(1, sum(map(len, self._unsolved)))
-            self._cost_per_edit, self._unsolved = _per_edit(meter.cost(number, cost), number), []
-        each = self._cost_per_edit
+            self._chunk_cost, self._unsolved = meter.cost(number, cost), []
+        whole, number = self._chunk_cost, max(1, self._chunk_cost.edits)
         return EditCost(
-            seconds=each.seconds * edits,
-            cpu_seconds=each.cpu_seconds * edits,
-            tokens=each.tokens * edits,
-            peak_bytes=each.peak_bytes,
+            seconds=whole.seconds / number * edits,
+            cpu_seconds=whole.cpu_seconds / number * edits,
+            tokens=round(whole.tokens / number) * edits,
+            peak_bytes=whole.peak_bytes,
         )
-
-
-def _per_edit(cost: EditCost, number: int) -> EditCost:
-    return EditCost(
-        seconds=cost.seconds / number,
-        cpu_seconds=cost.cpu_seconds / number,
-        tokens=round(cost.tokens / number),
-        peak_bytes=cost.peak_bytes,
-    )

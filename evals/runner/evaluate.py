@@ -14,10 +14,11 @@ from emend.agents.providers.journal import CallJournal, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
 from emend.editors.restore_check import RestoreCheck
+from emend.evals.case import Case
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
-from emend.evals.runner.bisect import split_failed
+from emend.evals.runner.bisect import find_failing_edits
 from emend.evals.runner.components import RunComponents
 from emend.evals.runner.perplexity import Perplexity
 from emend.evals.runner.queues import BoundedQueue, Inline, TaskQueue
@@ -134,14 +135,23 @@ class PassEvaluator:
 
     def _split_failed_group(self, group: Group, queue: TaskQueue, error: Exception) -> None:
         """Go on without the edits that cannot be applied; if that does not help, the whole group has failed."""
-        split = split_failed(self.editor, group, FATAL) if self.editor.needs_weights else None
-        if split is None:
+        errors: dict[str, Exception] = {}
+        if self.editor.needs_weights and len(group.edits) > 1:
+            errors = find_failing_edits(self.editor, group.edits, FATAL)
+        sound = [edit for edit in group.edits if edit.id not in errors]
+        if not errors or not sound:
             self._fail(self._pending(group), error)
             return
-        for unit in self._pending(split.broken):
-            self._fail([unit], split.error_of(unit.case))
-        if self._is_pending(split.sound):
-            self.evaluate_group(split.sound, queue)
+
+        def error_of(case: Case) -> Exception | None:
+            return next((errors[edit.id] for edit in case.edits if edit.id in errors), None)
+
+        for unit in self._pending(group):
+            if failure := error_of(unit.case):
+                self._fail([unit], failure)
+        rest = group._replace(edits=sound, cases=lambda: (case for case in group.cases() if not error_of(case)))
+        if self._is_pending(rest):
+            self.evaluate_group(rest, queue)
 
     def _evaluate_sequence(self, editor: Sequential) -> None:
         """Apply each case's edits on top of those before; edits of finished units too if a later unit needs them."""

@@ -132,7 +132,7 @@ def test_a_key_among_the_settings_is_refused_and_written_nowhere(emend, tmp_path
 def test_a_key_in_the_address_is_refused_and_written_nowhere(emend, tmp_path):
     address = "openai:m@http://127.0.0.1:9/v1?api_key=sk-leak-123456"
     code, told = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
-    assert code == 2 and "holds a query, which a run would write down" in told
+    assert code == 2 and "has a query, which a run would write down" in told
     assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
