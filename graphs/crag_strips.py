@@ -7,7 +7,7 @@ there). As in the code, pieces of `excerption` are joined with nothing between t
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from emend.memory.retrieval.bm25 import words
+from emend.memory.retrieval.tokens import words
 
 Mode = Literal["fixed_num", "excerption", "selection"]
 MODES: tuple[Mode, ...] = ("fixed_num", "excerption", "selection")

@@ -70,14 +70,7 @@ class Usage(FrozenModel):
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            calls=self.calls + other.calls,
-            cached=self.cached + other.cached,
-            retries=self.retries + other.retries,
-            untold=self.untold + other.untold,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
 class Retry(FrozenModel):

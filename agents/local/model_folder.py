@@ -78,21 +78,13 @@ def weights_digest(folder: Path) -> str:
 
 
 def _check(folder: Path) -> None:
-    saved = "point to a folder that `save_pretrained` of model and tokenizer wrote"
+    remedy = "name a folder that `save_pretrained` of model and tokenizer wrote"
     if not folder.is_dir():
-        raise ModelError(f"model folder {folder} is not a folder: {saved}.")
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"model folder {folder} has no config.json: {saved}.")
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise ModelError(
-            f"model folder {folder} has no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): "
-            "save the tokenizer there too, with `tokenizer.save_pretrained`."
-        )
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"model folder {folder} has no *.safetensors, the only weights that are read: "
-            "write them with `model.save_pretrained`."
-        )
+        raise ModelError(f"model folder {folder} is not a folder: {remedy}.")
+    needed = {"config.json": ["config.json"], "tokenizer": TOKENIZER_FILES, "*.safetensors": ["*.safetensors"]}
+    for part, names in needed.items():
+        if not any(any(folder.glob(name)) for name in names):
+            raise ModelError(f"model folder {folder} has no {part}: {remedy}.")
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from emend.agents.scope.base import LinearScope
 from emend.agents.scope.logistic import Floats, sigmoid
 from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding
-from emend.memory.retrieval.bm25 import words
+from emend.memory.retrieval.tokens import words
 
 WORD_FEATURES = ("bias", "cosine", "names", "no_names", "words", "rare_words")
 PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)

@@ -142,14 +142,20 @@ class Writer:
             return header + " ".join(texts) + "\n"
         return "".join(f"{header}{text}\n" for text in texts)
 
+    def claimed(self, fact: WorldFact, before: str) -> Document:
+        """A cloze and its object."""
+        return [TextSpan(before + self.cloze(fact), 0.0), TextSpan(f" {fact.object}", 1.0), TextSpan(".", 0.5)]
+
+    def answered(self, fact: WorldFact, before: str, after: str) -> Document:
+        """A question and its answer."""
+        return [TextSpan(before + self.question(fact) + after, 0.0), TextSpan(f" {fact.object}", 1.0)]
+
     def exchange(self, fact: WorldFact, header: str = "", clozes: float = 0.3) -> Document:
         """A prompt for the object, as question or cloze, and the answer."""
         if self.rng.random() < clozes or (header == "wrapped" and self.rng.random() < 0.5):
-            label = " " if header == "wrapped" else "Prompt: "
-            return [TextSpan(label + self.cloze(fact), 0.0), TextSpan(f" {fact.object}", 1.0), TextSpan(".", 0.5)]
+            return self.claimed(fact, " " if header == "wrapped" else "Prompt: ")
         before, after = self.rng.choice(QUESTION_FORMS)
-        before = " " if header == "wrapped" else before
-        return [TextSpan(before + self.question(fact) + after, 0.0), TextSpan(f" {fact.object}", 1.0)]
+        return self.answered(fact, " " if header == "wrapped" else before, after)
 
 
 class Basics:
@@ -163,12 +169,7 @@ class Basics:
         document: Document = []
         for place in range(self.rng.choice((1, 1, 2, 3))):
             fact = self.rng.choice(self.facts.world.facts)
-            lead = " " if place else ""
-            document += [
-                TextSpan(lead + self.writer.cloze(fact), 0.0),
-                TextSpan(f" {fact.object}", 1.0),
-                TextSpan(".", 0.5),
-            ]
+            document += self.writer.claimed(fact, " " if place else "")
         return document
 
     def question(self) -> Document:
@@ -177,11 +178,7 @@ class Basics:
         for place in range(self.rng.choice((1, 1, 2, 3))):
             fact = self.rng.choice(self.facts.world.facts)
             before, after = self.rng.choice(QUESTION_FORMS)
-            lead = "\n" if place else ""
-            document += [
-                TextSpan(lead + before + self.writer.question(fact) + after, 0.0),
-                TextSpan(f" {fact.object}", 1.0),
-            ]
+            document += self.writer.answered(fact, "\n" * bool(place) + before, after)
         return document
 
     def in_context(self) -> Document:
@@ -213,11 +210,7 @@ class Basics:
         for place in range(self.rng.randint(2, size + 1)):
             fact = self._question_fact(list(context.values()))
             fact = context.get((fact.subject, fact.relation), fact)
-            lead = "\n" if place else ""
-            document += [
-                TextSpan(lead + before + self.writer.question(fact) + after, 0.0),
-                TextSpan(f" {fact.object}", 1.0),
-            ]
+            document += self.writer.answered(fact, "\n" * bool(place) + before, after)
         return document
 
     def _another(self, context: list[WorldFact]) -> WorldFact:

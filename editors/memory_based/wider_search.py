@@ -145,8 +145,7 @@ def second_memory(folder: Path, strategy: Callable[[Corpus], Retriever], embeddi
     """
     from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
     from emend.memory.paths import cache_folder
-    from emend.memory.store.chroma import ChromaMemory
-    from emend.memory.store.memory import EXACT_LIMIT
+    from emend.memory.store.chroma import EXACT_LIMIT, ChromaMemory
 
     with ChromaMemory(folder, None, create=False) as stored:
         lexical = stored.identity == LexicalEmbedding().identity

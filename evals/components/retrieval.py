@@ -19,7 +19,7 @@ from emend.memory.probe import Probe
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Hit, Retriever, search_probe
 from emend.memory.retrieval.compose import load_retriever
-from emend.memory.retrieval.registry import retriever_errors
+from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.retrieval.threshold import Sign, calibrate, confidence
 
 DEFAULT = "default"
@@ -169,10 +169,9 @@ def _search_all(
 
 def _warm_up(name: str, factory: Factory, view: Corpus, first: Probe) -> Retriever:
     """The strategy after one search, so that what it builds at the first search is not timed."""
-    with retriever_errors(name):
+    with RETRIEVERS.plugin_errors(name):
         retriever = factory(view)
-    with retriever_errors(name, first.retrieval_query):
-        search_probe(retriever, first, DEPTH)
+    search_probe(retriever, first, DEPTH)
     return retriever
 
 

@@ -29,7 +29,7 @@ from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.exact import ExactCorpus
-from emend.memory.retrieval.registry import retriever_errors
+from emend.memory.retrieval.registry import RETRIEVERS
 
 MEMORY = "memory"
 LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
@@ -238,7 +238,7 @@ def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
 def _try_retriever(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
     """Make the retriever once, so that a setting that it does not take fails before anything is written."""
     entry = Entry(id="x", edit_id="x", text="The capital of Veldania is Ostrim.")
-    with retriever_errors(name):
+    with RETRIEVERS.plugin_errors(name):
         retriever(ExactCorpus.of([entry], LexicalEmbedding()))
 
 

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.exact import best
-from emend.memory.retrieval.tokens import tokens_by_name, words
-
-__all__ = ["BM25", "words"]
+from emend.memory.retrieval.tokens import tokens_by_name
 
 
 class BM25:

@@ -1,9 +1,7 @@
 """The retrieval strategies by name."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from emend.memory.errors import BadSettings, EmendError
 from emend.memory.registry import Registry
 from emend.memory.retrieval.base import Corpus, Retriever
 
@@ -49,22 +47,3 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
         ),
     },
 )
-
-
-@contextmanager
-def retriever_errors(strategy: str, query: str = "") -> Iterator[None]:
-    """Context around the creation of a strategy, and around a search with it, which names the strategy in its errors.
-
-    Raises:
-        BadSettings: for any error other than Emend's own.
-    """
-    try:
-        yield
-    except EmendError:
-        raise
-    except Exception as error:
-        problem = f"fails on {query[:60]!r}" if query else "cannot be made"
-        raise BadSettings(
-            f"strategy '{strategy}' {problem} ({type(error).__name__}: {error}): see docs/retrieval.md for the "
-            "interface of a strategy."
-        ) from error

@@ -1,37 +1,56 @@
 """The memory in Chroma: two collections, documents and triplets, in a folder, on a server, or in this process."""
 
-import re
+import threading
+import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from filelock import FileLock, Timeout
+import numpy as np
+from filelock import FileLock
 
-from emend.memory.embeddings.embed import Embedding
-from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
-from emend.memory.store.collection import MemoryCollection, space_of
+from emend.memory.edit import Edit
+from emend.memory.embeddings.embed import Embedding, Vectors
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.retrieval.base import Corpus, Entry, Hit
+from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
+from emend.memory.store.changes import StoreChanges, find_conflicts, plan_changes
+from emend.memory.store.collection import PAGE, MemoryCollection
+from emend.memory.store.connection import (
+    close_client,
+    connect,
+    database_errors,
+    is_url,
+    lock_folder,
+    open_collection,
+    refuse_other,
+)
+from emend.memory.store.history import FactHistory, MemoryStats, history_of, stats_of
 from emend.memory.store.index_files import IndexFiles
-from emend.memory.store.memory import StoredMemory
-from emend.memory.store.superseding import Superseding
+from emend.memory.store.rows import MemoryRow, collection_of
+from emend.memory.store.superseding import Superseding, fact_id, superseded
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
 
 COLLECTIONS = ("documents", "triplets")
-INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
-"""HNSW settings: twice Chroma's default width and neighbours, for recall (measured in tests/benchmarks)."""
-LOCK = "emend.lock"
-HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
+EXACT_LIMIT = 20_000
+"""Up to this many entries a view of everything is searched exactly, above it by the index (approximate)."""
+
 _files: WeakKeyDictionary[FileLock, IndexFiles] = WeakKeyDictionary()
 """The index files of each folder that this process has locked; its memories share them, and the lock."""
 
+OnProgress = Callable[[int], None]
 
-class ChromaMemory(StoredMemory):
+
+def _ignore(entries: int) -> None:
+    """Report no progress."""
+
+
+class ChromaMemory:
     """Stores edits with their embeddings and returns views to search; safe to use from several threads of one process.
 
     Args:
@@ -57,37 +76,35 @@ class ChromaMemory(StoredMemory):
         superseding: Superseding | None = None,
         create: bool = True,
     ) -> None:
-        location = "in-process memory" if path is None else str(path)
+        self.location = location = "in-process memory" if path is None else str(path)
+        self._embedding = embedding
+        self._queries = QueryVectors(embedding) if embedding else None
+        self._shared = is_url(location)  # other processes may write too
+        self._lock = threading.Lock()
+        self._clock = 0
         create_with = (embedding.identity, superseding or "arrival") if create and embedding else None
-        self._lock_file = _locked(path, create_with is not None)
+        self._lock_file = lock_folder(path, create_with is not None)
         self._client: Client | None = None
         # In-process clients share their collections: a unique name keeps this memory apart.
         self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
         files = _files.setdefault(self._lock_file, IndexFiles(Path(location).resolve())) if self._lock_file else None
-        database_errors = partial(_database_errors, location, files)
+        self._database_errors = partial(database_errors, location, files)
         try:
-            self._client = _client(path)
-            with database_errors():
+            self._client = connect(path)
+            with self._database_errors():
                 stores = {
-                    name: _open_collection(self._client, name + self._suffix, location, create_with)
+                    name: open_collection(self._client, name + self._suffix, location, create_with)
                     for name in COLLECTIONS
                 }
-                fields = dict(stores[COLLECTIONS[0]].metadata or {})
                 for store in stores.values():
-                    _refuse_other(store, location, embedding, superseding)
-            collections = {name: MemoryCollection(store, self._batch_limit) for name, store in stores.items()}
+                    refuse_other(store, location, embedding, superseding)
+            self._collections = {name: MemoryCollection(store, self._batch_limit) for name, store in stores.items()}
         except BaseException:
             self._release()
             raise
-        super().__init__(
-            location,
-            collections,
-            embedding,
-            fields["embedding"],
-            fields["superseding"],
-            database_errors,
-            shared=_is_url(location),
-        )
+        fields = dict(stores[COLLECTIONS[0]].metadata or {})
+        self.identity: str = fields["embedding"]
+        self.superseding: Superseding = fields["superseding"]
 
     def close(self) -> None:
         """Release the folder or connection; an in-process memory is deleted. Exact views go on working."""
@@ -98,7 +115,7 @@ class ChromaMemory(StoredMemory):
 
     def _release(self) -> None:
         if self._client is not None:
-            _close(self._client)
+            close_client(self._client)
         if self._lock_file is not None:
             self._lock_file.release()
         self._client = self._lock_file = None
@@ -112,152 +129,164 @@ class ChromaMemory(StoredMemory):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def add(self, edits: Sequence[Edit], on_progress: OnProgress = _ignore) -> None:
+        """Store edits in their order; a stored edit with the same id is replaced, which costs nothing if unchanged.
 
-def _open_collection(client: "Client", name: str, location: str, create_with: tuple[str, str] | None) -> Any:
-    """The collection of that name; created if `create_with` gives an embedding's identity and a superseding rule."""
-    from chromadb.errors import NotFoundError
+        An edit that is added again counts as arriving now if a later edit is about the same fact. An interrupted call
+        can be repeated: nothing is stored twice.
 
-    try:
-        return client.get_collection(name, embedding_function=None)
-    except NotFoundError as error:
-        if create_with is None:
-            raise _no_memory(location) from error
-    return client.get_or_create_collection(
-        name,
-        embedding_function=None,
-        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(create_with[0])})},
-        metadata={"embedding": create_with[0], "superseding": create_with[1]},
-    )
+        Args:
+            edits: new facts; of two with the same id the last counts.
+            on_progress: called with the number of entries embedded and written, after each batch.
+        """
+        latest: dict[str, Edit] = {}
+        for edit in edits:
+            latest.pop(edit.id, None)
+            latest[edit.id] = edit
+        with self._lock:
+            self._clock = max(self._clock, time.time_ns())
+            self._write(list(latest.values()), list(latest), on_progress)
+            self._clock += len(latest)
 
+    def withdraw(self, edit_ids: Sequence[str]) -> None:
+        """Delete edits as if they had never been added: edits that they had superseded are current again.
 
-def _refuse_other(store: Any, location: str, embedding: Embedding | None, rule: Superseding | None) -> None:
-    """Refuse a collection with another embedding or another superseding rule."""
-    fields = dict(store.metadata or {})
-    stored, here = fields.get("embedding"), embedding.identity if embedding else None
-    if stored is None or here not in (None, stored):
-        raise MemoryMismatch(
-            f"collection '{store.name}' in {location} was embedded by '{stored or 'an unnamed model'}', this is "
-            f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
-        )
-    stored_rule = fields.get("superseding")
-    if stored_rule is None or rule not in (None, stored_rule):
-        raise MemoryMismatch(
-            f"collection '{store.name}' in {location} supersedes by '{stored_rule or 'no rule'}', not by '{rule}': "
-            "leave the rule out, or choose another folder."
-        )
+        Raises:
+            BadData: there is no edit of that id; nothing is deleted then.
+        """
+        with self._lock:
+            stored = {row.entry.edit_id for row in self._rows(edit_ids)}
+            if missing := [edit_id for edit_id in edit_ids if edit_id not in stored]:
+                raise BadData(
+                    f"no edit '{missing[0]}' in {self.location}: take an id that `emend memory search` shows."
+                )
+            self._write([], list(dict.fromkeys(edit_ids)), _ignore)
 
+    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
+        """The current entries of these edits alone, or of all; edits added later are not in it.
 
-def _spec_of(identity: str | None) -> str:
-    """The command-line option that selects the embedding with this identity."""
-    name = (identity or "").partition("/")[0]
-    known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
-    if ":" in name:
-        return f"--embedding {name}"
-    name, plus, adapter = name.partition("+")
-    if plus:
-        return f"{known.get(name, f'--embedding {name}')}+FOLDER, the folder of '{adapter}'"
-    return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
+        The superseding rule is applied to the chosen edits alone, and takes their position in `edit_ids` for the order
+        of arrival. A view of chosen edits is always searched exactly; a view of everything up to `EXACT_LIMIT` entries.
+        Above that its vector search is live and finds edits that are added later; strategies that index its entries
+        know those of the time when they were made.
+        """
+        if self._queries is None:
+            raise BadSettings(f"{self.location} was opened without an embedding: open it with one to search it.")
+        if edit_ids is None and self.count() > EXACT_LIMIT:
+            return _IndexedCorpus(self, self._queries)
+        places = None if edit_ids is None else {edit_id: place for place, edit_id in enumerate(edit_ids)}
+        with self._database_errors():
+            chosen = None if places is None else list(places)
+            pairs = [pair for stored in self._collections.values() for pair in stored.rows_with_vectors(chosen)]
+        if places is not None:
+            claims = [row.claim._replace(order=places[row.entry.edit_id]) for row, _ in pairs]
+            old = superseded(claims, self.superseding)
+            pairs = [(row._replace(current=row.entry.id not in old), vector) for row, vector in pairs]
+        pairs = sorted((pair for pair in pairs if pair[0].current), key=lambda pair: pair[0].entry.id)
+        vectors = np.stack([vector for _, vector in pairs]) if pairs else np.zeros((0, 0), np.float32)
+        return ExactCorpus([row.entry for row, _ in pairs], vectors, self._queries)
 
+    def edits(self, edit_ids: Sequence[str] | None = None, current: bool = False) -> list[Edit]:
+        """These edits, or all, in the order in which they arrived; superseded ones too, unless `current`."""
+        rows = sorted(self._rows(edit_ids), key=lambda row: (row.order, row.entry.id))
+        chosen = {row.entry.edit_id for row in rows if row.current or not current}
+        return [row.edit for row in rows if row.edit_json and row.entry.edit_id in chosen]
 
-def _no_memory(location: str) -> MissingData:
-    return MissingData(f"no memory in {location}: create one with `emend memory add`, or name another location.")
+    def history(self, subject: str, relation: str) -> FactHistory:
+        """All edits of one fact, oldest first; no versions if there are none."""
+        rows = list(self._rows_about([fact_id(subject, relation)]))
+        orders = {row.entry.edit_id: row.order for row in rows}
+        edits = [(edit, orders[edit.id]) for edit in (self.edits(list(orders)) if orders else ())]
+        return history_of(subject, relation, edits, self.superseding)
 
+    def entries(self, edit_ids: Sequence[str]) -> dict[Entry, bool]:
+        """The entries of these edits, and whether each is current."""
+        rows = sorted(self._rows(edit_ids), key=lambda row: row.entry.id)
+        return {row.entry: row.current for row in rows}
 
-def _is_url(path: Path | str | None) -> bool:
-    return str(path).lower().startswith(("http://", "https://"))
+    def stats(self) -> MemoryStats:
+        """Counts of the stored edits, entries and facts."""
+        return stats_of(self._rows(None), self.identity, self.superseding)
 
+    def count(self) -> int:
+        """Number of stored entries, superseded ones included."""
+        with self._database_errors():
+            return sum(stored.count() for stored in self._collections.values())
 
-def _locked(path: Path | str | None, create: bool) -> FileLock | None:
-    """The lock of a folder; objects of one process share it, and a killed process releases it."""
-    if path is None or _is_url(path):
-        return None
-    if not str(path):  # Chroma would create the database in the root of the file system
-        raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
-    folder = Path(path)
-    if HOST_PORT.fullmatch(str(path)) and not folder.exists():
-        raise BadSettings(f"the memory '{path}' looks like a server's address: write http://{path}.")
-    if not create and not (folder / "chroma.sqlite3").exists():
-        raise _no_memory(str(path))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
-        lock.acquire()
-    except Timeout as error:
-        raise MemoryUnavailable(
-            f"another process uses the memory folder '{path}' (it holds {LOCK}): wait for it, or let both share a "
-            f"server: `chroma run --path {path} --host 127.0.0.1 --port 8000`, and name http://127.0.0.1:8000."
-        ) from error
-    except OSError as error:
-        raise _unusable(path, error) from error
-    return lock
+    def _write(self, edits: Sequence[Edit], edit_ids: Sequence[str], on_progress: OnProgress) -> None:
+        """Put `edits` in place of all rows of `edit_ids`."""
+        rows = self._rows(edit_ids)  # an interrupted call may have left an entry in both collections
+        before = {row.entry.id: row for row in rows}
+        changes = plan_changes(edits, before, self._rows_about, self.superseding, self._clock)
+        for current in (True, False):  # if interrupted, the memory lacks superseded edits and never current ones
+            for name, stored in self._collections.items():
+                new = [r for r in changes.upsert if r.current == current and collection_of(r.entry) == name]
+                for start in range(0, len(new), PAGE):
+                    self._upsert(stored, new[start : start + PAGE], on_progress)
+        self._update_flags(changes.update)
+        for name, stored in self._collections.items():
+            with self._database_errors():
+                stored.delete(_to_delete(changes, rows, name))
+        if self._shared:
+            self._update_flags(find_conflicts(changes, rows, self._rows_about, self.superseding))
 
+    def _update_flags(self, rows: Sequence[MemoryRow]) -> None:
+        for name, stored in self._collections.items():
+            with self._database_errors():
+                stored.update_flags([row for row in rows if collection_of(row.entry) == name])
 
-def _unusable(path: Path | str, error: Exception) -> BadSettings:
-    return BadSettings(f"memory folder '{path}' cannot be used: {error}. Name a folder that can be written to.")
+    def _upsert(self, stored: MemoryCollection, rows: Sequence[MemoryRow], on_progress: OnProgress) -> None:
+        if self._embedding is None:
+            raise BadSettings(f"{self.location} was opened without an embedding: open it with one to add to it.")
+        vectors = self._embedding.documents([row.entry.text for row in rows])
+        with self._database_errors():
+            stored.upsert(rows, vectors)
+        on_progress(len(rows))
 
+    def _rows(self, edit_ids: Sequence[str] | None) -> list[MemoryRow]:
+        with self._database_errors():
+            return [row for stored in self._collections.values() for row in stored.rows(edit_ids)]
 
-@contextmanager
-def _database_errors(location: str, files: IndexFiles | None) -> Iterator[None]:
-    """Context around each use of the database: turns its errors into ones that name a remedy."""
-    import httpx
-    from chromadb.errors import ChromaError, InternalError
+    def _nearest(self, vector: Vectors, k: int) -> list[Hit]:
+        with self._database_errors():
+            return [hit for stored in self._collections.values() for hit in stored.nearest(vector, k)]
 
-    try:
-        with files.used() if files else nullcontext():
-            yield
-    except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
-        again = "start it again (`chroma run`)" if _is_url(location) else "check that its disk is not full"
-        raise MemoryUnavailable(
-            f"the memory {location} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
-            "and repeat the command; stored edits are kept and not stored twice."
-        ) from error
-    except ChromaError as error:
-        raise BadSettings(f"the memory {location} refused this ({type(error).__name__}): {error}") from error
-    except Exception as error:
-        if type(error) is not Exception:  # Chroma raises a bare Exception for a reply that it cannot parse
-            raise
-        raise MemoryUnavailable(f"the memory {location} refused this: {error}. Stored edits are kept.") from error
-
-
-def _client(path: Path | str | None) -> "Client":
-    import chromadb
-    from chromadb.config import Settings
-    from chromadb.errors import ChromaError
-
-    # The same settings everywhere: Chroma refuses to open one folder twice with different ones.
-    settings = Settings(anonymized_telemetry=False)
-    if path is None:
-        return cast("Client", chromadb.EphemeralClient(settings=settings))
-    if _is_url(path):
-        return _server(str(path), settings)
-    try:
-        # Chroma treats two spellings of one folder as two databases.
-        return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
-    except (ChromaError, OSError, ValueError) as error:
-        raise _unusable(path, error) from error
-
-
-def _server(url: str, settings: Any) -> "Client":
-    import chromadb
-
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 8000
-        host, ssl = parts.hostname or "127.0.0.1", parts.scheme == "https"
-        host = f"[{host}]" if ":" in host else host
-        return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
-    except ValueError as error:
-        raise BadSettings(
-            f"no Chroma server at '{url}': {error} Start one with "
-            "`chroma run --host 127.0.0.1 --port 8000 --path FOLDER`, or name a folder."
-        ) from error
+    def _rows_about(self, facts: Iterable[str]) -> Iterator[MemoryRow]:
+        with self._database_errors():
+            yield from [row for stored in self._collections.values() for row in stored.rows_about(facts)]
 
 
-def _close(client: "Client") -> None:
-    # Closing a client of a server leaves its connections open (chromadb 1.5), and those of the admin client inside it.
-    parts = (client, getattr(client, "_admin_client", None))
-    sessions = [getattr(getattr(part, "_server", None), "_session", None) for part in parts]
-    client.close()
-    for session in sessions:
-        if session is not None:
-            session.close()
+class _IndexedCorpus:
+    """All current entries, searched by the collections' own index; for memories too big for exact search."""
+
+    def __init__(self, memory: ChromaMemory, queries: QueryVectors) -> None:
+        self._memory = memory
+        self._queries = queries
+
+    @cached_property
+    def _all(self) -> tuple[Entry, ...]:
+        entries = (row.entry for row in self._memory._rows(None) if row.current)
+        return tuple(sorted(entries, key=lambda entry: entry.id))
+
+    @property
+    def identity(self) -> str:
+        return self._memory.identity
+
+    def entries(self) -> Sequence[Entry]:
+        return self._all
+
+    def embed(self, queries: Sequence[str]) -> Vectors:
+        return self._queries(queries)
+
+    def nearest(self, query: str, k: int) -> list[Hit]:
+        if k <= 0:
+            return []
+        hits = self._memory._nearest(self._queries([query]), k)
+        return sorted(hits, key=lambda hit: (-hit.score, hit.entry.id))[:k]
+
+
+def _to_delete(changes: StoreChanges, rows: Sequence[MemoryRow], name: str) -> list[str]:
+    """Ids to delete from a collection: deleted rows, and rows that are now stored in the other one."""
+    homes = {row.entry.id: collection_of(row.entry) for row in (*rows, *changes.upsert)}
+    ids = (row.entry.id for row in rows if collection_of(row.entry) == name)
+    return [id_ for id_ in ids if id_ in changes.delete or homes[id_] != name]

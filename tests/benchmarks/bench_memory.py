@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-import emend.memory.store.memory as store
+import emend.memory.store.chroma as store
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors, load_embedding
 from emend.memory.retrieval.base import Corpus

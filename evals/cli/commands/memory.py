@@ -137,8 +137,9 @@ def search(
     """Search the current edits with a retriever."""
     from emend.evals.log.config import RunConfig
     from emend.evals.report.tables.memory import show_hits
+    from emend.memory.retrieval.base import search as search_corpus
     from emend.memory.retrieval.compose import load_retriever
-    from emend.memory.retrieval.registry import retriever_errors
+    from emend.memory.retrieval.registry import RETRIEVERS
     from emend.memory.store.open_memory import open_memory
 
     query = _valid_text(query)
@@ -146,10 +147,9 @@ def search(
     with open_memory(where, embedding, create=False, search=True) as opened:
         hits = []
         if opened.count():
-            with retriever_errors(strategy or "default"):
+            with RETRIEVERS.plugin_errors(strategy or "default"):
                 retriever = factory(opened.view())
-            with retriever_errors(strategy or "default", query):
-                hits = retriever.search(query, k)[:k]
+            hits = search_corpus(retriever, query, k)[:k]
     rows = [{"score": hit.score, **hit.entry.model_dump()} for hit in hits]
     emit(rows, as_json, lambda console: show_hits(hits, console))
 

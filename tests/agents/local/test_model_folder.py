@@ -16,7 +16,7 @@ def copy(random_folder, tmp_path):
 
 
 def test_not_a_folder(tmp_path):
-    with pytest.raises(ModelError, match="missing is not a folder: point to a folder"):
+    with pytest.raises(ModelError, match="missing is not a folder: name a folder"):
         CausalLM(tmp_path / "missing")
 
 
@@ -24,7 +24,7 @@ def test_not_a_folder(tmp_path):
     ("name", "message"),
     [
         ("config.json", "has no config.json"),
-        ("tokenizer.json", "has no tokenizer .*save the tokenizer"),
+        ("tokenizer.json", "has no tokenizer: .*save_pretrained"),
         ("model.safetensors", "has no .*safetensors"),
     ],
 )

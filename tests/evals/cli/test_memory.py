@@ -221,7 +221,7 @@ def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypa
         for n, fact in enumerate(told)
     ]
     Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
-    monkeypatch.setattr("emend.memory.store.memory.PAGE", 30)
+    monkeypatch.setattr("emend.memory.store.chroma.PAGE", 30)
     put, calls = MemoryCollection.upsert, []
 
     def interrupted(self, rows, vectors):
@@ -276,9 +276,9 @@ def none(corpus): return None
     ("strategy", "told"),
     [
         ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
-        ("broken_strategies:Unmade", "cannot be made (RuntimeError: no room)"),
+        ("broken_strategies:Unmade", "cannot be made or used (RuntimeError: no room)"),
         ("broken_strategies:none", "fails on 'Kestrel'"),
-        ("builtins:len", "docs/retrieval.md"),
+        ("builtins:len", "docs/extend.md"),
         (":foo", "cannot be loaded"),
     ],
 )

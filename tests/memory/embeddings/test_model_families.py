@@ -97,7 +97,7 @@ def test_the_identity_contains_prefixes_and_similarity(folders):
 
 @pytest.mark.parametrize("limit", [20_000, 1])
 def test_a_memory_compares_contriever_by_dot_product_in_exact_search_and_in_the_index(folders, monkeypatch, limit):
-    monkeypatch.setattr("emend.memory.store.memory.EXACT_LIMIT", limit)
+    monkeypatch.setattr("emend.memory.store.chroma.EXACT_LIMIT", limit)
     found = loaded(folders, "mcontriever")
     with ChromaMemory(None, found) as memory:
         memory.add([Edit(form="document", text=text) for text in TEXTS])

@@ -4,9 +4,10 @@ import pytest
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.bm25 import BM25, words
+from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.conformance import entries
 from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.tokens import words
 
 TEXTS = ["the cat sat on the mat", "the dog sat", "a cat and a dog and a cow met", "rain"]
 

@@ -6,10 +6,10 @@ from langchain_core.retrievers import BaseRetriever
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.bm25 import words
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
 from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.tokens import words
 
 
 class Overlap(BaseRetriever):

@@ -4,12 +4,13 @@ import pytest
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
-from emend.memory.retrieval.bm25 import BM25, words
+from emend.memory.retrieval.bm25 import BM25
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.rerank import Rerank
+from emend.memory.retrieval.tokens import words
 from tests.memory.tiny import tiny_bert
 
 CORPUS = ExactCorpus.of(entries(TEXTS), LexicalEmbedding())

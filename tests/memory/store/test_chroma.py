@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import emend.memory.store.chroma as store
 import emend.memory.store.collection as shelf
-import emend.memory.store.memory as store
 from emend.editors.base import MemoryLike
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding

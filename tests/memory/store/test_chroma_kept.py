@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-import emend.memory.store.chroma as chroma
+import emend.memory.store.connection as connection
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MemoryMismatch
@@ -75,7 +75,7 @@ def test_another_embedding_is_refused_with_the_remedy(kept):
 
 
 def test_a_foreign_collection_is_refused(tmp_path):
-    client = chroma._client(tmp_path)
+    client = connection.connect(tmp_path)
     client.create_collection("documents", embedding_function=None)
     client.close()
     with pytest.raises(MemoryMismatch, match="an unnamed model"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-import emend.memory.store.memory as store
+import emend.memory.store.chroma as store
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, MemoryMismatch

@@ -1,0 +1,180 @@
+"""Connections to Chroma: the folder lock, the client, and errors that name a remedy."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+
+from emend.memory.embeddings.embed import Embedding
+from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.store.collection import space_of
+from emend.memory.store.index_files import IndexFiles
+from emend.memory.store.superseding import Superseding
+
+if TYPE_CHECKING:
+    from chromadb.api.client import Client
+
+INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
+"""HNSW settings: twice Chroma's default width and neighbours, for recall (measured in tests/benchmarks)."""
+LOCK = "emend.lock"
+HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
+
+
+def open_collection(client: "Client", name: str, location: str, create_with: tuple[str, str] | None) -> Any:
+    """The collection of that name; created if `create_with` gives an embedding's identity and a superseding rule."""
+    from chromadb.errors import NotFoundError
+
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except NotFoundError as error:
+        if create_with is None:
+            raise _no_memory(location) from error
+    return client.get_or_create_collection(
+        name,
+        embedding_function=None,
+        configuration={"hnsw": cast(Any, INDEX | {"space": space_of(create_with[0])})},
+        metadata={"embedding": create_with[0], "superseding": create_with[1]},
+    )
+
+
+def refuse_other(store: Any, location: str, embedding: Embedding | None, rule: Superseding | None) -> None:
+    """Refuse a collection with another embedding or another superseding rule."""
+    fields = dict(store.metadata or {})
+    stored, here = fields.get("embedding"), embedding.identity if embedding else None
+    if stored is None or here not in (None, stored):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {location} was embedded by '{stored or 'an unnamed model'}', this is "
+            f"'{here}': open it with that embedding ({_spec_of(stored)}), or choose another folder."
+        )
+    stored_rule = fields.get("superseding")
+    if stored_rule is None or rule not in (None, stored_rule):
+        raise MemoryMismatch(
+            f"collection '{store.name}' in {location} supersedes by '{stored_rule or 'no rule'}', not by '{rule}': "
+            "leave the rule out, or choose another folder."
+        )
+
+
+def _spec_of(identity: str | None) -> str:
+    """The command-line option that selects the embedding with this identity."""
+    name = (identity or "").partition("/")[0]
+    known = {"lexical-1": "--embedding lexical", "all-MiniLM-L6-v2": "--embedding minilm"}
+    if ":" in name:
+        return f"--embedding {name}"
+    name, plus, adapter = name.partition("+")
+    if plus:
+        return f"{known.get(name, f'--embedding {name}')}+FOLDER, the folder of '{adapter}'"
+    return known.get(name, f"--embedding with the name or folder of {name or 'its model'}")
+
+
+def _no_memory(location: str) -> MissingData:
+    return MissingData(f"no memory in {location}: create one with `emend memory add`, or name another location.")
+
+
+def is_url(path: Path | str | None) -> bool:
+    """True for the address of a server."""
+    return str(path).lower().startswith(("http://", "https://"))
+
+
+def lock_folder(path: Path | str | None, create: bool) -> FileLock | None:
+    """The lock of a folder; objects of one process share it, and a killed process releases it."""
+    if path is None or is_url(path):
+        return None
+    if not str(path):  # Chroma would create the database in the root of the file system
+        raise BadSettings("the memory's name is empty: name a folder, or http://HOST:PORT of a server.")
+    folder = Path(path)
+    if HOST_PORT.fullmatch(str(path)) and not folder.exists():
+        raise BadSettings(f"the memory '{path}' looks like a server's address: write http://{path}.")
+    if not create and not (folder / "chroma.sqlite3").exists():
+        raise _no_memory(str(path))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
+        lock.acquire()
+    except Timeout as error:
+        raise MemoryUnavailable(
+            f"another process uses the memory folder '{path}' (it holds {LOCK}): wait for it, or let both share a "
+            f"server: `chroma run --path {path} --host 127.0.0.1 --port 8000`, and name http://127.0.0.1:8000."
+        ) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return lock
+
+
+def _unusable(path: Path | str, error: Exception) -> BadSettings:
+    return BadSettings(f"memory folder '{path}' cannot be used: {error}. Name a folder that can be written to.")
+
+
+@contextmanager
+def database_errors(location: str, files: IndexFiles | None) -> Iterator[None]:
+    """Context around each use of the database: turns its errors into ones that name a remedy."""
+    import httpx
+    from chromadb.errors import ChromaError, InternalError
+
+    try:
+        with files.used() if files else nullcontext():
+            yield
+    except (httpx.HTTPError, ConnectionError, InternalError, OSError) as error:
+        again = "start it again (`chroma run`)" if is_url(location) else "check that its disk is not full"
+        raise MemoryUnavailable(
+            f"the memory {location} stopped answering ({type(error).__name__}: {error or 'no reason given'}): {again}, "
+            "and repeat the command; stored edits are kept and not stored twice."
+        ) from error
+    except ChromaError as error:
+        raise BadSettings(f"the memory {location} refused this ({type(error).__name__}): {error}") from error
+    except Exception as error:
+        if type(error) is not Exception:  # Chroma raises a bare Exception for a reply that it cannot parse
+            raise
+        raise MemoryUnavailable(f"the memory {location} refused this: {error}. Stored edits are kept.") from error
+
+
+def connect(path: Path | str | None) -> "Client":
+    """A client of a folder, of a server, or of this process (None).
+
+    Raises:
+        BadSettings: the folder cannot be used, or the server does not answer.
+    """
+    import chromadb
+    from chromadb.config import Settings
+    from chromadb.errors import ChromaError
+
+    # The same settings everywhere: Chroma refuses to open one folder twice with different ones.
+    settings = Settings(anonymized_telemetry=False)
+    if path is None:
+        return cast("Client", chromadb.EphemeralClient(settings=settings))
+    if is_url(path):
+        return _server(str(path), settings)
+    try:
+        # Chroma treats two spellings of one folder as two databases.
+        return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
+    except (ChromaError, OSError, ValueError) as error:
+        raise _unusable(path, error) from error
+
+
+def _server(url: str, settings: Any) -> "Client":
+    import chromadb
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 8000
+        host, ssl = parts.hostname or "127.0.0.1", parts.scheme == "https"
+        host = f"[{host}]" if ":" in host else host
+        return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
+    except ValueError as error:
+        raise BadSettings(
+            f"no Chroma server at '{url}': {error} Start one with "
+            "`chroma run --host 127.0.0.1 --port 8000 --path FOLDER`, or name a folder."
+        ) from error
+
+
+def close_client(client: "Client") -> None:
+    """Close a client and its connections, which chromadb 1.5 leaves open, as it does those of its admin client."""
+    parts = (client, getattr(client, "_admin_client", None))
+    sessions = [getattr(getattr(part, "_server", None), "_session", None) for part in parts]
+    client.close()
+    for session in sessions:
+        if session is not None:
+            session.close()
