@@ -15,6 +15,11 @@ def content_id(*parts: object) -> str:
     return hashlib.sha256(packed.encode()).hexdigest()[:16]
 
 
+def prompt_id(*parts: object) -> str:
+    """Eight hex digits that change with any part of a prompt."""
+    return content_id(*parts)[:8]
+
+
 class FrozenModel(BaseModel):
     """Base of the frozen records: unknown fields are refused, `model_dump_json` and `model_validate_json` are exact."""
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line
-from emend.memory.edit import FrozenModel, content_id
+from emend.memory.edit import FrozenModel, content_id, prompt_id
 
 Scale = Literal["yes or no", "1 to 5", "share"]
 
@@ -172,7 +172,7 @@ class Role(ABC):
     @property
     def prompt_id(self) -> str:
         """Eight hex digits that change with the prompt."""
-        return content_id(self.task, self.schema.model_json_schema(), self.batch)[:8]
+        return prompt_id(self.task, self.schema.model_json_schema(), self.batch)
 
 
 YES_NO = ("yes", "no")

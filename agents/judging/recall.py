@@ -11,7 +11,7 @@ from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, VerdictSc
 from emend.agents.judging.coherence import NO_THOUGHTS, thoughts_of
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
-from emend.memory.edit import content_id
+from emend.memory.edit import prompt_id
 
 MOST = 40
 """Maximum number of atomic facts of one chain; a model that repeats itself would produce hundreds."""
@@ -116,7 +116,7 @@ class Recall(Role):
     def prompt_id(self) -> str:
         """Eight hex digits that change with the prompts."""
         schemas = [schema.model_json_schema() for schema in (Atoms, Labels)]
-        return content_id(self.split, self.task, schemas, MOST)[:8]
+        return prompt_id(self.split, self.task, schemas, MOST)
 
     def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
         """Not supported: only the graph knows the facts, and reads labels with `read_labels`."""

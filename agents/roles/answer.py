@@ -141,7 +141,7 @@ def _asked(words: Wording, facts: Sequence[str], prompt: str, style: Style | str
     return words.whole.format(facts=joined, asked=question)
 
 
-def prompt_id(wording: str) -> str:
+def wording_id(wording: str) -> str:
     """Eight hex digits that change with the prompt template.
 
     Raises:

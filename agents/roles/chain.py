@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.roles.answer import NEXT_QUESTION, thoughts_and_answer
 from emend.agents.roles.continuing import continue_text
 from emend.agents.roles.decompose import FINAL, LINES_END, opening, take_step
-from emend.memory.edit import content_id
+from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
 
@@ -76,7 +76,7 @@ def think_in_steps(model: BaseChatModel, facts: str, question: str, cloze: bool,
     return Thought(text + FINAL, None, usage)
 
 
-def prompt_id(form: str, demonstrations: str) -> str:
+def chain_prompt_id(form: str, demonstrations: str) -> str:
     """Eight hex digits that change with the prompts of the form."""
     ends = (LINES_END,) if form == "steps" else ()
-    return content_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)[:8]
+    return prompt_id(form, demonstrations, LEAD, STEP_BY_STEP, *ends)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from emend.agents.roles.answer import clean_answer
 from emend.agents.roles.continuing import LINE_TOKENS, continue_text
 from emend.agents.scoring import join_target
-from emend.memory.edit import content_id
+from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 
@@ -260,8 +260,8 @@ def check_prompt(subquestion: str, tentative: str, fact: str) -> str:
     return f"{CHECK}\n\n{SUBQUESTION} {subquestion}\n{TENTATIVE} {tentative}\n{RETRIEVED} {fact}"
 
 
-def prompt_id(form: str, demonstrations: str) -> str:
+def step_prompt_id(form: str, demonstrations: str) -> str:
     """Eight hex digits that change with the prompts of the form."""
     schemas = [schema.model_json_schema() for schema in (NextStep, Checked)]
     ends = (LINES_END,) if form == "lines" else ()
-    return content_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)[:8]
+    return prompt_id(form, demonstrations, STEP, CHECK, schemas, opening("{}"), *ends)

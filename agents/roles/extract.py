@@ -19,7 +19,7 @@ from emend.agents.parsing.messages import usage_of
 from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.agents.scoring import LimitedModel
 from emend.agents.structured import ask_structured
-from emend.memory.edit import Triplet, content_id
+from emend.memory.edit import Triplet, prompt_id
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Usage
 from emend.memory.registry import nearest
@@ -110,9 +110,9 @@ def extraction_prompt(document: str, form: str = "json", failure: str = "") -> s
     return "\n\n".join([*parts, f"<document>\n{clean}\n</document>"])
 
 
-def prompt_id(form: str) -> str:
+def extraction_prompt_id(form: str) -> str:
     """Eight hex digits that change with the prompt of the form."""
-    return content_id(extraction_prompt("", form), AGAIN, ExtractedTriplets.model_json_schema())[:8]
+    return prompt_id(extraction_prompt("", form), AGAIN, ExtractedTriplets.model_json_schema())
 
 
 def read_triplets(model: BaseChatModel, document: str, form: str = "json", failure: str = "") -> ModelTriplets:

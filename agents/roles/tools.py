@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emend.agents.parsing.delimiters import strip_delimiters
 from emend.agents.parsing.messages import cut_off_error, was_cut_off
 from emend.agents.parsing.tool_calls import with_calls_from_text
-from emend.memory.edit import Edit, content_id
+from emend.memory.edit import Edit, prompt_id
 from emend.memory.embeddings.embed import FUNCTION_WORDS
 from emend.memory.retrieval.base import Hit, Retriever, search
 from emend.memory.retrieval.tokens import whole, words
@@ -226,6 +226,6 @@ def as_text(messages: Sequence[BaseMessage]) -> str:
     return "\n".join(lines)
 
 
-def prompt_id() -> str:
+def tools_prompt_id() -> str:
     """Eight hex digits that change with the prompt and the schemas of the tools."""
-    return content_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in TOOLS])[:8]
+    return prompt_id(SYSTEM, NOTHING, [schema.model_json_schema() for schema in TOOLS])

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from emend.agents.roles.tools import Toolbox, can_call_tools, prompt_id
+from emend.agents.roles.tools import Toolbox, can_call_tools, tools_prompt_id
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
 from emend.graphs.agent import ROUNDS, ROUNDS_LIMIT, AgentContext
@@ -51,7 +51,7 @@ class Agent(MemoryEditor):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the id of the tools' descriptions."""
-        return super().fingerprint | {"prompts": prompt_id()}
+        return super().fingerprint | {"prompts": tools_prompt_id()}
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> AgentContext:
         """The context with tools over the entries of the applied edits that no later one supersedes."""

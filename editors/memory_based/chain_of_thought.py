@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, prompt_id
+from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_prompt_id
 from emend.agents.roles.continuing import has_room
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import EditorContext
@@ -70,7 +70,7 @@ class ChainEditor(MemoryEditor):
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the form in use and the id of its prompts."""
         demonstrations = self.demonstrations if self.form == "thoughts" else ""
-        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, demonstrations)}
+        return super().fingerprint | {"form": self.form, "prompts": chain_prompt_id(self.form, demonstrations)}
 
     def cot_context(self, retriever: Retriever) -> CotContext:
         """The context of the graph `cot`."""

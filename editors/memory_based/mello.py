@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from emend.agents.roles.continuing import has_room
-from emend.agents.roles.decompose import DEMONSTRATIONS, prompt_id
+from emend.agents.roles.decompose import DEMONSTRATIONS, step_prompt_id
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.rag import MemoryEditor, RagSettings
@@ -57,7 +57,7 @@ class Mello(MemoryEditor):
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the form in use and the id of its prompts."""
         demonstrations = self.demonstrations if self.form == "text" else ""
-        return super().fingerprint | {"form": self.form, "prompts": prompt_id(self.form, demonstrations)}
+        return super().fingerprint | {"form": self.form, "prompts": step_prompt_id(self.form, demonstrations)}
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> MelloContext:
         """The context with the form, the limit of hops and the demonstrations."""

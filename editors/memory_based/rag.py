@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from langchain_core.language_models import BaseChatModel
 from pydantic import Field
 
-from emend.agents.roles.answer import prompt_id
+from emend.agents.roles.answer import wording_id
 from emend.editors.answerers import graph_answerer
 from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.hyperparameters import build_settings
@@ -61,7 +61,7 @@ class MemoryEditor:
             "settings": asdict(self.settings),
             "retriever": qualified_name(self.context.retriever),
             "wording": self.context.wording,
-            "prompt": prompt_id(self.context.wording),
+            "prompt": wording_id(self.context.wording),
         }
 
     @contextmanager

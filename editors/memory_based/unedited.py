@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from emend.agents.roles.answer import prompt_id
+from emend.agents.roles.answer import wording_id
 from emend.editors.answerers import DIRECT, graph_answerer
 from emend.editors.base import Answerer, EditorContext
 from emend.editors.hyperparameters import NoSettings, build_settings
@@ -29,7 +29,7 @@ class Unedited:
     def fingerprint(self) -> dict[str, Any]:
         """Name, graph, prompt template and the prompt's id."""
         wording = self.context.wording
-        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": prompt_id(wording)}
+        return {"editor": self.name, "graph": self.graph, "wording": wording, "prompt": wording_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

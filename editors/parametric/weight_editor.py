@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.roles.answer import prompt_id
+from emend.agents.roles.answer import wording_id
 from emend.editors.answerers import DIRECT, direct_answerer
 from emend.editors.base import Answerer, ApplyMore, EditCost, EditorContext
 from emend.editors.cost import count_tokens
@@ -56,7 +56,7 @@ class WeightEditor(ABC):
         """Settings, target modules, graph, seed, prompt template and the prompt's id."""
         wording = self.context.wording
         editor = {"editor": self.name, "graph": self.graph, "settings": asdict(self.settings)} | self.target_modules
-        return editor | {"seed": self.context.seed, "wording": wording, "prompt": prompt_id(wording)}
+        return editor | {"seed": self.context.seed, "wording": wording, "prompt": wording_id(wording)}
 
     @contextmanager
     def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:

@@ -15,7 +15,7 @@ from emend.evals.case import Case, Metric
 class FileBenchmark(ABC):
     """A benchmark whose cases are made from the rows of its files.
 
-    A subclass gives the class variables, `build`, `metrics`, the demonstrations and the parts of the provenance.
+    A subclass gives the class variables, `metrics`, and the abstract methods for cases, demonstrations and provenance.
 
     Raises:
         MissingData: the folder, or a file that the options need, is absent.
@@ -52,10 +52,10 @@ class FileBenchmark(ABC):
             BadData: a record is malformed.
         """
         check_request(self.name, setting, self.settings, limit, self.has_texts)
-        return self.build(setting, limit, seed)
+        return self._build(setting, limit, seed)
 
     @abstractmethod
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         """The cases of a valid setting and limit."""
 
     @abstractmethod
@@ -69,14 +69,14 @@ class FileBenchmark(ABC):
             BadSettings: the setting is unknown.
         """
         one_of(self.name, "setting", setting, self.settings)
-        return DemonstrationPool.of(self.written(setting), lambda: self.from_rows(setting, seed))
+        return DemonstrationPool.of(self._written(setting), lambda: self._from_rows(setting, seed))
 
     @abstractmethod
-    def written(self, setting: str) -> Iterable[Demonstration]:
+    def _written(self, setting: str) -> Iterable[Demonstration]:
         """The hand-written demonstrations."""
 
     @abstractmethod
-    def from_rows(self, setting: str, seed: int) -> Iterable[Demonstration]:
+    def _from_rows(self, setting: str, seed: int) -> Iterable[Demonstration]:
         """Demonstrations from rows about whose subjects no other row asks."""
 
     @property
@@ -84,16 +84,16 @@ class FileBenchmark(ABC):
         """Source, files with sha256, options, and what was dropped, repaired or tagged, with counts."""
         files = {
             name: {"sha256": sha256(self.folder / name), **({} if records is None else {"records": records})}
-            for name, records in self.records().items()
+            for name, records in self._records().items()
         }
-        return {"source": self.source, "files": files, **self.counts()}
+        return {"source": self.source, "files": files, **self._counts()}
 
     @abstractmethod
-    def records(self) -> Mapping[str, int | None]:
+    def _records(self) -> Mapping[str, int | None]:
         """The files that are read, with the number of their records where they hold any."""
 
     @abstractmethod
-    def counts(self) -> dict[str, Any]:
+    def _counts(self) -> dict[str, Any]:
         """The further entries of the provenance."""
 
     def first_file(self, names: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ class Puller:
             self._ledger = SourceLedger.read(self.folder, self.source.name)
             fetched = [self._attempt(remote, self._pull_remote) for remote in self.source.remotes]
             self._outcomes = {outcome.name: outcome for outcome in fetched}
-            return fetched + [self._attempt(file, self._pull_made) for file in self.source.made]
+            return fetched + [self._attempt(file, self._pull_made) for file in self.source.derived]
 
     def _attempt(self, file: F, pull: Callable[[F], Outcome]) -> Outcome:
         try:

@@ -50,7 +50,7 @@ def rows_of(sources: Sequence[DataSource]) -> list[dict[str, object]]:
     """Return a JSON row for each file of the sources."""
     rows: list[dict[str, object]] = []
     for source in sources:
-        files: tuple[Remote | Made, ...] = (*source.remotes, *source.made)
+        files: tuple[Remote | Made, ...] = (*source.remotes, *source.derived)
         rows += [{"data": source.name, **file.model_dump(), "pinned": _pinned(file)} for file in files]
     return rows
 
@@ -62,7 +62,7 @@ def show_sources(sources: Sequence[DataSource], console: Console) -> None:
         for (origin, licence), files in groupby(source.remotes, key=lambda file: (_origin(file), file.licence)):
             console.print(Padding(Text(f"{origin}; licence: {licence}"), (0, 0, 0, 2), expand=False))
             _grid(console, ((file.name, _size(file.size), file.commit[:12], _pinned(file)) for file in files))
-        for derived in source.made:
+        for derived in source.derived:
             line = f"{derived.name} is made of {', '.join(derived.inputs)}"
             console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
         for note in source.notes:

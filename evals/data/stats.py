@@ -1,4 +1,4 @@
-"""The benchmarks' own tables of statistics, counted from the files at hand."""
+"""The benchmarks' own tables of statistics, counted from the local files."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,16 +12,16 @@ from emend.evals.data.tables import PaperFigure, PaperTable, part
 from emend.memory.errors import MissingData
 
 Rows = dict[str, list[Any]]
-"""The rows of each file that is there, by the first of its names."""
+"""Rows of each file in the folder, by the first of its names."""
 
 
 def stats(name: str, data: Path | None = None) -> list[PaperTable]:
-    """The table that the benchmark's paper prints of its data, beside the same counts of the files in the folder.
+    """The paper's table of its data, with the same counts of the files in the folder.
 
     Raises:
         BadSettings: no such benchmark.
-        MissingData: none of its files is there.
-        BadData: a record is malformed; `emend data check` names all that are.
+        MissingData: none of its files is in the folder.
+        BadData: a record is malformed; `emend data check` names all.
     """
     source_of(name)
     folder = data_folder(name, data)
@@ -171,18 +171,18 @@ def docter(rows: Rows) -> list[PaperTable]:
     """DocTER, sections 4.2 and 4.4: documents and test instances; the paper has no table of them."""
     figures, notes = [], []
     for name, files, printed in DOCTER_PAPER:
-        held = [rows[file] for file in files.split() if file in rows]
-        here = sum(map(len, held)) if len(held) == len(files.split()) else None
-        asked = [row for table in held for row in table]
+        tables = [rows[file] for file in files.split() if file in rows]
+        here = sum(map(len, tables)) if len(tables) == len(files.split()) else None
+        queries = [row for table in tables for row in table]
         figures.append(PaperFigure(row=name, column="instances", here=here, paper=printed))
-        figures.append(PaperFigure(row=name, column="prompts", here=_prompts(asked)))
+        figures.append(PaperFigure(row=name, column="prompts", here=_prompts(queries)))
         notes += part(name, here or 0, int(printed))
     notes.append("the paper's mean lengths (369.67 and 338.71) are in tokens of InternLM-7B and are not counted here")
     return [PaperTable(title="DocTER, sections 4.2 and 4.4", figures=tuple(figures), notes=tuple(notes))]
 
 
 def _prompts(rows: Sequence[Any]) -> int | None:
-    """What is asked: the query with its paraphrases, or all queries of a record; None for documents."""
+    """Number of prompts: the query with its paraphrases, or all queries of a record; None for documents."""
     if any(hasattr(row, "paraphrase_query") for row in rows):
         return sum(1 + len(row.paraphrase_query) for row in rows)
     if any(hasattr(row, "query") for row in rows):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.roles.extract import check_form, prompt_id, read_triplets
+from emend.agents.roles.extract import check_form, extraction_prompt_id, read_triplets
 from emend.graphs.extraction.base import Found
 from emend.graphs.extraction.rules import has_name
 from emend.graphs.extraction.sentences import split_sentences
@@ -28,7 +28,7 @@ class LlmExtractor:
     def __init__(self, model: BaseChatModel, form: str = "json", name: str | None = None) -> None:
         self._model = model
         self._form = check_form(form)
-        self.fingerprint = f"llm/{name or model._llm_type}/{form}/{prompt_id(form)}"
+        self.fingerprint = f"llm/{name or model._llm_type}/{form}/{extraction_prompt_id(form)}"
 
     def segment(self, document: str) -> list[str]:
         """The sentences of the document."""

@@ -96,8 +96,7 @@ class Akew(FileBenchmark):
         self._row, names = FILES[self.options["dataset"]]
         self.file = self.first_file(names)
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """One case per record; with a limit, numbers of hops in the proportion of the data."""
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         rows = list(self._rows.values())
         if limit is not None and limit < len(rows):
             rows = sample_in_shares(rows, lambda row: row.hops, limit, seed)
@@ -116,8 +115,7 @@ class Akew(FileBenchmark):
             percent("hit@1", "hit@1", EDITED, "the first entry found is of the edit asked for", group="retrieval"),
         ]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """Four demonstrations about an invented place: retained, copied, and asked in other words."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         fact = DEMO_FACTS[setting]
         yield Demonstration(kind="retain", fact=fact, prompt="Brenholm Lighthouse is located in", target="Norway")
         yield Demonstration(kind="copy", fact=fact, prompt="Orsa Lighthouse is located in", target="Brazil")
@@ -127,8 +125,7 @@ class Akew(FileBenchmark):
         question = "In which country is Orsa Lighthouse?"
         yield Demonstration(kind="update", fact=fact, prompt=question, style="question", target="Brazil")
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Demonstrations from the records whose subjects occur in no other."""
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(record_texts, self._rows.values()))
         rows = (self._rows[number] for number in last_drawn(self._rows, seed))
         return of_first_rows(
@@ -137,12 +134,10 @@ class Akew(FileBenchmark):
             if names.has_all(rewrite.subject for rewrite in row.requested_rewrite)
         )
 
-    def records(self) -> Mapping[str, int]:
-        """The data set's file."""
+    def _records(self) -> Mapping[str, int]:
         return {self.file: len(self._rows)}
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of edits, hops and triplets, and what was dropped, repaired or tagged."""
+    def _counts(self) -> dict[str, Any]:
         rows = list(self._rows.values())
         edits = [rewrite for row in rows for rewrite in row.requested_rewrite]
         triplets = [triplet for edit in edits for triplet in edit.unsfact_triplets_GPT]

@@ -81,8 +81,7 @@ class CounterFact(FileBenchmark):
         self.generation = _text_length(self.options["generation"], self.dataset)
         self.file = self.first_file(DATASETS[self.dataset])
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """One case per record that has a text for the setting."""
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         facts = self._facts_of(setting)
         if not facts:
             raise BadSettings(
@@ -99,8 +98,7 @@ class CounterFact(FileBenchmark):
         )
         return [*_columns(CODE, "", "_token"), fluency, *_columns(PAPER, " joint", "")]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """IKE's three kinds: the fact itself, a paraphrase of it, and another subject."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         fact = "Corvell Manor is located in Portugal."
         if setting == "evidence":
             fact = "Visitors to Portugal seldom miss Corvell Manor, whose terraced gardens were laid out in 1832."
@@ -108,24 +106,21 @@ class CounterFact(FileBenchmark):
         yield Demonstration(kind="update", fact=fact, prompt="Corvell Manor can be found in", target="Portugal")
         yield Demonstration(kind="retain", fact=fact, prompt="Hexley Manor is located in", target="England")
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Demonstrations from the records past the first 2,000, or from all where there are no more."""
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         facts = self._facts_of(setting)
         names = UniqueNames(
             (fact.triplet.subject, *fact.paraphrases, *(prompt for prompt, _ in fact.neighbours))
             for fact in facts.values()
         )
-        shown = (facts[number] for number in last_drawn(list(facts)[TESTED:] or facts, seed))
+        rows = (facts[number] for number in last_drawn(list(facts)[TESTED:] or facts, seed))
         return of_first_rows(
-            eligible(fact_demonstrations(fact, setting), names) for fact in shown if names.has(fact.triplet.subject)
+            eligible(fact_demonstrations(fact, setting), names) for fact in rows if names.has(fact.triplet.subject)
         )
 
-    def records(self) -> Mapping[str, int]:
-        """The data set's file."""
+    def _records(self) -> Mapping[str, int]:
         return {self.file: len(self._rows)}
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of paraphrases, neighbours and texts."""
+    def _counts(self) -> dict[str, Any]:
         facts = list(self._facts.values())
         tied = sum(fact.is_tied(n) for fact in facts for n in range(len(fact.neighbours)))
         texts = [row.fake_evidence for row in self._rows.values() if isinstance(row, FlatRow)]

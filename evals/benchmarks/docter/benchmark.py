@@ -83,7 +83,7 @@ class DocTER(FileBenchmark):
         self._tables: dict[str, dict[int, Any]] = {}
         require(self.folder, self._test_files, self.remedy)
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         """The cases in the order of the file, the cross-lingual ones last.
 
         With a limit, English and cross-lingual cases share it in proportion.
@@ -104,8 +104,7 @@ class DocTER(FileBenchmark):
         blocks = {*self.blocks, *(["cross"] if self._crosses else [])}
         return [metric for metric in COLUMNS if BLOCK_OF[metric.kinds[0]] in blocks]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """Two demonstrations about an invented place: the new fact is recalled, another subject's is retained."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         fact = "Tarnfield Observatory is located in Portugal."
         if setting.startswith("doc"):
             fact = (
@@ -117,7 +116,7 @@ class DocTER(FileBenchmark):
         yield Demonstration(kind="update", fact=fact, prompt=prompt, target="Portugal")
         yield Demonstration(kind="retain", fact=fact, prompt="Brenholm Observatory is located in", target="Norway")
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         """Demonstrations from the ids drawn last; none with cross-lingual blocks, which state their facts.
 
         The query names the subject, as documents come without one.
@@ -142,13 +141,11 @@ class DocTER(FileBenchmark):
             if names.has_in(row.query)
         )
 
-    def records(self) -> Mapping[str, int]:
-        """The test files, and those files of edits that are in the folder."""
+    def _records(self) -> Mapping[str, int]:
         names = dict.fromkeys([*self._test_files, *self._edit_files("doc", self._crosses), FACTS])
         return {name: len(self._rows(name)) for name in names if (self.folder / name).is_file()}
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of cases and labels, and what was dropped, repaired or tagged."""
+    def _counts(self) -> dict[str, Any]:
         labels = Counter(self._labels[number] for number in self._english_ids if number in self._labels)
         queries = [query for block in self._crosses for row in self._queries(block).values() for query in row.query]
         return {

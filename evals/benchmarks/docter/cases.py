@@ -48,8 +48,7 @@ def english_case(
         probes.append(_recall_probe(edit, row, "efficacy", row.query, tags | _target_tag(row, row.query)))
         for n, text in enumerate(row.paraphrase_query):
             query = last_sentence(text) if strip_distractor else ""
-            more = {"n": n} | _target_tag(row, text)
-            probes.append(_recall_probe(edit, row, "paraphrase", text, more, query))
+            probes.append(_recall_probe(edit, row, "paraphrase", text, {"n": n} | _target_tag(row, text), query))
     if tests.locality is not None:
         probes += [_neighbour_probe(tests.locality, n) for n in range(len(tests.locality.query))]
     if tests.reasoning is not None:

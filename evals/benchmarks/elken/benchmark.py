@@ -125,8 +125,7 @@ class ELKEN(FileBenchmark):
         self._knowledge_files = places[:1] if KNOWLEDGE in self.blocks else ()
         require(self.folder, [self.file, *self._knowledge_files], self.remedy)
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """One case per event, then one per question of the block `knowledge`, of which a limit takes as many again."""
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         events = [index for index, row in enumerate(self._rows) if self._has_questions(row)]
         return self._cases(*(_sample(ids, limit, seed) for ids in (events, range(len(self._knowledge)))))
 
@@ -149,30 +148,24 @@ class ELKEN(FileBenchmark):
             if {_block_of(kind) for kind in kinds} <= set(self.blocks)
         ]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """Demonstrations about an invented event: what it changes, what it leaves unknown, what it does not change."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         for kind, question, candidate, target in DEMO_QUESTIONS:
             if ("tendency_m" if candidate else "fact") in self.blocks:
                 template = OPTION_PROMPT if candidate else FACT_PROMPT
                 prompt = template.format(question=question, candidate=candidate)
                 yield Demonstration(kind=kind, fact=DEMO_EVENT, prompt=prompt, style="raw", target=target)
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Demonstrations from the training split, if its file is in the folder."""
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         path = self.folder / TRAIN
-        shown: list[EventRow] = []
-        if self.split == "train":
-            shown = self._rows
-        elif path.is_file():
-            shown = read_events(path, self.remedy)
-        return event_demonstrations(shown, self._rows, self.blocks, seed)
+        events = self._rows
+        if self.split != "train":
+            events = read_events(path, self.remedy) if path.is_file() else []
+        return event_demonstrations(events, self._rows, self.blocks, seed)
 
-    def records(self) -> Mapping[str, int]:
-        """The split's file, and that of the background knowledge if it is asked for."""
+    def _records(self) -> Mapping[str, int]:
         return {self.file: len(self._rows), **dict.fromkeys(self._knowledge_files, len(self._knowledge))}
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of cases and questions, and what was dropped, repaired or tagged."""
+    def _counts(self) -> dict[str, Any]:
         rows = self._rows
         cases = sum(map(self._has_questions, rows))
         return {

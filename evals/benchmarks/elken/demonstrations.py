@@ -42,18 +42,18 @@ class TestedEvents:
 
 
 def event_demonstrations(
-    shown: Sequence[EventRow], tested: Sequence[EventRow], blocks: Collection[str], seed: int = 0
+    candidates: Sequence[EventRow], tested: Sequence[EventRow], blocks: Collection[str], seed: int = 0
 ) -> Iterator[Demonstration]:
     """Demonstrations from events that share no subject and no question with the tested events.
 
     Args:
-        shown: the events that may be shown.
+        candidates: the events that may be shown.
         tested: those of the run's split, which may be the same.
         blocks: the blocks that are asked; free answers (`tendency_g`) have no text to show.
         seed: the run's random seed, which chooses among an event's questions.
     """
-    events = TestedEvents(tested, int(shown is tested))
-    rows = (shown[index] for index in last_drawn(range(len(shown)), seed))
+    events = TestedEvents(tested, int(candidates is tested))
+    rows = (candidates[index] for index in last_drawn(range(len(candidates)), seed))
     return of_first_rows(list(_of_event(row, blocks, events, seed)) for row in rows if events.lack(row))
 
 

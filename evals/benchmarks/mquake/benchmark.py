@@ -76,8 +76,7 @@ class MQuAKE(FileBenchmark):
         self.file = self.first_file(DATASETS[self.options["dataset"]])
         require(self.folder, self._shot_files, self.remedy)
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """One case per record; with a limit, numbers of hops in the file's proportion."""
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         rows = list(self._rows.values())
         drawn = rows if limit is None else sample_by_rank(rows, lambda row: row.hops, limit, seed)
         prompting = self._prompting
@@ -94,16 +93,14 @@ class MQuAKE(FileBenchmark):
             percent("hit@1", "hit@1", ("efficacy",), "the edit asked for was found first", group="retrieval"),
         ]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """The fact itself, a hop on from it, and another person, all invented."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         fact = "Orvin Tasker is a citizen of Iceland."
         two_hop = "What is the capital of the country of which Orvin Tasker is a citizen?"
         yield Demonstration(kind="copy", fact=fact, prompt="Orvin Tasker is a citizen of", target="Iceland")
         yield Demonstration(kind="update", fact=fact, prompt=two_hop, style="question", target="Reykjavík")
         yield Demonstration(kind="retain", fact=fact, prompt="Petra Lindqvale is a citizen of", target="Sweden")
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Demonstrations from the records whose subjects occur in no other."""
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(chain_texts, self._rows.values()))
         rows = (self._rows[number] for number in last_drawn(self._rows, seed))
         return of_first_rows(
@@ -112,12 +109,10 @@ class MQuAKE(FileBenchmark):
             if names.has_all(rewrite.subject for rewrite in row.requested_rewrite)
         )
 
-    def records(self) -> Mapping[str, None]:
-        """The data set's file and the paper's prompts."""
+    def _records(self) -> Mapping[str, None]:
         return dict.fromkeys([self.file, *self._shot_files])
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of edits, hops and contaminated records."""
+    def _counts(self) -> dict[str, Any]:
         rows = list(self._rows.values())
         edits = [rewrite.edit.id for row in rows for rewrite in row.requested_rewrite]
         return {

@@ -85,12 +85,13 @@ class ReCoE(FileBenchmark):
         super().__init__(data, options)
         measured = flag(self.name, "perplexity", self.options["perplexity"])
         self._prompting = ReCoEPrompting(chain=self.options["prompting"] == "cot", perplexity=measured)
-        given = "schemes" in (options or {})
-        self._files = self._find(some_of(self.name, "schemes", self.options["schemes"], SCHEMES) if given else ())
+        schemes = (
+            some_of(self.name, "schemes", self.options["schemes"], SCHEMES) if "schemes" in (options or {}) else ()
+        )
+        self._files = self._find(schemes)
         self._tables: dict[str, list[ReCoERow]] = {}
 
-    def build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
-        """The cases by scheme; a limit takes equally many of each scheme."""
+    def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         sizes = {scheme: len(self._rows(scheme)) for scheme in self._files}
         for scheme, share in (sizes if limit is None else even_shares(sizes, limit)).items():
             rows = self._rows(scheme)
@@ -123,8 +124,7 @@ class ReCoE(FileBenchmark):
         summary = "the first fact found is one of the record's"
         return [*columns, *perplexities, percent("hit@1", "hit@1", schemes, summary, group="retrieval")]
 
-    def written(self, setting: str) -> Iterator[Demonstration]:
-        """Three demonstrations about an invented place, for editors that need some; the paper shows none."""
+    def _written(self, setting: str) -> Iterator[Demonstration]:
         for kind, fact, question, target in (
             (
                 "update",
@@ -142,8 +142,7 @@ class ReCoE(FileBenchmark):
         ):
             yield Demonstration(kind=kind, fact=fact, prompt=question, style="question", target=target)
 
-    def from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
-        """Equally many demonstrations of each scheme; none for chains of thought, which the data lacks."""
+    def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         if self._prompting.chain:
             return
         tables = [self._rows(scheme) for scheme in self._files]
@@ -161,12 +160,10 @@ class ReCoE(FileBenchmark):
             groups = (question_demonstrations(row, setting) for row in fitting)
             yield from of_first_rows(groups, max(1, DEMONSTRATION_ROWS // len(tables)))
 
-    def records(self) -> Mapping[str, int]:
-        """The file of each scheme."""
+    def _records(self) -> Mapping[str, int]:
         return {str(path.relative_to(self.folder)): len(self._rows(scheme)) for scheme, path in self._files.items()}
 
-    def counts(self) -> dict[str, Any]:
-        """Counts of cases and facts, schemes without file, and what was dropped, repaired or tagged."""
+    def _counts(self) -> dict[str, Any]:
         rows = [row for scheme in self._files for row in self._rows(scheme)]
         triples = sum(len(fact.atomic_triples) for row in rows for fact in row.facts)
         return {
@@ -240,9 +237,9 @@ class ReCoE(FileBenchmark):
         return files
 
     def _path(self, scheme: str) -> Path | None:
-        own = [self.options["superlative_file"]] if scheme == "superlative" and self.options["superlative_file"] else []
-        names = [*own, f"{scheme}.json", AWSLABS.format(scheme=scheme)]
-        return next((self.folder / name for name in names if (self.folder / name).is_file()), None)
+        special = self.options["superlative_file"] if scheme == "superlative" else ""
+        names = [special, f"{scheme}.json", AWSLABS.format(scheme=scheme)]
+        return next((self.folder / name for name in names if name and (self.folder / name).is_file()), None)
 
 
 def contested(rows: Sequence[ReCoERow]) -> frozenset[int]:

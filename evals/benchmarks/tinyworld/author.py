@@ -1,4 +1,4 @@
-"""Writes the cases of tinyworld: one edit in the wanted form and the probes around it."""
+"""Author of tinyworld's cases: an edit in the form of the setting and its probes."""
 
 import random
 from collections.abc import Collection
@@ -29,7 +29,7 @@ class Author:
         return relation.unseen_questions if self.unseen else relation.questions
 
     def case(self, fact: WorldFact, target: str, setting: str) -> Case:
-        """The edit of `fact` to `target`, told as the setting says, and its probes."""
+        """The edit of `fact` to `target`, in the form of the setting, and its probes."""
         relation = relations()[fact.relation]
         prompt, *others = self.rng.sample(self.statements(relation), 2)
         edit = self._edit(fact, relation, target, prompt, setting)
@@ -49,15 +49,15 @@ class Author:
         )
 
     def _edit(self, fact: WorldFact, relation: WorldRelation, target: str, prompt: str, setting: str) -> Edit:
-        told = f"{prompt.format(fact.subject)} {target}."
+        text = f"{prompt.format(fact.subject)} {target}."
         if setting != "triplet":
             events = relation.unseen_events if self.unseen else relation.events
-            told = f"{self.rng.choice(events).format(fact.subject)} {target}."
+            text = f"{self.rng.choice(events).format(fact.subject)} {target}."
         if setting == "document":
-            told = self._document(fact, told)
+            text = self._document(fact, text)
         return Edit(
             form="triplet" if setting == "triplet" else "document" if setting == "document" else "event",
-            text=told,
+            text=text,
             subject=fact.subject,
             prompt=prompt,
             question=self.questions(relation)[0].format(fact.subject),
@@ -66,10 +66,10 @@ class Author:
             triplets=(Triplet(subject=fact.subject, relation=relation.noun, object=target),),
         )
 
-    def _document(self, fact: WorldFact, told: str) -> str:
+    def _document(self, fact: WorldFact, news: str) -> str:
         """The news among true sentences about the same subject."""
         around = [f for f in self.world.by_subject[fact.subject] if f.relation != fact.relation]
-        sentences = [told]
+        sentences = [news]
         for other in self.rng.sample(around, min(3, len(around))):
             template = self.rng.choice(relations()[other.relation].statements)
             sentences.append(f"{template.format(other.subject)} {other.object}.")
@@ -176,26 +176,26 @@ class Author:
 
 
 def demonstrated(
-    world: World, fact: WorldFact, target: str, rng: random.Random, taken: Collection[tuple[str, str]]
+    world: World, fact: WorldFact, target: str, rng: random.Random, edited: Collection[tuple[str, str]]
 ) -> list[Demonstration]:
-    """Copy, update and retain examples around one counterfactual fact; what is `taken` is retained in none."""
+    """Copy, update and retain demonstrations of one counterfactual fact; no `edited` fact is retained."""
     relation = relations()[fact.relation]
     first, second = rng.sample(relation.statements, 2)
-    told = f"{first.format(fact.subject)} {target}."
-    others = (f for f in world.by_relation[fact.relation] if (f.subject, f.relation) not in taken)
+    text = f"{first.format(fact.subject)} {target}."
+    others = (f for f in world.by_relation[fact.relation] if (f.subject, f.relation) not in edited)
     other = rng.choice([f for f in others if f.subject not in ({fact.subject} | world.held)])
     question = rng.choice(relation.questions)
     return [
-        Demonstration(kind="copy", fact=told, prompt=first.format(fact.subject), target=target),
-        Demonstration(kind="update", fact=told, prompt=second.format(fact.subject), target=target),
-        Demonstration(kind="update", fact=told, prompt=question.format(fact.subject), style="question", target=target),
-        Demonstration(kind="retain", fact=told, prompt=second.format(other.subject), target=other.object),
+        Demonstration(kind="copy", fact=text, prompt=first.format(fact.subject), target=target),
+        Demonstration(kind="update", fact=text, prompt=second.format(fact.subject), target=target),
+        Demonstration(kind="update", fact=text, prompt=question.format(fact.subject), style="question", target=target),
+        Demonstration(kind="retain", fact=text, prompt=second.format(other.subject), target=other.object),
         Demonstration(
-            kind="retain", fact=told, prompt=question.format(other.subject), style="question", target=other.object
+            kind="retain", fact=text, prompt=question.format(other.subject), style="question", target=other.object
         ),
     ]
 
 
 def _as_given(edit: Edit) -> Edit:
-    """What an editor gets: a text comes without subject and target, which whoever needs them has to find in it."""
+    """The edit for an editor: a text comes without subject and target, which the editor has to find in it."""
     return edit if edit.form == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text)

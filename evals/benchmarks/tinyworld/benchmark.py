@@ -10,7 +10,7 @@ One case, shortened:
     multihop      What is the country of the capital of Vouna?         Tornoria, against Vouna
     out_of_scope  The currency of Vouna is the                         Tiek, as before the edit
 
-Settings: what the editor is given, a `triplet` in one sentence, a short `document`, or an `event`. Splits (option
+Settings: the form of the edit, a `triplet` in one sentence, a short `document`, or an `event`. Splits (option
 `split`): `unseen` has subjects that the model's training never edited in context, in templates that it never read;
 `seen` has the others. No probe asks for anything that another case's edit changes.
 """
@@ -22,11 +22,10 @@ from typing import Any, ClassVar
 
 from emend.agents.tiny.world import World, WorldFact, relations
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.options import check_request
+from emend.evals.benchmarks.base import percent
+from emend.evals.benchmarks.options import check_request, known_options, one_of
 from emend.evals.benchmarks.tinyworld.author import Author, demonstrated
 from emend.evals.case import Case, Metric
-from emend.memory.errors import BadSettings
-from emend.memory.registry import nearest
 
 SPLITS = ("unseen", "seen")
 HELD_OUT = 40
@@ -69,13 +68,8 @@ class TinyWorld:
     mode: ClassVar[str] = "all"
 
     def __init__(self, data: Path | None = None, options: dict[str, str] | None = None) -> None:
-        chosen = {"split": "unseen"} | (options or {})
-        for key in chosen:
-            if key != "split":
-                raise BadSettings(f"tinyworld has no option '{key}': {nearest(key, ['split'])}")
-        if chosen["split"] not in SPLITS:
-            raise BadSettings(f"tinyworld has no split '{chosen['split']}': {nearest(chosen['split'], list(SPLITS))}")
-        self.split = chosen["split"]
+        split = known_options(self.name, options, ["split"]).get("split", SPLITS[0])
+        self.split = one_of(self.name, "split", split, SPLITS)
         self.world = World()
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
@@ -89,17 +83,17 @@ class TinyWorld:
             )
 
     def _plan(self, seed: int) -> list[tuple[WorldFact, str]]:
-        """Which facts are edited, and to what; every relation comes up about as often as every other."""
+        """The edited facts and their new targets; all relations occur about equally often."""
         rng = random.Random(seed)
         subjects = sorted(s for s in self.world.by_subject if (s in self.world.held) == (self.split == "unseen"))
         rng.shuffle(subjects)
         plan = []
         for subject in subjects:
             fact = rng.choice(self.world.by_subject[subject])
-            plan.append((fact, self._another(rng, fact)))
+            plan.append((fact, self._other_target(rng, fact)))
         return plan
 
-    def _another(self, rng: random.Random, fact: WorldFact) -> str:
+    def _other_target(self, rng: random.Random, fact: WorldFact) -> str:
         """A target of the same type."""
         kind = relations()[fact.relation].object
         return rng.choice([name for name in self.world.names[kind] if name not in (fact.object, fact.subject)])
@@ -107,15 +101,7 @@ class TinyWorld:
     def metrics(self) -> Sequence[Metric]:
         """Exact match of what is generated first, then the likelihood scores under their usual names."""
         return [
-            Metric(
-                name=name,
-                value=value,
-                kinds=kinds,
-                scale=100,
-                summary=summary,
-                group=group,
-                share=value != "magnitude",
-            )
+            percent(name, value, kinds, summary, group=group, share=value != "magnitude")
             for group, rows in METRICS.items()
             for name, value, kinds, summary in rows
         ]
@@ -126,32 +112,31 @@ class TinyWorld:
         Where the cases are of the other split, their subjects are edited in none of their facts either.
         """
         rng = random.Random(seed + 1)
-        edited = {fact.subject for fact, _ in self._plan(seed)}
-        taken = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
-        free = [f for f in self.world.facts if f.subject not in self.world.held and f.subject not in edited]
+        edited = {(fact.subject, fact.relation) for fact, _ in self._plan(seed)}
+        subjects = {subject for subject, _ in edited}
+        known = [fact for fact in self.world.facts if fact.subject not in self.world.held]
+        free = [fact for fact in known if fact.subject not in subjects]
         if not free:  # the seen split edits every such subject once; its other facts remain
-            free = [
-                f for f in self.world.facts if f.subject not in self.world.held and (f.subject, f.relation) not in taken
-            ]
+            free = [fact for fact in known if (fact.subject, fact.relation) not in edited]
         return [
             demonstration
             for fact in rng.sample(free, min(96, len(free)))
-            for demonstration in demonstrated(self.world, fact, self._another(rng, fact), rng, taken)
+            for demonstration in demonstrated(self.world, fact, self._other_target(rng, fact), rng, edited)
         ]
 
     def held_out(self, seed: int = 0) -> Sequence[str]:
         """Facts that name no edited subject, in sentences that the model has read."""
         rng, edited = random.Random(seed + 2), {fact.subject for fact, _ in self._plan(seed)}
-        told: list[str] = []
+        texts: list[str] = []
         for fact in rng.sample(self.world.facts, len(self.world.facts)):
             text = f"{rng.choice(relations()[fact.relation].statements).replace('{}', fact.subject)} {fact.object}."
-            if len(told) < HELD_OUT and not any(subject in text for subject in edited):
-                told.append(text)
-        return told
+            if len(texts) < HELD_OUT and not any(subject in text for subject in edited):
+                texts.append(text)
+        return texts
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """How the world was made."""
+        """Origin and size of the world."""
         return {
             "source": "emend.agents.tiny.world",
             "world_seed": 0,

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from emend.agents.roles import answer
-from emend.agents.roles.answer import WORDINGS, build_prompt, clean_answer, prompt_id, read_answer
+from emend.agents.roles.answer import WORDINGS, build_prompt, clean_answer, read_answer, wording_id
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Probe
 
@@ -70,13 +70,13 @@ def test_unknown_style_of_a_demonstration_is_refused():
 def test_prompt_id_changes_with_the_template_only(monkeypatch):
     from dataclasses import replace
 
-    ids = {name: prompt_id(name) for name in WORDINGS}
+    ids = {name: wording_id(name) for name in WORDINGS}
     assert len(set(ids.values())) == len(WORDINGS) and all(len(one) == 8 for one in ids.values())
     plain = WORDINGS["new_fact"]
     monkeypatch.setitem(answer.WORDINGS, "new_fact", replace(plain, summary="told otherwise"))
-    assert prompt_id("new_fact") == ids["new_fact"]
+    assert wording_id("new_fact") == ids["new_fact"]
     monkeypatch.setitem(answer.WORDINGS, "new_fact", replace(plain, cloze="Complete: {prompt}"))
-    assert prompt_id("new_fact") != ids["new_fact"]
+    assert wording_id("new_fact") != ids["new_fact"]
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_a_wording_may_ask_for_the_answer_alone_with_facts_and_without():
     asked = "Answer with the answer alone, in as few words as possible.\n\n"
     for facts in ([], ["F."]):
         assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
-    assert prompt_id("brief") != prompt_id("new_fact")
+    assert wording_id("brief") != wording_id("new_fact")

@@ -9,8 +9,8 @@ import pytest
 from emend.agents.roles.extract import (
     FORMS,
     extraction_prompt,
+    extraction_prompt_id,
     parse_triplets,
-    prompt_id,
     read_triplets,
     sort_error,
 )
@@ -89,7 +89,7 @@ def test_a_document_cannot_speak_from_outside_its_marks(form):
 
 
 def test_each_form_has_a_fingerprint_of_its_own():
-    assert len({prompt_id(form) for form in FORMS}) == len(FORMS)
+    assert len({extraction_prompt_id(form) for form in FORMS}) == len(FORMS)
 
 
 def test_unknown_form_is_refused():

@@ -126,7 +126,7 @@ def test_a_made_file_follows_its_parts_and_is_made_again_when_they_came_anew(tmp
     with serving() as origin:
         for name in inputs:
             origin.publish(name, (tmp_path / "up" / name).read_bytes())
-        source = DataSource(name="elken", remotes=tuple(map(origin.remote, inputs)), made=(made,))
+        source = DataSource(name="elken", remotes=tuple(map(origin.remote, inputs)), derived=(made,))
 
         def status() -> list[str]:
             return [outcome.status for outcome in Puller(source, tmp_path / "elken", retries=0).pull()]

@@ -32,7 +32,7 @@ def test_a_source_is_fetched_safely_from_one_version_under_a_named_licence(data,
 @pytest.mark.parametrize("data", list(SOURCES))
 def test_every_file_that_a_loader_looks_for_first_is_fetched_or_made(data):
     source = SOURCES[data]
-    had = [remote.name for remote in source.remotes] + [made.name for made in source.made]
+    had = [remote.name for remote in source.remotes] + [made.name for made in source.derived]
     assert len(had) == len(set(had))
     for shape in shapes_of(data):
         assert set(shape.names) & set(had), shape.names
@@ -40,7 +40,7 @@ def test_every_file_that_a_loader_looks_for_first_is_fetched_or_made(data):
 
 def test_what_is_made_is_made_of_files_that_are_fetched_by_a_known_maker():
     for source in SOURCES.values():
-        for made in source.made:
+        for made in source.derived:
             assert made.maker in MAKERS and set(made.inputs) <= {remote.name for remote in source.remotes}
 
 

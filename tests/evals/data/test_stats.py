@@ -40,7 +40,7 @@ def test_a_figure_agrees_when_it_is_the_same_as_printed():
     assert PaperFigure(row="", column="", here=6.249, paper=6.2, digits=1).agrees is True
     assert PaperFigure(row="", column="", here=6.251, paper=6.2, digits=1).agrees is False
     assert PaperFigure(row="", column="", here=None, paper=6.2).agrees is None
-    assert PaperFigure(row="", column="", here=1067, paper=None).shown(1067.0) == "1,067"
+    assert PaperFigure(row="", column="", here=1067, paper=None).text(1067.0) == "1,067"
 
 
 def test_a_file_that_is_absent_has_no_figure_and_is_never_zero():

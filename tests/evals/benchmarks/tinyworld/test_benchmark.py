@@ -108,7 +108,7 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
         list(TinyWorld().cases("triple"))
     with pytest.raises(BadSettings, match="did you mean 'unseen'"):
         TinyWorld(options={"split": "unsen"})
-    with pytest.raises(BadSettings, match="no option 'splits'"):
+    with pytest.raises(BadSettings, match="unknown option 'splits'"):
         TinyWorld(options={"splits": "seen"})
 
 
