@@ -59,7 +59,7 @@ class CallRecorder(BaseCallbackHandler):
         *,
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
-        **more: Any,
+        **kwargs: Any,
     ) -> None:
         """Note the beginning of a call."""
         known = metadata or {}
@@ -73,7 +73,7 @@ class CallRecorder(BaseCallbackHandler):
         with self._lock:
             self._open[run_id] = _OpenCall(str(known.get(NAMESPACE, "")), fields, time.perf_counter())
 
-    def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **more: Any) -> None:
+    def on_retry(self, retry_state: RetryCallState, *, run_id: UUID, **kwargs: Any) -> None:
         """Note a failed attempt that is followed by another one."""
         error = retry_state.outcome.exception() if retry_state.outcome else None
         retry = Retry(
@@ -86,7 +86,7 @@ class CallRecorder(BaseCallbackHandler):
         with self._lock:
             self._open[run_id].retries.append(retry)
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **more: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record a call with its reply."""
         generations = response.generations[0]
         message: Any = getattr(generations[0], "message", None) if generations else None
@@ -102,7 +102,7 @@ class CallRecorder(BaseCallbackHandler):
             }
         self._end(run_id, **fields)
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record a call that failed, or whose reply is unusable."""
         fields: dict[str, Any] = {"error": f"{type(error).__name__}: {hide_keys(str(error))}"}
         if isinstance(error, ModelReplyError):
@@ -135,9 +135,9 @@ class CallRecorder(BaseCallbackHandler):
             after: the node's update; likewise for a reply.
         """
         with self._lock:
-            taken = [call for namespace, call in self._ended if not namespace or task in namespace]
+            calls = [call for namespace, call in self._ended if not namespace or task in namespace]
             self._ended = [(namespace, call) for namespace, call in self._ended if namespace and task not in namespace]
-        return tuple(drop_state_texts(call, before or {}, after or {}) for call in taken)
+        return tuple(drop_state_texts(call, before or {}, after or {}) for call in calls)
 
 
 _RECORDER: ContextVar[CallRecorder | None] = ContextVar("recorder", default=None)

@@ -168,10 +168,11 @@ def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str
     parts = urlsplit(url)
     if not matches or not parts.hostname:
         bare = name.partition("@")[0]
-        seen = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
+        excerpt = "" if "@" in name else f", seen: '{url}'"  # else it may be a password
         raise BadSettings(
-            f"model '{provider}:{bare}' has an @ and no address after it{seen}: write {provider}:NAME@http://HOST/v1, "
-            f"with http:// or https:// (is the variable set that holds it?), or {provider}:NAME for the provider's own."
+            f"model '{provider}:{bare}' has an @ and no address after it{excerpt}: write "
+            f"{provider}:NAME@http://HOST/v1, with http:// or https:// (is the variable set that holds it?), or "
+            f"{provider}:NAME for the provider's own."
         )
     if "@" in parts.netloc or parts.query:
         raise BadSettings(

@@ -236,13 +236,13 @@ def was_cut_off(message: AIMessage) -> bool:
     return finish_reason_of(message) in CUT
 
 
-def cut_off_error(message: AIMessage, reply: str, more: str = "", who: str = "") -> ReplyCutOff:
+def cut_off_error(message: AIMessage, reply: str, detail: str = "", who: str = "") -> ReplyCutOff:
     """Return the error to raise for a reply that stops at a limit, with the remedy for that limit.
 
     Args:
         message: the reply.
         reply: its text.
-        more: text after the number of tokens.
+        detail: text after the number of tokens.
         who: text before the message.
     """
     usage = usage_of(message)
@@ -251,7 +251,7 @@ def cut_off_error(message: AIMessage, reply: str, more: str = "", who: str = "")
         remedy = "the model's window is full: take fewer retrieved entries or a model with a longer window."
     elif LOCAL_MARK in message.response_metadata:
         remedy = "allow more new tokens: --set model.max_new_tokens=512 (of a judge: judge.max_new_tokens=512)."
-    return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{more}: {remedy}", reply, usage)
+    return ReplyCutOff(f"{who}the reply was cut off after {usage.output_tokens} tokens{detail}: {remedy}", reply, usage)
 
 
 def is_complete(message: AIMessage) -> bool:

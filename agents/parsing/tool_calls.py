@@ -64,9 +64,8 @@ FORMS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 
 def response_template(tokenizer: Any) -> dict[str, Any] | None:
     """Return the response template of the tokenizer, else one for the form that its chat template shows."""
-    own = getattr(tokenizer, "response_template", None)
-    if own:
-        return dict(own)
+    if own_template := getattr(tokenizer, "response_template", None):
+        return dict(own_template)
     template = str(tokenizer.chat_template or "")
     form = next((form for markers, form in FORMS if all(marker in template for marker in markers)), None)
     if form is None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -29,7 +30,7 @@ from emend.agents.providers.request import (
 from emend.agents.providers.tool_binding import bound_arguments, structured_result
 from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
-from emend.memory.errors import ModelReplyError, RateLimited, ReplyRefused
+from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyRefused
 from emend.memory.redaction import hide_keys
 
 NOT_PARAMETERS = {
@@ -96,44 +97,44 @@ class ProviderChatModel(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return self.sent_parameters()
 
-    def _get_ls_params(self, stop: list[str] | None = None, **more: Any) -> LangSmithParams:
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """Return provider and name of the inner model, for tracers."""
-        return self.inner._get_ls_params(stop=stop, **more)
+        return self.inner._get_ls_params(stop=stop, **kwargs)
 
     @property
     def model_name(self) -> str:
         """The provider's name of the model."""
         return str(getattr(self.inner, "model_name", None) or getattr(self.inner, "model", self.spec))
 
-    def sent_parameters(self, stop: Sequence[str] | None = None, **more: Any) -> dict[str, Any]:
+    def sent_parameters(self, stop: Sequence[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         """Return what a call really sends besides the prompt: clients leave out what they think a model refuses."""
-        call = repr((stop, sorted(more.items(), key=lambda item: item[0])))
+        call = repr((stop, sorted(kwargs.items(), key=lambda item: item[0])))
         if call not in self._sent:
-            payload = self._payload([HumanMessage("x")], stop, more)
+            payload = self._payload([HumanMessage("x")], stop, kwargs)
             payload |= payload.pop("extra_body", None) or {}  # part of what goes over the wire
             parameters = {key: value for key, value in payload.items() if key not in NOT_PARAMETERS}
             self._sent[call] = json.loads(json.dumps(parameters, default=str))
         return self._sent[call]
 
     def bind_tools(
-        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **more: Any
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as the inner model does."""
-        return self.bind(**bound_arguments(self.inner.bind_tools(tools, **more)))
+        return self.bind(**bound_arguments(self.inner.bind_tools(tools, **kwargs)))
 
     def with_structured_output(
-        self, schema: dict[str, Any] | type[BaseModel], *, include_raw: bool = False, **more: Any
+        self, schema: dict[str, Any] | type[BaseModel], *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Ask for the schema as the inner model does, and parse the reply here, so that it and its cost are never lost.
 
         Without `include_raw` an unparsable reply raises `ModelReplyError`; with it, that error is `parsing_error`.
         """
-        asked: Runnable[LanguageModelInput, Any] = self
+        model: Runnable[LanguageModelInput, Any] = self
         if self.supports_structure:
             # Given a class, clients parse the reply into it themselves, and raise.
             plain = schema if isinstance(schema, dict) else ReplySchema(schema).json_schema
-            asked = self.bind(**bound_arguments(self.inner.with_structured_output(plain, include_raw=True, **more)))
-        return asked | RunnableLambda(lambda message: structured_result(message, schema, include_raw))
+            model = self.bind(**bound_arguments(self.inner.with_structured_output(plain, include_raw=True, **kwargs)))
+        return model | RunnableLambda(lambda message: structured_result(message, schema, include_raw))
 
     def _generate(
         self,
@@ -152,14 +153,16 @@ class ProviderChatModel(BaseChatModel):
             cached.usage_metadata = None  # it cost nothing
             return ChatResult(generations=[ChatGeneration(message=cached)])
         self.policy.ledger.add_sent(self.spec, self.sent_parameters(stop, **kwargs))
-        message = replay_or_call(key, lambda: self._call(messages, stop, run_manager, kwargs))
+        tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
+        request = partial(call_once, self.inner, messages, stop, run_manager, kwargs)
+        message = replay_or_call(key, lambda: self._call(request, tokens, run_manager))
         message = self._usable(message, kwargs)
         if cache is not None:
             cache.add(key, message)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _call(
-        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any]
+        self, request: Callable[[], AIMessage], tokens: int, run_manager: CallbackManagerForLLMRun | None
     ) -> AIMessage:
         """Return the reply, after as many attempts as the policy allows."""
 
@@ -171,36 +174,31 @@ class ProviderChatModel(BaseChatModel):
         for attempt in self.policy.retrying(before_sleep):
             state = attempt.retry_state
             with attempt:
-                message = self._attempt(messages, stop, run_manager, kwargs, again=state.attempt_number > 1)
+                message = self._attempt(request, tokens, is_retry=state.attempt_number > 1)
         if state.attempt_number > 1:
             message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
         return message
 
-    def _attempt(
-        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, kwargs: dict[str, Any], again: bool
-    ) -> AIMessage:
+    def _attempt(self, request: Callable[[], AIMessage], tokens: int, is_retry: bool) -> AIMessage:
+        """Make one attempt, within rates and budget; `tokens` is the estimate for the rates."""
         policy = self.policy
-        tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
         sent = policy.limiter.acquire(tokens)
-        policy.ledger.start_call(self.spec, again)
+        policy.ledger.start_call(self.spec, is_retry)
         try:
-            message = call_once(self.inner, messages, stop, run_manager, kwargs)
+            message = request()
         except BaseException as error:
             known = as_model_error(error, self.spec, *secrets_of(self.inner))
-            usage = known.usage if isinstance(known, ModelReplyError) else None
-            tokens_used = usage.model_dump(include={"input_tokens", "output_tokens"}) if usage else {}
             # A refusal or a reply cut off is an error of the provider's; any other unusable reply was delivered.
-            replied = type(known) is ModelReplyError
-            policy.ledger.end_call(self.spec, tokens_used if any(tokens_used.values()) else None, replied)
+            policy.ledger.end_call(self.spec, _usage_in(known), replied=type(known) is ModelReplyError)
             if isinstance(known, RateLimited):
                 policy.limiter.slow_down(sent, min(retry_after(error) or 0.0, policy.backoff.total))
             if known is None or known is error:
                 raise
             raise known from error
-        used: Any = message.usage_metadata
-        if used is not None:
-            policy.limiter.correct(tokens, used["total_tokens"])
-        policy.ledger.end_call(self.spec, used, replied=True)
+        usage: Any = message.usage_metadata
+        if usage is not None:
+            policy.limiter.correct(tokens, usage["total_tokens"])
+        policy.ledger.end_call(self.spec, usage, replied=True)
         return message
 
     def _usable(self, message: AIMessage, arguments: dict[str, Any]) -> AIMessage:
@@ -220,5 +218,15 @@ class ProviderChatModel(BaseChatModel):
             return message
         raise ModelReplyError(f"{self.spec}: expected a reply, and it is empty.", "", usage)
 
-    def _payload(self, messages: list[BaseMessage], stop: Sequence[str] | None, more: dict[str, Any]) -> dict[str, Any]:
-        return payload_of(self.inner, self._settings, messages, stop, more)
+    def _payload(
+        self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        return payload_of(self.inner, self._settings, messages, stop, kwargs)
+
+
+def _usage_in(error: ModelError | None) -> dict[str, Any] | None:
+    """Tokens of the unusable reply that an error carries; None without numbers."""
+    if not isinstance(error, ModelReplyError):
+        return None
+    tokens = error.usage.model_dump(include={"input_tokens", "output_tokens"})
+    return tokens if any(tokens.values()) else None

@@ -40,7 +40,7 @@ REPLY_LIMIT = re.compile(r"max_tokens|max_completion_tokens|max_output_tokens")
 TOO_LARGE = re.compile(r"too large|at most|too high")
 FILTERED = re.compile(r"content_filter|content_policy|content management policy|safety system|content filtering")
 NO_TOOLS = re.compile(r"requires --jinja")
-"""What llama.cpp answers, with status 500, to tools that it was not started for: a retry does not help."""
+"""Answer of llama.cpp, with status 500, to tools that it was not started for: a retry does not help."""
 NO_ANSWER = {
     "APIConnectionError", "APITimeoutError", "TransportError", "ModelConnectionError", "ModelTimeoutError",
     "ConnectionError", "TimeoutError", "APIResponseValidationError", "JSONDecodeError", "DecodingError",

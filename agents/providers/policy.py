@@ -77,7 +77,7 @@ def _error_of(state: RetryCallState) -> BaseException:
 
 
 class CallPolicy:
-    """What the models of a run share: attempts, rates, budget and cache.
+    """Attempts, rates, budget and cache that the models of a run share.
 
     `stopped` makes waiting calls give up, because the run is ending; `models` are the specs of those models.
 

@@ -1,4 +1,4 @@
-"""One request to a provider through its client: the payload, what else decides the reply, and the call itself."""
+"""Request to a provider through its client: the payload, settings that decide the reply, and the call itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def payload_of(
     settings: Mapping[str, Any],
     messages: Sequence[BaseMessage],
     stop: Sequence[str] | None,
-    more: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the request as the client will send it; where a client does not show it, its input and its settings.
 
@@ -36,15 +36,15 @@ def payload_of(
         settings: result of `client_settings`.
         messages: the prompt.
         stop: stop texts of the call, which replace the client's own.
-        more: the other arguments of the call.
+        kwargs: the other arguments of the call.
     """
     build = getattr(client, "_get_request_payload", None)
     if build is not None:
-        payload: dict[str, Any] = build(messages, stop=stop, **more)
+        payload: dict[str, Any] = build(messages, stop=stop, **kwargs)
         return payload
     prompt = [message.model_dump(exclude={"id", "response_metadata", "usage_metadata"}) for message in messages]
     stops = settings.get("stop") if stop is None else stop
-    return {**client._identifying_params, **settings, "messages": prompt, "stop": stops, **more}
+    return {**client._identifying_params, **settings, "messages": prompt, "stop": stops, **kwargs}
 
 
 def client_settings(client: BaseChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,11 +86,11 @@ def call_once(
     messages: list[BaseMessage],
     stop: Sequence[str] | None,
     run_manager: Any,
-    more: dict[str, Any],
+    kwargs: dict[str, Any],
 ) -> AIMessage:
     """Make one attempt through the provider's client; raises what the client raises."""
     streamed = bool(getattr(client, "streaming", False))
-    arguments: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **more}
+    arguments: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **kwargs}
     try:
         if streamed:
             result = generate_from_stream(client._stream(messages, **arguments))

@@ -72,7 +72,7 @@ class Ledger:
         if self.max_cost is not None and self.prices is not None:
             self.prices.require(model)
 
-    def start_call(self, model: str, again: bool = False) -> None:
+    def start_call(self, model: str, is_retry: bool = False) -> None:
         """Count a request that is about to be sent.
 
         Raises:
@@ -95,7 +95,7 @@ class Ledger:
                     "--max-cost, which starts from 0."
                 )
             self._in_flight += 1
-            self._add(model, ProviderUsage(requests=1, retries=int(again)))
+            self._add(model, ProviderUsage(requests=1, retries=int(is_retry)))
 
     def end_call(self, model: str, usage: dict[str, Any] | None, replied: bool) -> None:
         """Count what came of a request.

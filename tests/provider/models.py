@@ -28,7 +28,7 @@ def asked_model(
     **settings: Any,
 ) -> ProviderChatModel:
     """The provider's model through the real client of that protocol."""
-    chosen = PROTOCOLS[protocol] | ({"streaming": True} if streaming else {}) | {"timeout": 0.4} | settings
+    chosen = PROTOCOLS[protocol] | ({"streaming": True} if streaming else {}) | {"timeout": 20.0} | settings
     model = load_model(provider.spec(protocol, name), policy or quick_policy(), **chosen)
     assert isinstance(model, ProviderChatModel)
     return model

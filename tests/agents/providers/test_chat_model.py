@@ -69,7 +69,8 @@ def test_a_lasting_fault_is_named_after_as_many_requests_as_it_is_worth(protocol
             if fault == "refusal" and (protocol, streaming) == ("chat", True):
                 error = ModelReplyError  # the client drops a streamed refusal: what is left is an empty reply
             provider.faults.extend([fault] * 9)
-            before, model = provider.count, asked_model(provider, protocol, streaming=streaming)
+            timeout = 0.3 if fault == "hang" else 20.0
+            before, model = provider.count, asked_model(provider, protocol, streaming=streaming, timeout=timeout)
             with pytest.raises(error) as caught:
                 model.invoke("Which town is it?")
             provider.faults.clear()
