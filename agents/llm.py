@@ -153,7 +153,8 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
         model = attribute if is_instance else attribute(**settings)
     if not isinstance(model, BaseChatModel):
         raise BadSettings(
-            f"model '{spec}' gives {model!r:.60}, which is no LangChain chat model (BaseChatModel): see docs/extend.md."
+            f"model '{spec}' gives {model!r:.60}, which is no LangChain chat model (BaseChatModel): "
+            "see docs/how-to/extend.md."
         )
     return model
 

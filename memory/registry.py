@@ -73,8 +73,8 @@ class Registry(Generic[T]):
             if name in self.builtin:
                 raise
             raise BadSettings(
-                f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): see docs/extend.md "
-                f"for the interface of a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
+                f"{self.kind} '{name}' cannot be made or used ({type(error).__name__}: {error}): "
+                f"see docs/how-to/extend.md for the interface of a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
             ) from error
 
     def _resolve(self, name: str, path: str) -> T:

@@ -13,7 +13,7 @@ import pytest
 from tests.params import mostly_slow
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 SHOWN = re.compile(r"^`([\w./]+\.py)`:\n\n```python\n(.*?)^```", re.M | re.S)
 

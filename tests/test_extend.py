@@ -1,4 +1,4 @@
-"""The examples of docs/extend.md pass the contract suites that the page recommends."""
+"""The examples of docs/how-to/extend.md pass the contract suites that the page recommends."""
 
 import importlib
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from emend.memory.retrieval.conformance import RetrieverContract
 
-PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extend.md"
 FILE = re.compile(r"^`([\w./]+)\.py`:\n\n```python\n(.*?)^```", re.M | re.S)
 
 

@@ -27,7 +27,7 @@ class DefaultScope(EmbeddingScope):
     """The lexical classifier before any training, with a threshold of one half.
 
     It accepts 97.6 % of tinyworld's demonstrations that are in the scope of their own fact, and 0.5 % of those that are
-    not. On other data it does worse, on some no better than chance: see `docs/editors.md`.
+    not. On other data it does worse, on some no better than chance: see `docs/reference/editors.md`.
     """
 
     @property

@@ -16,7 +16,9 @@ def analyse_runs(name: str, runs: Sequence[Run], request: AnalysisRequest | None
     """
     kind = ANALYSES.load(name)
     if lacking := [part for part in ("benchmarks", "compute", "lacks") if not hasattr(kind, part)]:
-        raise BadSettings(f"analysis '{name}' has no {', no '.join(lacking)}: see docs/extend.md for what one is.")
+        raise BadSettings(
+            f"analysis '{name}' has no {', no '.join(lacking)}: see docs/how-to/extend.md for what one is."
+        )
     for run in runs:
         if kind.benchmarks and run.benchmark not in kind.benchmarks:
             raise BadSettings(

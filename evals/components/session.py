@@ -120,7 +120,9 @@ class Session:
         except EmendError:
             raise
         except Exception as error:
-            message = f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/extend.md."
+            message = (
+                f"fails on {question[:60]!r} ({type(error).__name__}: {error}): fix it, see docs/how-to/extend.md."
+            )
             reported: EmendError
             if self._config.editor not in EDITORS.builtin | EDITORS.aliases:
                 reported = BadData(f"editor '{self._config.editor}' {message}")

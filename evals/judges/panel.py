@@ -44,7 +44,7 @@ def load_judge(name: str) -> "Judge":
     """
     judge = JUDGES.load(name)
     if not all(hasattr(judge, part) for part in ("role", "name", "judge")):
-        raise BadSettings(f"judge '{name}' is {judge!r:.60} and no Judge: see docs/judges.md, Your own.")
+        raise BadSettings(f"judge '{name}' is {judge!r:.60} and no Judge: see docs/how-to/judges.md, Your own.")
     return judge
 
 

@@ -120,7 +120,7 @@ def case_of(kind: str, user_cases: Mapping[str, StressCase]) -> StressCase:
         return case
     raise BadSettings(
         f"there is no stress set for judge '{kind}': give its texts in a file, --cases my-cases.toml: {EXAMPLE}. "
-        "See docs/judges.md, Your own."
+        "See docs/how-to/judges.md, Your own."
     )
 
 

@@ -149,7 +149,7 @@ class CallLimits(FrozenModel):
     )
     max_calls: int | None = Field(default=None, description="Maximum number of API calls of this invocation.")
     prices: str | None = Field(
-        default=None, description="TOML file with prices per million tokens; see docs/models.md."
+        default=None, description="TOML file with prices per million tokens; see docs/how-to/models.md."
     )
     rpm: float | None = Field(default=None, description="Maximum API calls per minute.")
     tpm: float | None = Field(default=None, description="Maximum API tokens per minute.")

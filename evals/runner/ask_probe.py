@@ -48,7 +48,7 @@ def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
         answer: object = ask_probe(answerer, probe)
     if not isinstance(answer, Answer):
         raise BadSettings(
-            f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/extend.md."
+            f"editor '{editor}' answered with {answer!r:.80}, and not with an Answer: see docs/how-to/extend.md."
         )
     calls = recorder.take()
     if answer.steps or not calls:

@@ -131,7 +131,7 @@ class RunComponents:
             editor = self.editors[name](context)
         if lacking := [part for part in ("needs_weights", "fingerprint", "edit") if not hasattr(editor, part)]:
             raise BadSettings(
-                f"editor '{name}' has no {', no '.join(lacking)}: see docs/extend.md for what an editor is."
+                f"editor '{name}' has no {', no '.join(lacking)}: see docs/how-to/extend.md for what an editor is."
             )
         return editor
 

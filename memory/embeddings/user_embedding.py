@@ -66,4 +66,4 @@ class UserEmbedding:
         return vectors
 
     def _wrong(self, what: str) -> BadSettings:
-        return BadSettings(f"embedding '{self._spec}': {what}. See docs/extend.md, An embedding.")
+        return BadSettings(f"embedding '{self._spec}': {what}. See docs/how-to/extend.md, An embedding.")

@@ -161,7 +161,9 @@ def stress(
     ] = None,
     cases: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TOML file with texts of your own; see docs/judges.md; default: built in."),
+        typer.Option(
+            metavar="FILE", help="TOML file with texts of your own; see docs/how-to/judges.md; default: built in."
+        ),
     ] = None,
     *,
     limits: CallLimits,

@@ -121,7 +121,7 @@ def test_a_judge_and_an_editor_over_a_built_in_graph_are_drawn() -> None:
         ("NUMBER", r"has no graph \(seen: 3\): name a compiled LangGraph graph, a StateGraph, a function"),
         ("nothing", "has no graph"),
         ("Plain", "has no graph .* or an editor with a compiled graph in its attribute app"),
-        ("broken", r"cannot be made or used \(KeyError: 'boom'\): see docs/extend.md"),
+        ("broken", r"cannot be made or used \(KeyError: 'boom'\): see docs/how-to/extend.md"),
         ("WITHOUT_ENTRY", "cannot be made or used .ValueError"),
     ],
 )

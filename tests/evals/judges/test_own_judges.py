@@ -130,7 +130,7 @@ def test_without_texts_to_stress_it_with_it_is_said_how_to_give_them(shell: Any)
     assert isinstance(done.exception, BadSettings)
     told = str(done.exception)
     assert f"no stress set for judge '{OWN}'" in told and "--cases my-cases.toml: [[case]]" in told
-    assert "docs/judges.md, Your own" in told
+    assert "docs/how-to/judges.md, Your own" in told
 
 
 def test_it_is_stressed_with_texts_of_ones_own(shell: Any) -> None:
