@@ -1,4 +1,4 @@
-"""The methods over a memory, each with a toy model in whose forms it can be asked, and many edits for them."""
+"""The memory-based methods, each with a toy model that answers in its form, and many edits for them."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What editors lend: how the reply that a graph ends with becomes an answer."""
+"""Answerers: how a graph's final reply becomes an answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What cannot be edited is refused by name, and what goes wrong on the way leaves the model as it was."""
+"""Edits that cannot be solved are refused by name, and errors leave the model unchanged."""
 
 import logging
 from typing import Any, cast
@@ -98,9 +98,7 @@ def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
         ("memit", {"v_lr": 1e6, "clamp_norm_factor": 1e9}, r"failed at step 1, seen losses \[nan"),
     ],
 )
-def test_numbers_that_are_none_end_the_edit_with_step_and_loss_and_the_model_is_as_before(
-    random_model, method, broken, words
-):
+def test_overflow_ends_the_edit_with_step_and_loss_and_the_model_is_restored(random_model, method, broken, words):
     """In half precision, where they overflow soonest."""
     model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="float16")
     before = state_of(EditorContext(model))
@@ -149,7 +147,7 @@ def test_memory_that_is_never_enough_is_an_error_and_not_an_endless_loop(model, 
     check_same(before, state_of(EditorContext(model)), "after the error")
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
+def test_other_errors_are_not_retried_as_out_of_memory(model):
     calls = []
 
     def work():
@@ -161,7 +159,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
     assert len(calls) == 1
 
 
-def test_a_cpu_s_own_words_for_it_are_understood(model):
+def test_the_out_of_memory_error_of_a_cpu_is_recognised(model):
     more = iter([10**15, 1])
 
     def work():
@@ -188,7 +186,7 @@ def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, m
         build(model, method, **told)
 
 
-def test_statistics_that_lack_are_told_of_before_the_search(model, tmp_path):
+def test_missing_statistics_are_reported_before_the_value_search(model, tmp_path):
     for method in AT:
         with pytest.raises(EmendError, match="no finished statistics"):
             build(model, method, covariance=str(tmp_path))
@@ -231,7 +229,7 @@ def test_a_prompt_too_long_to_be_trained_on_whole_is_refused_by_its_id(model, me
         ({"adds": "perhaps"}, "adds = 'perhaps' is neither true nor false"),
     ],
 )
-def test_a_wrong_architecture_is_named_with_what_is_wrong(model, told, said):
+def test_a_wrong_architecture_is_reported_with_the_reason(model, told, said):
     with pytest.raises(BadSettings, match=said):
         build(model, "rome", architecture=told)
 

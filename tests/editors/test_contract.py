@@ -238,7 +238,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("editor", "test"), BROKEN)
-def test_the_contract_catches_what_is_broken(editor, test, random_model):
+def test_the_contract_catches_broken_editors(editor, test, random_model):
     lm = random_model().lm
     kept = {name: value.clone() for name, value in lm.model.state_dict().items()}
 

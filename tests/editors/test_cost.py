@@ -1,4 +1,4 @@
-"""What editing costs is measured where it happens."""
+"""The measurement of time, memory and tokens."""
 
 import time
 from mmap import PAGESIZE, mmap
@@ -38,7 +38,7 @@ def test_a_mask_over_pairs_of_places_is_no_count_of_tokens(random_model):
     assert counter.tokens == ids.numel()
 
 
-def test_passes_through_some_layers_are_told_and_count_only_where_something_counts(random_model):
+def test_partial_passes_are_added_to_the_active_counter_alone(random_model):
     add_tokens(100)
     with count_tokens(random_model().lm) as counter:
         add_tokens(7)
@@ -55,7 +55,7 @@ def test_a_search_for_values_counts_its_passes(random_model):
         assert answerer.cost.tokens > 3 * length
 
 
-def test_time_is_told_apart_into_waiting_and_working():
+def test_wall_clock_and_processor_time_are_distinguished():
     with Meter(alone=False) as waited:
         time.sleep(0.05)
     assert waited.seconds >= 0.05 > 0.04 > waited.cpu_seconds

@@ -35,14 +35,14 @@ def test_text_from_a_command_line_is_read_as_the_field_says():
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", float("inf")])
-def test_what_is_no_finite_number_is_refused_however_it_is_written(value):
+def test_a_value_that_is_not_finite_is_refused_in_any_notation(value):
     with pytest.raises(BadSettings, match=r"'(rate|bound)' of editor 'toy'"):
         build_settings(Some, {"layers": [1], "rate": value}, "toy")
     with pytest.raises(BadSettings, match="'bound' of editor 'toy' is not finite"):
         build_settings(Bounded, {"bound": value}, "toy")
 
 
-def test_a_folder_is_no_settings_file(tmp_path):
+def test_a_folder_as_settings_file_is_refused(tmp_path):
     with pytest.raises(BadSettings, match=f"settings file '{tmp_path}' cannot be read"):
         read_settings(tmp_path)
 

@@ -1,4 +1,4 @@
-"""An editor that leaves its edits behind is found out."""
+"""An editor that does not restore the model is detected."""
 
 from contextlib import contextmanager
 from pathlib import Path

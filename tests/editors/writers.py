@@ -1,4 +1,4 @@
-"""Small settings under which ROME, MEMIT and their like write to random models, and the models they are tried on."""
+"""Small settings for ROME, MEMIT and their like on random models, and the architectures that they are tested on."""
 
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL

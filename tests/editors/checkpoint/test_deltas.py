@@ -1,4 +1,4 @@
-"""Edits as files: small, exact, of one model alone, and taken back bit for bit."""
+"""Weight deltas as files: small, exact, of one model alone, and reverted bit for bit."""
 
 import json
 import shutil
@@ -171,7 +171,7 @@ def test_a_folder_without_edits_cannot_be_reverted(random_model):
         revert(random_model().lm.folder)
 
 
-def test_weights_that_were_changed_since_are_not_reverted(saved, tmp_path):
+def test_weights_changed_after_the_edit_are_not_reverted(saved, tmp_path):
     _, folder = saved
     again: Any = load_model(f"hf:{folder}", device="cpu")
     with torch.no_grad():
@@ -181,7 +181,7 @@ def test_weights_that_were_changed_since_are_not_reverted(saved, tmp_path):
         revert(folder)
 
 
-def test_damaged_originals_are_not_put_back(saved):
+def test_damaged_originals_are_not_restored(saved):
     _, folder = saved
     file = folder / SUBFOLDER / "originals.safetensors"
     file.write_bytes(file.read_bytes()[:-8])
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_manifest_is_an_error_of_one_line(tmp_path, content):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_was_begun_is_taken_away_when_writing_is_interrupted(random_model, tmp_path, monkeypatch, there):
+def test_an_interrupted_save_leaves_nothing_behind(random_model, tmp_path, monkeypatch, there):
     model = random_model()
     manifest = written(model, tmp_path / "delta")
     delta = read_delta(tmp_path / "delta", model.lm)

@@ -38,7 +38,7 @@ def test_a_model_stored_quantised_is_refused_with_the_way_out(random_model, monk
         EDITORS.load(method)(EditorContext(model=model))
 
 
-def test_whole_numbers_are_no_weights_to_add_to(own_model):
+def test_integer_weights_are_refused(own_model):
     down = own_model.lm.model.model.layers[1].mlp.down_proj
     down.weight = nn.Parameter(down.weight.to(torch.int8), requires_grad=False)
     with pytest.raises(BadSettings, match="'model.layers.1.mlp.down_proj.weight' is int8. Save a dequantised"):

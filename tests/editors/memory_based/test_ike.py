@@ -1,4 +1,4 @@
-"""What `ike` chooses its examples from, and what it says when there are fewer than it is to show."""
+"""The pool of demonstrations of `ike`, and its warning when there are too few."""
 
 import json
 
@@ -78,14 +78,14 @@ def test_the_datas_own_rows_are_shown_beside_the_hand_written_ones():
     assert len(shown_to(build(Rows(EXAMPLES), demonstrations=32), [CAPITAL], probe_of(CAPITAL))) == 32
 
 
-def test_a_row_whose_edit_stands_is_never_an_example_even_among_other_facts():
+def test_a_row_of_an_applied_edit_is_never_a_demonstration():
     given = [of_land(1, fact=CAPITAL.text), of_land(2, fact=f"It rains. {CAPITAL.text}"), of_land(3)]
     asked = probe_of(CAPITAL).model_copy(update={"subject": ""})
     assert [one["fact"] for one in shown_to(build(given), [CAPITAL, CURRENCY], asked)] == [of_land(3).fact]
     assert len(shown_to(build(given), [CURRENCY], asked)) == 3
 
 
-def test_a_file_takes_the_place_of_the_benchmarks_examples(tmp_path):
+def test_a_file_replaces_the_benchmarks_demonstrations(tmp_path):
     file = written(tmp_path, LINE | {"style": "question"}, "", LINE | {"kind": "copy"})
     editor = build(Rows(EXAMPLES), pool=str(file))
     shown = shown_to(editor, [CAPITAL], probe_of(CAPITAL))
@@ -143,7 +143,7 @@ def test_a_pool_is_embedded_once_however_many_probes_there_are():
     assert sum("Land5" in text for text in memory.embedding.asked) == 1
 
 
-def test_fewer_examples_than_asked_for_are_told_once_with_numbers_and_remedy(caplog):
+def test_too_few_demonstrations_are_logged_once_with_numbers_and_remedy(caplog):
     editor = build(EXAMPLES[:3], demonstrations=32)
     for edit in (CAPITAL, CURRENCY):
         shown_to(editor, [edit], probe_of(edit))
@@ -153,7 +153,7 @@ def test_fewer_examples_than_asked_for_are_told_once_with_numbers_and_remedy(cap
     assert editor.fingerprint["pool_size"] == 3
 
 
-def test_examples_that_are_barred_because_their_edits_stand_are_told_as_such(caplog):
+def test_demonstrations_excluded_because_their_edits_are_applied_are_reported(caplog):
     editor = build([of_land(1, fact=CAPITAL.text), of_land(2)], demonstrations=2)
     shown_to(editor, [CURRENCY], probe_of(CURRENCY))
     assert not caplog.records
@@ -161,12 +161,12 @@ def test_examples_that_are_barred_because_their_edits_stand_are_told_as_such(cap
     assert "has 1 to choose from (the others of 2 are of applied edits)" in caplog.text
 
 
-def test_who_asks_without_a_benchmark_is_told_that_there_are_no_examples(caplog):
+def test_ask_without_a_benchmark_reports_that_there_are_no_demonstrations(caplog):
     assert shown_to(build(()), [CAPITAL], probe_of(CAPITAL)) == []
     assert "is to show 6 demonstrations and has 0 to choose from" in caplog.text
 
 
-def test_enough_examples_or_none_asked_for_are_not_worth_a_word(caplog):
+def test_enough_demonstrations_or_none_requested_are_not_logged(caplog):
     for editor in (build(Rows(EXAMPLES), demonstrations=32), build((), demonstrations=0)):
         shown_to(editor, [CAPITAL], probe_of(CAPITAL))
     assert not caplog.records

@@ -19,7 +19,7 @@ def test_a_probe_is_shown_the_edits_that_bear_on_it_in_its_order():
     assert choose(probe("?", RIVER, CAPITAL)) == [RIVER.text, CAPITAL.text]
 
 
-def test_a_probe_out_of_scope_is_shown_the_edit_that_stands():
+def test_a_probe_out_of_scope_is_shown_the_applied_edit():
     assert FactSelector([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
 
 
@@ -30,7 +30,7 @@ def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
     assert choose(probe("Where does the Lunden flow?")) == [RIVER.text]
 
 
-def test_an_edit_that_bears_on_a_probe_but_does_not_stand_is_not_shown():
+def test_a_relevant_edit_that_is_not_applied_is_not_shown():
     absent = Edit(form="document", text="The capital of Sorn is Lunden.")
     assert FactSelector([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
     assert FactSelector([])(probe("The capital of Sorn is", absent)) == []

@@ -1,4 +1,4 @@
-"""Every editor over a memory: any number of edits, any view, any reply; and the settings of each."""
+"""Contract of the memory-based editors: any number of edits, any view, any reply; and the settings of each."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_it_answers_whatever_the_number_of_edits(name, count):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_edits_that_stand_are_used_whatever_the_memory_holds(name):
+def test_only_applied_edits_are_used_from_a_larger_memory(name):
     memory = PlainMemory()
     memory.add([CAPITAL, *MANY[:5]])
     with build(name, memory=memory).edit([CURRENCY]) as answerer:
@@ -46,7 +46,7 @@ def test_only_the_edits_that_stand_are_used_whatever_the_memory_holds(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_unedited_stays_as_the_model_has_it_and_the_memory_keeps_what_it_had(name):
+def test_unedited_facts_and_other_entries_of_the_memory_stay_unchanged(name):
     memory = PlainMemory()
     memory.add(MANY[:3])
     with build(name, memory=memory).edit([CAPITAL]):
@@ -155,7 +155,7 @@ def test_solved_examples_may_come_from_a_file(tmp_path):
     assert build("mello", settings=told).fingerprint["prompts"] != build("mello").fingerprint["prompts"]
 
 
-def test_a_model_whose_window_is_small_is_asked_line_by_line(trained_model):
+def test_a_model_with_a_small_window_is_prompted_line_by_line(trained_model):
     assert build("mello", model=trained_model).form == "lines" and build("cot", model=trained_model).form == "steps"
     assert build("mello").form == "text" and build("cot").form == "thoughts"
 
@@ -175,7 +175,7 @@ def test_an_agent_may_use_any_of_its_tools():
             assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
 
 
-def test_input_augmentation_shows_all_facts_in_the_order_in_which_they_were_said():
+def test_input_augmentation_shows_all_facts_in_order():
     edits = [*MANY[5:8], CAPITAL]
     with build("input_aug").edit(edits) as answerer:
         shown = answerer.answer(probe_of(CURRENCY)).prompt.split("\n")
@@ -185,7 +185,7 @@ def test_input_augmentation_shows_all_facts_in_the_order_in_which_they_were_said
     assert shown[:-1] == [f"New Fact: {edit.text}" for edit in edits[2:]]
 
 
-def test_everything_is_found_but_never_more_than_is_wanted():
+def test_all_entries_are_returned_up_to_k():
     memory = PlainMemory()
     memory.add(MANY[:3])
     found = AllEntries(memory.view(), [edit.id for edit in MANY[:3]])
@@ -199,7 +199,7 @@ def test_input_augmentation_with_a_chain_thinks_first():
     assert answer.text == CAPITAL.target_new
 
 
-def test_an_agents_tools_know_what_is_current_alone():
+def test_an_agents_tools_see_only_current_entries():
     def mayor(name: str, time: str) -> Edit:
         triplet = Triplet(subject="Veld", relation="mayor", object=name)
         return Edit.from_triplet(triplet, "The mayor of {} is", time=time)
@@ -211,7 +211,7 @@ def test_an_agents_tools_know_what_is_current_alone():
             assert answerer.answer(probe_of(new)).retrieved == (new.id,)
 
 
-def test_ike_shows_the_tested_edit_as_an_example_only_when_the_original_is_asked_for():
+def test_ike_shows_the_tested_edit_only_with_the_setting_original():
     told = f"New Fact: {CAPITAL.text}\nPrompt: {CAPITAL.cloze} {CAPITAL.target_new}"
     for original in (False, True):
         with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:

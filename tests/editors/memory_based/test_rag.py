@@ -25,7 +25,7 @@ def build(name, **changed):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_edits_that_stand_are_found_whatever_the_memory_holds(name):
+def test_only_applied_edits_are_retrieved_from_a_larger_memory(name):
     memory = PlainMemory()
     memory.add([CAPITAL])
     with build(name, memory=memory).edit([CURRENCY]) as answerer:
@@ -35,7 +35,7 @@ def test_only_the_edits_that_stand_are_found_whatever_the_memory_holds(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_edits_may_stand_side_by_side_each_for_its_own_answerer(name):
+def test_two_edits_may_be_applied_side_by_side_each_for_its_own_answerer(name):
     editor = build(name)
     with editor.edit([CAPITAL]) as one, editor.edit([CURRENCY]) as other:
         assert one.answer(probe_of(CAPITAL)).text == CAPITAL.target_new
@@ -57,7 +57,7 @@ def test_a_retriever_that_finds_nothing_leaves_the_probe_as_it_is(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_edits_no_strategy_is_asked_to_index_nothing(name):
+def test_without_edits_no_retriever_is_built(name):
     def refuses(corpus):
         raise AssertionError("an empty view")
 
@@ -67,7 +67,7 @@ def test_without_edits_no_strategy_is_asked_to_index_nothing(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("missing", ["memory", "retriever"])
-def test_what_is_missing_is_named(name, missing):
+def test_a_missing_memory_or_retriever_is_named(name, missing):
     with pytest.raises(BadSettings, match=f"editor '{name}' needs a memory, and EditorContext.{missing} is None"):
         build(name, **{missing: None})
 

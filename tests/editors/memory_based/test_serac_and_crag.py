@@ -1,4 +1,4 @@
-"""SERAC and CRAG: whence they know which edits bear on a probe, and where they turn when none does."""
+"""SERAC and CRAG: their scope classifiers and evaluators, and CRAG's wider search."""
 
 import logging
 import sys
@@ -38,7 +38,7 @@ def rivers(count: int) -> list[Demonstration]:
     ]
 
 
-def test_scope_is_learned_from_the_benchmarks_examples_and_never_from_what_is_tested():
+def test_scope_is_trained_on_demonstrations_and_never_on_tested_edits():
     editor = build("serac", demonstrations=rivers(30))
     with editor.edit([CAPITAL]) as answerer:
         assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
@@ -47,7 +47,7 @@ def test_scope_is_learned_from_the_benchmarks_examples_and_never_from_what_is_te
     assert editor.scope.identity != EmbeddingScope().identity
 
 
-def test_nothing_is_learned_from_a_handful_of_examples_and_a_run_is_told_so_once(caplog):
+def test_too_few_demonstrations_train_no_scope_and_are_logged_once_a_run(caplog):
     memory = PlainMemory()
     with caplog.at_level(logging.WARNING):
         serac, crag = (build(name, memory=memory, demonstrations=rivers(ENOUGH - 1)) for name in ("serac", "crag"))
@@ -167,7 +167,7 @@ def test_whatever_a_search_gives_its_texts_are_read(form, gives, texts, monkeypa
     assert all(hit.entry.edit_id == "" for hit in found)
 
 
-def test_of_what_a_search_streams_no_more_is_read_than_is_wanted(monkeypatch):
+def test_a_streaming_search_is_read_only_as_far_as_needed(monkeypatch):
     def endless():
         while True:
             yield LUNDEN
@@ -193,7 +193,7 @@ def search_of(form: str, gives: Callable[[], Any], monkeypatch: Any) -> Any:
 
 
 @pytest.mark.parametrize("gives", [3, b"x", {"error": "no key"}, [{"title": "t"}], [1.5], {"results": 3}, *rivers(1)])
-def test_what_no_passage_can_be_read_from_is_told_with_the_name_of_the_search(gives, monkeypatch):
+def test_an_unreadable_search_result_is_reported_with_the_name_of_the_search(gives, monkeypatch):
     search = search_of("function", lambda: gives, monkeypatch)
     with pytest.raises(BadData, match="the_search' gave .*and no passage can be read from that: let it return texts"):
         search.search("Sorn", 5)
@@ -233,7 +233,7 @@ class Keyless:
         raise KeyError("SEARCH_API_KEY")
 
 
-def test_a_search_that_cannot_be_made_is_told():
+def test_a_search_that_cannot_be_created_is_reported():
     with pytest.raises(BadSettings, match="Keyless' cannot be loaded: KeyError: 'SEARCH_API_KEY'"):
         load_search(f"{__name__}:Keyless")
 

@@ -76,7 +76,7 @@ def test_no_deltas_are_no_edit(model):
             assert not same(before, weights(model))
 
 
-def test_a_second_edit_on_the_same_weights_is_refused_and_the_first_goes_on(model):
+def test_a_second_edit_on_the_same_weights_is_refused_and_the_first_stays(model):
     before = weights(model)
     with applied(model, delta(model)):
         during = weights(model)
@@ -94,7 +94,7 @@ def test_no_gradient_is_left_behind(model):
     assert all(value.grad is None and value.requires_grad for value in model.parameters())
 
 
-def test_the_lock_is_held_while_weights_are_written_and_not_while_the_edit_stands(model):
+def test_the_lock_is_held_only_while_weights_are_written(model):
     held = []
 
     class Watched:

@@ -82,7 +82,7 @@ def test_a_path_that_leads_nowhere_is_refused_with_those_that_lead_somewhere(ran
     ("kind", "named"),
     [("mixtral", "num_local_experts"), ("qwen3_moe", "num_experts"), ("deepseek_v3", "n_routed_experts")],
 )
-def test_a_model_of_experts_is_told_which_editors_can_write_to_it(kind, named):
+def test_a_mixture_of_experts_is_refused_with_the_editors_that_work(kind, named):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -1,4 +1,4 @@
-"""Statistics of keys: numpy's own, the same however they were cut, interrupted or batched."""
+"""Key covariance: equal to numpy's, however the pass was cut, interrupted or batched."""
 
 import shutil
 from itertools import islice
@@ -94,7 +94,7 @@ def test_no_batch_exceeds_the_token_budget(lm, paths, tmp_path, monkeypatch):
     assert max(sizes) <= 40 and len(sizes) > 3
 
 
-def test_what_is_there_is_not_collected_again_and_a_further_layer_alone_is(lm, paths, tmp_path):
+def test_only_missing_layers_are_collected(lm, paths, tmp_path):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     before = layer_file(tmp_path, 0).stat().st_mtime_ns
     collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
@@ -104,7 +104,7 @@ def test_what_is_there_is_not_collected_again_and_a_further_layer_alone_is(lm, p
 
 
 @pytest.mark.parametrize("stopped", [1, 2, 4])
-def test_an_interrupted_pass_goes_on_and_ends_as_an_undisturbed_one(lm, paths, tmp_path, monkeypatch, stopped):
+def test_an_interrupted_pass_resumes_with_the_same_result(lm, paths, tmp_path, monkeypatch, stopped):
     monkeypatch.setattr(statistics, "PART", 4)
     collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path / "whole")
     read = []
@@ -133,7 +133,7 @@ def test_an_interrupted_pass_goes_on_and_ends_as_an_undisturbed_one(lm, paths, t
     assert not list(folder.glob("partial*")) and not list(folder.glob("*.part"))
 
 
-def test_another_corpus_cap_or_model_does_not_mix_with_what_is_there(lm, paths, tmp_path, random_model):
+def test_statistics_of_another_corpus_cap_or_model_are_refused(lm, paths, tmp_path, random_model):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path, corpus="one")
     gpt2 = random_model("gpt2").lm
     for other, more in ((lm, {"corpus": "two"}), (lm, {"corpus": "one", "cap": 9}), (gpt2, {"corpus": "one"})):
@@ -173,7 +173,7 @@ def test_damaged_statistics_are_an_error_that_names_the_file(lm, paths, tmp_path
         load_covariance(lm, paths, [0], str(tmp_path))
 
 
-def test_a_moment_is_factorised_once_and_its_factor_kept_in_double_precision(lm, paths, tmp_path, monkeypatch):
+def test_a_covariance_is_factorised_once_in_double_precision(lm, paths, tmp_path, monkeypatch):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 3, dtype=torch.float64)
     first = KeyCovariance(tmp_path).solve(0, keys)
@@ -208,7 +208,7 @@ def harm_file(folder):
 @pytest.mark.parametrize(
     ("harm", "words"), [(harm_moment, "made from other statistics"), (harm_file, "cannot be read")]
 )
-def test_what_was_kept_of_another_moment_or_is_broken_is_made_anew_and_said(lm, paths, tmp_path, harm, words, caplog):
+def test_a_stale_or_damaged_factor_is_computed_again_and_logged(lm, paths, tmp_path, harm, words, caplog):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
     keys = torch.randn(64, 2, dtype=torch.float64)
     KeyCovariance(tmp_path).solve(0, keys)
@@ -274,7 +274,7 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
         load_covariance(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
 
 
-def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths, tmp_path, monkeypatch):
+def test_a_read_only_folder_is_reported_before_the_pass(lm, paths, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("the corpus was passed"))
     for folder in (tmp_path / "file", tmp_path / "file" / "x"):
@@ -282,7 +282,7 @@ def test_a_place_that_cannot_be_written_to_is_told_of_before_the_pass(lm, paths,
             collect_covariance(lm, paths, [0], TEXTS, folder)
 
 
-def test_sums_that_are_damaged_are_collected_anew(lm, paths, tmp_path, caplog):
+def test_damaged_partial_sums_are_collected_again(lm, paths, tmp_path, caplog):
     def stopping():
         yield from TEXTS * 20
         raise KeyboardInterrupt

@@ -68,7 +68,7 @@ HARMS = [cut, empty, without_its_key, of_another_shape, with_a_number_that_is_no
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("method", [Rome, Memit, AlphaEdit])
-def test_damaged_statistics_are_refused_when_the_editor_is_made_with_what_makes_them_anew(
+def test_damaged_statistics_are_refused_on_construction_with_the_command_that_collects_them(
     random_model, lm, paths, tmp_path, harm, method
 ):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path, corpus="notes-1", cap=32)
@@ -82,7 +82,7 @@ def test_damaged_statistics_are_refused_when_the_editor_is_made_with_what_makes_
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_layer_alone_is_collected_anew(lm, paths, tmp_path, caplog, harm):
+def test_only_the_damaged_layer_is_collected_again(lm, paths, tmp_path, caplog, harm):
     collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path)
     first, second = moment(tmp_path, 0), layer_file(tmp_path, 1).stat().st_mtime_ns
     harm(tmp_path)
@@ -109,7 +109,7 @@ def test_without_a_readable_count_nothing_that_is_there_is_taken_for_known(lm, p
     assert (tmp_path / "layer-1.safetensors.unknown").is_file()
 
 
-def test_the_invented_world_s_own_statistics_mend_themselves(random_model, lm, tmp_path, monkeypatch):
+def test_damaged_tinyworld_statistics_are_collected_again(random_model, lm, tmp_path, monkeypatch):
     from emend.editors.numerics import covariance as moments
 
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
@@ -151,7 +151,7 @@ def test_keys_that_overflow_in_half_precision_end_the_pass_at_once_with_the_reme
         model.close()
 
 
-def test_weights_that_are_no_numbers_are_told_of_in_any_format(random_folder, tmp_path):
+def test_non_finite_weights_are_reported_in_any_format(random_folder, tmp_path):
     model: Any = load_model(f"hf:{random_folder(window=96)}", device="cpu")
     with torch.no_grad():
         model.lm.model.model.layers[0].mlp.up_proj.weight[3] = torch.nan

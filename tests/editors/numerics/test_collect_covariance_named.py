@@ -1,4 +1,4 @@
-"""Fingerprints name the statistics; what follows from these is made with the editor, and they are let go of."""
+"""Fingerprints name the covariance; it is factorised when the editor is created, and then released."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""Statistics as editors use them: what is said of those that are of too little text."""
+"""Warnings about covariances of too little text."""
 
 import pytest
 import torch

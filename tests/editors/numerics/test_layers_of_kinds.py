@@ -1,4 +1,4 @@
-"""Models whose layers are of several kinds, or keep more than keys and values: editors of weights work, or say why."""
+"""Models with layers of several kinds, or with recurrent states: editors of weights work, or say why not."""
 
 from dataclasses import replace
 from typing import Any
@@ -99,7 +99,7 @@ def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind
 
 @pytest.mark.parametrize("kind", MIXED)
 @pytest.mark.parametrize(("method", "more"), [("rome", WRITING), ("memit", SPREAD)])
-def test_writing_at_the_subject_needs_four_paths_and_takes(model_of, kind, method, more):
+def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, more):
     model = model_of(kind)
     before, weights = log_prob(model), state_of(EditorContext(model))
     with build(model, method, **more, architecture=at_the_subject(kind)).edit([CAPITAL]):

@@ -1,4 +1,4 @@
-"""What is trained, on which rows, in which order, and when it ends."""
+"""Training: parameters, rows, order and end."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The search for values: what it minimises, when it ends, and that company and padding change nothing."""
+"""The value search: its loss, its end, and its independence of batching and padding."""
 
 from dataclasses import replace
 from typing import Any
@@ -146,7 +146,7 @@ def test_in_half_precision_it_finds_what_the_plain_search_finds(architecture, dt
     model.close()
 
 
-def test_company_and_padding_change_nothing(lm):
+def test_batching_and_padding_change_nothing(lm):
     together = change(lm, EDITS)
     for n, edit in enumerate(EDITS):
         alone = change(lm, [edit])
@@ -218,7 +218,7 @@ def test_the_divergence_is_that_of_the_edited_distribution_from_the_original(ran
     assert off < 1e-4 and off < 0.1 * off_the_other_way
 
 
-def test_numbers_that_are_none_name_step_and_loss(random_model):
+def test_a_non_finite_loss_is_an_error_with_step_and_loss(random_model):
     with pytest.raises(ModelError, match="step 1, seen losses .*nan.*smaller v_lr"):
         change(random_model().lm, [ADA], replace(PLAN, v_lr=float("inf")))
 

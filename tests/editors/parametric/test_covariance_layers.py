@@ -1,4 +1,4 @@
-"""Which layers statistics are collected for: those that the editors would write to."""
+"""The layers whose covariance is collected by default."""
 
 import pytest
 

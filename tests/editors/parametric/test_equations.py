@@ -1,4 +1,4 @@
-"""ROME, R-ROME, MEMIT and AlphaEdit: that what is written is what the papers' equations say."""
+"""ROME, R-ROME, MEMIT and AlphaEdit: their updates are those of the papers' equations."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_after_rome_the_key_gives_the_value(architecture, random_model):
     assert (weight @ key + bias - wanted).norm() <= 1e-5 * wanted.norm()
 
 
-def test_rome_writes_along_the_averaged_key_seen_through_the_statistics(random_model):
+def test_rome_writes_along_the_averaged_key_times_the_inverse_covariance(random_model):
     rome = with_moments(editor(Rome, random_model()))
     factors = rome.deltas([CAPITAL], rome.search([CAPITAL]))[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
     keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0).keys.double()
@@ -117,7 +117,7 @@ def test_the_bare_prompt_weighs_as_much_as_all_contexts_together(random_model):
     assert torch.allclose(memit.keys_at([CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_memit_spreads_what_is_left_over_its_layers(random_model):
+def test_memit_spreads_the_residual_over_its_layers(random_model):
     memit = editor(Memit, random_model(), layers=[0, 1], mom2_update_weight=1e-9)
     found = memit.search([CAPITAL])
     with applied(memit.lm.model, memit.solve([CAPITAL])):

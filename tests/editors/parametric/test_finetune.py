@@ -108,7 +108,7 @@ def test_training_ends_when_every_edit_is_learnt_and_not_before(random_model):
     assert 2.5 < losses[1] < 4.0
 
 
-def test_what_is_known_already_needs_no_step(random_model):
+def test_rows_below_the_stop_loss_take_no_step(random_model):
     deltas = build(random_model(), stop_loss=100.0).solve([CAPITAL])
     assert all(not delta.any() for delta in deltas.values())
 
@@ -242,7 +242,7 @@ def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(trained
     assert 0.6 <= sum(kept) / len(kept) < 1
 
 
-def test_the_edit_stands_for_every_probe_and_is_gone_afterwards(trained_model, edits):
+def test_the_edit_is_applied_for_every_probe_and_gone_afterwards(trained_model, edits):
     edit = edits[0]
     with FineTuning(EditorContext(model=trained_model)).edit([edit]) as answerer:
         assert isinstance(answerer, Scorable)

@@ -1,4 +1,4 @@
-"""Adapters: trained, turned into a delta, and gone without a trace."""
+"""Adapters: trained, converted to a delta, and removed completely."""
 
 import importlib.util
 from typing import Any

@@ -1,4 +1,4 @@
-"""ROME, R-ROME, MEMIT and AlphaEdit at work: edits in company and in sequence, what they refuse, their contexts."""
+"""ROME, R-ROME, MEMIT and AlphaEdit: batches, sequences, refusals and contexts."""
 
 import gc
 from typing import Any
@@ -55,14 +55,14 @@ def test_values_are_not_spread_over_layers_with_a_norm_behind_the_mlp(method, ra
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
-def test_nothing_is_foreseen_of_no_edits(method, random_model):
+def test_presolving_no_edits_costs_nothing(method, random_model):
     made = editor(method, random_model())
     assert made.presolve([(), ()]).tokens == 0
     assert solve(made, []) == {}
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
-def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_fails_alone(method, random_model):
+def test_a_presolved_edit_equals_one_solved_alone_and_one_that_cannot_be_solved_fails_alone(method, random_model):
     made, alone = editor(method, random_model()), editor(method, random_model())
     bad = CAPITAL.model_copy(update={"id": "bad", "prompt": "The capital is"})
     for sets, foreseen in (([[CAPITAL], [SAME_SUBJECT, CURRENCY]], 2), ([[CAPITAL], [bad], [CURRENCY]], 0)):
@@ -77,7 +77,7 @@ def test_an_edit_foreseen_in_company_is_what_it_is_alone_and_one_that_cannot_be_
                 assert (solve(made, edits)[name] - delta).norm() <= 1e-4 * delta.norm()
 
 
-def test_what_was_foreseen_of_the_clean_model_is_not_used_in_a_sequence(random_model):
+def test_presolved_values_are_not_used_in_a_sequence(random_model):
     memit = editor(Memit, random_model())
     memit.presolve([[CURRENCY]])
     clean = memit.search([CURRENCY])
@@ -123,11 +123,11 @@ def test_the_embedded_model_takes_rank_one_and_mass_edits():
         model.close()
 
 
-def test_a_prefix_is_kept_apart_from_the_prompt(random_model):
+def test_a_prefix_is_separated_from_the_prompt_by_white_space(random_model):
     assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
 
-def test_contexts_are_as_long_as_asked_with_the_words_they_begin_with(random_model, monkeypatch):
+def test_contexts_have_the_requested_length_including_their_openers(random_model, monkeypatch):
     lm, lengths = random_model().lm, []
     generate = lm.model.generate
 

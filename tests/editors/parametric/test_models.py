@@ -1,4 +1,4 @@
-"""ROME, R-ROME, MEMIT and AlphaEdit on models of other formats and shapes, and what a sequence keeps of them."""
+"""ROME, R-ROME, MEMIT and AlphaEdit on models of other number formats and shapes, and in sequences."""
 
 from typing import Any
 
@@ -34,9 +34,7 @@ def test_models_in_half_precision_take_edits(architecture, dtype, random_model):
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
-def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_of_the_seventh_name(
-    method, random_model, monkeypatch
-):
+def test_an_unknown_architecture_with_a_norm_behind_its_mlp_is_told_to_set_adds(method, random_model, monkeypatch):
     model = random_model("gemma2")
     wanted = solve(editor(method, model), [CAPITAL])
     monkeypatch.setattr(model.lm.model.config, "model_type", "unheard_of")
@@ -59,7 +57,7 @@ def test_the_table_says_of_each_architecture_whether_its_blocks_add_what_the_mlp
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_the_keys_alphaedit_holds_are_the_edited_model_s_and_nothing_runs_once_it_stands(
+def test_alphaedit_protects_the_edited_models_keys_and_runs_no_pass_after_applying(
     architecture, random_model, monkeypatch
 ):
     """So that no call fails whose edit stands."""

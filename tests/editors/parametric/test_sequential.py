@@ -1,4 +1,4 @@
-"""Edits on top of one another: each is solved on the model as it is then, and the originals come back bit for bit."""
+"""Sequential edits: each is solved on the model as it is then, and the originals are restored bit for bit."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def fine_tuning(model):
     return FineTuning(EditorContext(model=model, settings={"layers": [0], "num_steps": 8, "lr": 1e-2}))
 
 
-def test_one_copy_is_kept_however_many_deltas_come(model):
+def test_one_copy_of_each_tensor_is_kept_for_any_number_of_deltas(model):
     before = model[0].weight.detach().clone()
     with DeltaStack(model) as stack:
         for _ in range(5):
@@ -43,7 +43,7 @@ def test_deltas_of_which_one_does_not_fit_are_not_added(model):
         assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
 
 
-def test_a_stack_and_an_edit_do_not_stand_together(model):
+def test_a_stack_and_an_edit_of_one_model_exclude_each_other(model):
     with DeltaStack(model) as stack:
         stack.add({"0.bias": torch.ones(3)})
         with pytest.raises(BadSettings, match="another edit is applied to this model"):
@@ -102,7 +102,7 @@ def test_an_edit_that_cannot_be_solved_leaves_those_before(random_model):
     check_same(before, state_of(editor.context), "after the sequence")
 
 
-def test_the_tokens_of_each_edit_are_told(random_model):
+def test_the_cost_of_each_edit_has_its_tokens(random_model):
     model = random_model()
     editor = fine_tuning(model)
     width = len(model.lm.encode_pair(CAPITAL.cloze, CAPITAL.target_new).ids) - 1
