@@ -13,6 +13,7 @@ import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
+from emend.evals.log.config import OVERRIDES
 from emend.memory.errors import BadSettings
 
 Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
@@ -22,15 +23,7 @@ ScoringId = Annotated[
     typer.Option("--scoring", metavar="ID", help="Judgements to show: a scoring's id, or none; default: the newest."),
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure into this .png or .svg file.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PART.KEY=VALUE",
-        help="Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML "
-        "file; repeatable; see: emend list editors --settings.",
-    ),
-]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help=OVERRIDES)]
 API_CALLS = "API calls"
 METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
 

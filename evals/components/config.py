@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from emend.evals.log.config import CallLimits
+from emend.evals.log.config import OVERRIDES, CallLimits
 from emend.memory.edit import FrozenModel
 
 
@@ -115,8 +115,4 @@ class SessionConfig(CallLimits):
     embedding: str | None = Field(
         default=None, description="The memory's embedding, if it is not auto or lexical; default: the memory's own."
     )
-    overrides: dict[str, dict[str, Any]] = Field(
-        default={},
-        description="Setting of the editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a "
-        "TOML file; repeatable; see: emend list editors --settings.",
-    )
+    overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
+from emend.evals.log.manifest import replace
+from emend.evals.log.records import AppendLog
 from emend.evals.runner.results import NoProgress, Progress
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import ModelError, RunRefused, TooManyFailures
@@ -65,15 +67,15 @@ def extract_to(
         left = [each for each in documents if each.edit.id not in rows or rows[each.edit.id].failed]
         bar.start(len(documents), len(documents) - len(left))
         try:
-            with out.open("ab") as file:
+            with AppendLog(out.parent, [out.name], "Finished documents are kept.") as log:
                 for row in _until_silent(_in_threads(extract, [each.edit for each in left], concurrency)):
-                    _append(file, row)
+                    log.append({out.name: _line(row).encode()})
                     rows[row.document_id] = row
                     bar.unit(row.method, row.failed, tokens=row.usage.input_tokens + row.usage.output_tokens)
         finally:
             bar.close()
         if any(row.failed for row in rows.values()) or len(rows) != sum(1 for _ in read_extracted(out)):
-            _rewrite(out, rows.values())
+            replace(out, "".join(map(_line, rows.values())))  # one that was tried again has two lines until now
     ordered = tuple(rows[each.edit.id] for each in documents)
     return ExtractionRows(rows=ordered, added=len(left), skipped=len(documents) - len(left))
 
@@ -139,19 +141,8 @@ def _in_words(value: str | int | bool | None) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _append(file: Any, row: ExtractedDocument) -> None:
-    try:
-        file.write(row.model_dump_json().encode() + b"\n")
-        file.flush()
-    except OSError as error:
-        raise RunRefused(f"cannot write to '{file.name}': {error.strerror}. Finished documents are kept.") from error
-
-
-def _rewrite(out: Path, rows: Iterable[ExtractedDocument]) -> None:
-    """Write each document once; one that failed and was tried again has two lines until now."""
-    draft = out.with_name(out.name + ".new")
-    draft.write_bytes(b"".join(row.model_dump_json().encode() + b"\n" for row in rows))
-    draft.replace(out)
+def _line(row: ExtractedDocument) -> str:
+    return row.model_dump_json() + "\n"
 
 
 def _in_threads(extract: Extract, edits: Sequence[Edit], count: int) -> Iterator[ExtractedDocument]:

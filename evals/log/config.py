@@ -17,6 +17,10 @@ MODEL = "model"
 """The name in `overrides` under which the settings for loading the model are given."""
 FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
 """Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
+OVERRIDES = (
+    "Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML file; "
+    "repeatable; see: emend list editors --settings."
+)
 END, NO_CHECKPOINT = "end", "none"
 CHECKPOINT_EXAMPLES = "give numbers of edits, such as 10,50, every:10, end, several of these with commas, or none"
 OLD_NAMES = {
@@ -200,11 +204,7 @@ class RunConfig(CallLimits):
     data: str | None = Field(
         default=None, description="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data."
     )
-    overrides: dict[str, dict[str, Any]] = Field(
-        default={},
-        description="Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a "
-        "TOML file; repeatable; see: emend list editors --settings.",
-    )
+    overrides: dict[str, dict[str, Any]] = Field(default={}, description=OVERRIDES)
     retriever: str = Field(
         default="default", description="Retriever of memory-based editors; see: emend list retrievers."
     )

@@ -1,5 +1,6 @@
 """`emend run` and the commands on its folder: output, files, interruption and resumption."""
 
+import json
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from emend.evals.log.config import OLD_NAMES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import RECORDS, read_lines, read_records
 from tests.evals.command_line import listener, python
@@ -95,6 +97,17 @@ def test_report_draws_a_picture(emend: Any) -> None:
     emend(*RUN, "--out", "o", "--limit", "2")
     assert emend("report", "o", "--svg", "table.svg").code == 0
     assert Path("table.svg").read_text().startswith("<svg")
+
+
+def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(emend: Any) -> None:
+    emend(*RUN, "--out", "o", "--limit", "2", "--mode", "sequential", "--benchmark-option", "cases=4")
+    told = json.loads(Path("o/manifest.json").read_text(encoding="utf-8"))
+    told["config"] |= {old: told["config"].pop(new) for old, new in OLD_NAMES.items()}
+    Path("o/manifest.json").write_text(json.dumps(told), encoding="utf-8")
+    assert emend("report", "o").code == emend("trace", "o", "1").code == 0
+    assert "Nothing was left to do" in emend("resume", "o").out
+    config = Manifest.read(Path("o")).config
+    assert (config.repeats, config.reevaluate_at, config.benchmark_options) == (1, "end", {"cases": "4"})
 
 
 def test_a_changed_configuration_is_exit_code_2(emend: Any) -> None:
