@@ -1,56 +1,61 @@
-"""What takes triplets out of text: the protocol that the graph `extract` works with."""
+"""The base of extractors, which the graph `extract` works with."""
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
+from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, Triplet
 from emend.memory.probe import Usage
 
 
-class Found(FrozenModel):
-    """What one reading gave: the triplets in the order of the text, and what the reading cost."""
+class ExtractorOutput(FrozenModel):
+    """The triplets of one document, in the order of the text, and the cost."""
 
     triplets: tuple[Triplet, ...]
     usage: Usage = Usage()
 
 
-class Extractor(Protocol):
-    """A way to take triplets; one object may serve several threads.
+class Extractor(ABC):
+    """A method of extraction; one object may serve several threads.
 
-    `method` is its short name, `fingerprint` changes when what it gives may change. A `whole` extractor reads the
-    document as it stands, so that it is neither cut into sentences nor has its pronouns replaced.
+    `method` is its short name, `fingerprint` changes whenever its output may change. A `whole` extractor reads the
+    document as one text, without segmentation and coreference resolution.
     """
 
     method: str
-    whole: bool
-
-    @property
-    def fingerprint(self) -> str:
-        """A short text that tells one way of extracting from another."""
-        ...
+    whole: bool = False
+    fingerprint: str
 
     def segment(self, document: str) -> list[str]:
-        """The sentences."""
-        ...
+        """The sentences of the document."""
+        return split_sentences(document)
 
     def resolve(self, sentences: Sequence[str]) -> list[str]:
-        """The sentences with names in the place of what points at them."""
-        ...
+        """The sentences with names in place of pronouns; by default unchanged."""
+        return list(sentences)
 
-    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> Found:
+    @abstractmethod
+    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
         """The triplets.
 
         Args:
-            sentences: of one document.
+            sentences: those of one document.
             language: its language, `en` or `zh`.
-            failure: why the last reading of the same sentences could not be used; empty for the first.
+            failure: why the last reply about the same sentences was unusable; empty at first.
 
         Raises:
-            ModelReplyError: a model's reply cannot be read; carries it.
-            BadSettings: the language is not one of the extractor's.
+            ModelReplyError: a model's reply cannot be parsed; carries it.
+            BadSettings: the extractor does not support the language.
         """
-        ...
 
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
-        """Whether the phrase, out of these sentences, has a named entity in it: a name, a date or a number."""
-        ...
+        """Return whether the phrase, out of these sentences, contains a named entity: a name, a date or a number."""
+        return has_name(phrase)
+
+
+def has_name(phrase: str) -> bool:
+    """Return whether a phrase contains a capitalised word or a number, or is in a script without capitals."""
+    if re.search(r"[\u3040-\u30ff\u3400-\u9fff]", phrase):
+        return True
+    return any(word != "I" and (word[0].isupper() or word[0].isdigit()) for word in re.findall(r"\w+", phrase))

@@ -1,21 +1,20 @@
-"""One form for the ways in which English words a fact, so that documents about one fact give one subject and relation.
+"""Canonical triplets: one subject and relation for the English phrasings of a fact.
 
-That is what a memory needs to know that the later one supersedes the earlier. Rules of grammar, no table of relations:
-a definite description names the one thing of its kind that its owner has, so that 'O is the R of S', 'O became R of S'
-and 'O is S's R' all say what the R of S is: (S, R, O). An indefinite one names one of several ('is a citizen of') and
-stays a statement about O. Verbs lose auxiliaries and agreement.
+A memory needs them to recognise that a later document supersedes an earlier one. The rules are grammatical, without a
+table of relations: a definite description denotes the only thing of its kind that its owner has, so that 'O is the R of
+S', 'O became R of S' and 'O is S's R' all become (S, R, O). An indefinite one denotes one of several ('is a citizen
+of') and stays a statement about O. Verbs lose auxiliaries and agreement.
 """
 
-import hashlib
 import re
 from functools import cache
-from pathlib import Path
 
 from emend.graphs.extraction import inflection
 from emend.graphs.extraction import vocabulary as v
 from emend.graphs.extraction import words as w
+from emend.graphs.extraction.base import has_name
 from emend.graphs.extraction.inflection import base_of, is_plural
-from emend.graphs.extraction.rules import has_name
+from emend.graphs.extraction.rules import digest_of
 from emend.memory.edit import Triplet
 
 _PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{v.PLACES}) of$")
@@ -27,14 +26,13 @@ _SAID = re.compile(r"(?<=\w) (?:is|was|are|were|has been)(?: now)?(?: (?:called|
 @cache
 def fingerprint() -> str:
     """Eight hex digits that change with the rules."""
-    files = (__file__, inflection.__file__, v.__file__, w.__file__)
-    return hashlib.sha256(b"".join(Path(str(name)).read_bytes() for name in files)).hexdigest()[:8]
+    return digest_of(__file__, *(str(module.__file__) for module in (inflection, v, w)))
 
 
 def canonical(triplet: Triplet) -> Triplet | None:
-    """The triplet in the form that all wordings of its fact share; None if it tells what held before and no longer.
+    """The canonical triplet; None if it states what no longer holds.
 
-    What is denied, possible or to come stays as it is worded.
+    Statements that are negated, possible or in the future are unchanged.
     """
     words = _PLACED.sub("", triplet.relation).split() or triplet.relation.split()
     lower = [word.lower() for word in words]
@@ -54,7 +52,7 @@ def canonical(triplet: Triplet) -> Triplet | None:
 
 
 def role_of(noun: str) -> str:
-    """A role without its article and without words for how new it is; empty if an owner has several such."""
+    """A role without its article and words such as 'new'; empty if an owner has several of the kind."""
     words = noun.split()
     while len(words) > 1 and words[0].lower() in v.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
         words = words[1:]
@@ -67,7 +65,7 @@ def _is_past(words: list[str]) -> bool:
 
 
 def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
-    """How a relation begins: `be`, `passive` or `active`, the verb in its form, and what follows; `''` if it is a noun.
+    """The kind of a relation (`be`, `passive`, `active`, or `''` for a noun), its verb form, and the rest.
 
     'has been named after' is passive, 'named', 'after'; 'is living in' is active, 'lives', 'in'.
     """
@@ -80,7 +78,7 @@ def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
     main = rest[0].lower() if rest else ""
     be = any(word in v.BE for word in helping)
     if be and main.endswith("ing") and base_of(main):
-        tense = inflection.past if helping[0] in ("was", "were", "had") else inflection.third_person
+        tense = inflection.past if helping[0] in ("was", "were", "had") else w.third_person
         return "active", tense(base_of(main)), rest[1:]
     if be or not helping:
         if be and _is_participle(main):
@@ -98,8 +96,8 @@ def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
 def _active(words: list[str]) -> tuple[str, str, list[str]]:
     main, after = words[0].lower(), words[1].lower() if len(words) > 1 else ""
     if main in w.BASES and main not in w.IRREGULAR:  # 'live in', but 'name' and 'place of'
-        plain = after in w.PREPOSITIONS | {"to"} and inflection.third_person(main) not in w.NOUN_LIKE
-        return ("active", inflection.third_person(main), words[1:]) if plain else ("", "", words)
+        plain = after in w.PREPOSITIONS | {"to"} and w.third_person(main) not in w.NOUN_LIKE
+        return ("active", w.third_person(main), words[1:]) if plain else ("", "", words)
     finite = main in w.THIRD_PERSON or _is_participle(main)
     noun = main in w.NOUN_LIKE and after not in w.PREPOSITIONS | {"to", ""}
     return ("active", main, words[1:]) if finite and not noun else ("", "", words)
@@ -114,25 +112,25 @@ def _is_participle(word: str) -> bool:
 
 
 def _ended(kind: str, verb: str, rest: str) -> bool:
-    """'resigned as R of', 'was replaced as R of': not any more."""
+    """Return whether a role has ended: 'resigned as R of', 'was replaced as R of'."""
     base = base_of(verb)
     leaves = base in v.ENDED or kind == "passive" and base in ("replace", "succeed")
     return leaves and bool(re.match(r"(?:down )?(?:as|from)\b", rest))
 
 
 def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None:
-    """(S, R, O), where the relation says that the subject is the R of the object; no relation for a past R."""
+    """(S, R, O) if the relation says that the subject is the R of the object; without relation if R is past."""
     base = base_of(verb)
     filled = kind == "be" or base in v.APPOINT and kind == "passive" or base in v.ROLE_VERBS and kind == "active"
     if not filled:
         return None
-    if rest in ("", "as") and (found := _OWNED.match(triplet.object)):
-        owner, role, bare = found["owner"], found["role"], False
-    elif (found := _ROLE.match(rest)) and found["article"] in (None, "the "):
-        owner, role, bare = triplet.object, found["role"], kind == "be" and not found["article"]
+    if rest in ("", "as") and (match := _OWNED.match(triplet.object)):
+        owner, role, bare = match["owner"], match["role"], False
+    elif (match := _ROLE.match(rest)) and match["article"] in (None, "the "):
+        owner, role, bare = triplet.object, match["role"], kind == "be" and not match["article"]
     else:
         return None
-    if kind != "passive" and (kind == "active") != (rest == "as" or bool(found.groupdict().get("as"))):
+    if kind != "passive" and (kind == "active") != (rest == "as" or bool(match.groupdict().get("as"))):
         return None  # 'serves as the R of' and 'is the R of', but not 'serves the R of' and 'is as the R of'
     return _owned(triplet.subject, role, owner, bare)
 

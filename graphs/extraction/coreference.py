@@ -1,6 +1,6 @@
-"""Puts the name in the place of what only points at it: pronouns, short names, and 'the city' for the city at hand.
+"""Coreference resolution: names in place of pronouns, short names, and descriptions such as 'the city'.
 
-Own rules that need no model: a document of news or encyclopaedia length is mostly about one thing, its main subject.
+The rules need no model: a document of news or encyclopaedia length is mostly about one thing, its main subject.
 """
 
 import re
@@ -27,9 +27,9 @@ _SAID = re.compile(rf"\b(?:{'|'.join(sorted(w.REPORTING))})\b", re.I)
 
 @dataclass(frozen=True)
 class Cast:
-    """Who a document speaks of.
+    """The names of a document.
 
-    `main` is its main subject, empty if it names nobody; `full` the full name of each short one; `kinds` the nouns that
+    `main` is its main subject, empty if it has no names; `full` the full name of each short one; `kinds` the nouns that
     the document uses for the main subject ('a city in ...').
     """
 
@@ -40,40 +40,39 @@ class Cast:
 
 
 def resolve(sentences: Sequence[str]) -> list[str]:
-    """The sentences with names for pronouns, short names and definite descriptions; what is not plain stays."""
+    """The sentences with names for pronouns, short names and definite descriptions; unclear references stay."""
     cast = cast_of(sentences)
     focus, out = cast.main, []
     for sentence in sentences:
-        told = _whole_names(sentence, cast)
-        leader = _leading_name(told) or ""
-        told = _described(told, cast)
-        told = _pronouns(told, cast, focus, leader)
+        text = _whole_names(sentence, cast)
+        leader = _leading_name(text) or ""
+        text = _pronouns(_described(text, cast), cast, focus, leader)
         if leader and cast.person:
             focus = leader if _like_a_person(leader, cast) else focus
-        out.append(told)
+        out.append(text)
     return out
 
 
 def cast_of(sentences: Iterable[str]) -> Cast:
-    """The main subject: the name that most sentences have, the more so where it stands before a verb or in front.
+    """The names of a document; the main subject is the most frequent one, weighted for names before verbs and in front.
 
-    A name that only ever follows a preposition ('Born in Oslo, ...') is none.
+    A name that only follows prepositions ('Born in Oslo, ...') cannot be the main subject.
     """
     sentences = list(sentences)
-    found = [list(_names(sentence)) for sentence in sentences]
+    mentions = [list(_names(sentence)) for sentence in sentences]
     text = " ".join(sentences)
     people = len(PERSONAL.findall(text)) > len(NEUTER.findall(text))
-    full = _full_names([[one.name for one in present] for present in found], people)
+    full = _full_names([[name.text for name in present] for present in mentions], people)
     counts: Counter[str] = Counter()
-    for place, present in enumerate(found):
+    for place, present in enumerate(mentions):
         best: dict[str, int] = {}
-        front = next((one for one in present if one.free), None) if place == 0 else None
-        for one in present:
-            whole = full.get(one.name, one.name)
-            points = 1 + 2 * one.acts + (3 if one is front else 1 if place == 0 else 0)
+        front = next((name for name in present if name.free), None) if place == 0 else None
+        for name in present:
+            whole = full.get(name.text, name.text)
+            points = 1 + 2 * name.acts + (3 if name is front else 1 if place == 0 else 0)
             best[whole] = max(points, best.get(whole, 0))
         counts.update(best)
-    free = {full.get(one.name, one.name) for present in found for one in present if one.free}
+    free = {full.get(name.text, name.text) for present in mentions for name in present if name.free}
     counts = Counter({name: count for name, count in counts.items() if name in free})
     if not counts:
         return Cast(full=full)
@@ -81,34 +80,31 @@ def cast_of(sentences: Iterable[str]) -> Cast:
     return Cast(main, people, full, frozenset(_kinds(main, sentences)))
 
 
-class _Named(NamedTuple):
-    """A name, whether something is said of it, and whether it is free.
+class _Mention(NamedTuple):
+    """A name; `acts` if a verb, possessive mark or apposition follows, `free` if no preposition precedes."""
 
-    Of what is said a verb, a possessive mark or an apposition follows; before a free name stands no preposition.
-    """
-
-    name: str
+    text: str
     acts: bool
     free: bool
 
 
-def _names(sentence: str) -> Iterable[_Named]:
+def _names(sentence: str) -> Iterable[_Mention]:
     tagged = tag(sentence)
     for start, end in names(tagged):
         name = tagged.text(start, end)
         if name not in _NOT_NAMES:
             after = tagged.tags[end:].lstrip("A")
             free = not tagged.tags[:start].rstrip("DA").endswith(("P", "t", "o"))
-            yield _Named(name, after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W")), free)
+            yield _Mention(name, after.startswith(("s", "B", "V")) or free and after.startswith(("C", "W")), free)
 
 
-def _full_names(found: Sequence[Sequence[str]], people: bool) -> dict[str, str]:
-    """'Buza' is George Buza, once George Buza was named; a word that two names end with is nobody's.
+def _full_names(mentions: Sequence[Sequence[str]], people: bool) -> dict[str, str]:
+    """Full names by short name: 'Buza' is George Buza; a word that ends two names is no short name.
 
-    Where the document is about a person, so is 'George', if he was named at its beginning.
+    In a document about a person 'George' is one, too, if the full name occurs at its beginning.
     """
-    every = {name for present in found for name in present}
-    early = {name for present in found[:2] for name in present}
+    every = {name for present in mentions for name in present}
+    early = {name for present in mentions[:2] for name in present}
     owners: dict[str, set[str]] = {}
     for name in every:
         parts = name.split()
@@ -118,29 +114,29 @@ def _full_names(found: Sequence[Sequence[str]], people: bool) -> dict[str, str]:
                 owners.setdefault(short, set()).add(name)
     full = {}
     for short in sorted(owners.keys() & every):
-        name = min(owners[short], key=lambda one: (len(one), one))
+        name = min(owners[short], key=lambda full_name: (len(full_name), full_name))
         if short[0].isupper() and all(other.endswith(name) for other in owners[short]):
             full[short] = name
     return full
 
 
 def _kinds(main: str, sentences: Sequence[str]) -> Iterable[str]:
-    """The nouns that the main subject is said to be."""
-    said = re.compile(
+    """The nouns that the document uses for the main subject."""
+    after = re.compile(
         rf"{re.escape(main)}(?:,| is| was| are|, (?:which|who) is)\s+(?:\w+ly\s+)?(?:a|an|the|one of the)\s+"
         r"(?P<np>(?:[\w-]+,?\s+){0,6}?[\w-]+)(?=\s+(?:in|on|at|of|by|from|for|that|which|who|located|known|and|with|based|"
         r"created|developed|produced|situated|founded)\b|[,.;])"
     )
     before = re.compile(rf"\b(?:the|The)\s+(?:[a-z-]+\s+)*?(?P<np>[a-z-]+)\s+(?:called\s+)?[\"“]?{re.escape(main)}")
     for sentence in sentences:
-        for found in [*said.finditer(sentence), *before.finditer(sentence)]:
-            noun = found["np"].split()[-1]
+        for match in [*after.finditer(sentence), *before.finditer(sentence)]:
+            noun = match["np"].split()[-1]
             if noun.islower() and len(noun) > 2 and not noun.endswith(("ing", "ed")) and noun not in w.DETERMINERS:
                 yield noun
 
 
 def _whole_names(sentence: str, cast: Cast) -> str:
-    """Short names made whole."""
+    """The sentence with full names in place of short ones."""
     tagged = tag(sentence)
     spans = {tagged.text(*span) for span in names(tagged)}
     for short in sorted(spans & cast.full.keys()):
@@ -153,7 +149,7 @@ def _whole_names(sentence: str, cast: Cast) -> str:
 
 
 def _described(sentence: str, cast: Cast) -> str:
-    """'the city' where the main subject was called a city."""
+    """The sentence with the main subject in place of 'the city', if the document calls it a city."""
     if not cast.kinds or re.search(rf"(?<!\w){re.escape(cast.main)}(?!\w)", sentence):
         return sentence
     kinds = "|".join(re.escape(kind) for kind in sorted(cast.kinds))
@@ -163,13 +159,13 @@ def _described(sentence: str, cast: Cast) -> str:
 
 
 def _leading_name(sentence: str) -> str | None:
-    """The name that a sentence is about, if it begins with one, or that of whoever spoke it."""
+    """The name that a sentence begins with, or that of its speaker; None if there is none."""
     tagged = tag(sentence)
     spans = list(names(tagged))
     if not spans:
         return None
-    said = _SAID.search(sentence)
-    if said and (after := [span for span in spans if said.end() <= sentence.find(tagged.text(*span))]):
+    speech = _SAID.search(sentence)
+    if speech and (after := [span for span in spans if speech.end() <= sentence.find(tagged.text(*span))]):
         return tagged.text(*after[0])
     return tagged.text(*spans[0]) if not re.search(r"[BV]", tagged.tags[: spans[0][0]]) else None
 
@@ -179,20 +175,20 @@ def _like_a_person(name: str, cast: Cast) -> bool:
 
 
 def _pronouns(sentence: str, cast: Cast, focus: str, leader: str) -> str:
-    """Personal pronouns stand for the person in focus, 'it' for a main subject that is no person."""
+    """The sentence with the person in focus for personal pronouns, and a main subject that is no person for 'it'."""
     if not cast.main:
         return sentence
     person = (leader if leader and _like_a_person(leader, cast) else focus) if cast.person else ""
     thing = "" if cast.person else cast.main
-    empty = {found.end() for found in _EMPTY_IT.finditer(sentence)}
+    empty = {match.end() for match in _EMPTY_IT.finditer(sentence)}
 
-    def name_of(found: re.Match[str]) -> str:
-        word = found.group(1).lower()
+    def name_of(match: re.Match[str]) -> str:
+        word = match.group(1).lower()
         name = thing if word in ("it", "its") else person
-        return found.group() if not name or found.end() in empty else name
+        return match.group() if not name or match.end() in empty else name
 
-    def owner_of(found: re.Match[str]) -> str:
-        name = name_of(found)
-        return name if name == found.group() else f"{name}'s"
+    def owner_of(match: re.Match[str]) -> str:
+        name = name_of(match)
+        return name if name == match.group() else f"{name}'s"
 
     return _SUBJECTIVE.sub(name_of, _POSSESSIVE.sub(owner_of, sentence))

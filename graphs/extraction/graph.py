@@ -1,7 +1,7 @@
 """Document -> triplets: segment, resolve coreference, extract, normalise, validate, deduplicate.
 
-The pipeline extract-then-edit of "DocTER: Evaluating Document-based Knowledge Editing", section 5. A model's reply that
-cannot be read is asked for again a bounded number of times; then the document has no triplets, a reason, and the reply.
+The extract-then-edit pipeline of "DocTER: Evaluating Document-based Knowledge Editing", section 5. An unparsable reply
+is asked for again a bounded number of times; then the document has no triplets, a reason, and the reply.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from emend.memory.probe import Usage
 from emend.memory.registry import nearest
 
 RECURSION_LIMIT = 24
-"""Six steps and the readings that are tried again."""
+"""Six nodes, and retries of `extract`."""
 ATTEMPTS_LIMIT = 10
 SAME = 0.9
-"""Two triplets above this cosine say the same (DocTER, section 5)."""
+"""Cosine above which two triplets are repetitions (DocTER, section 5)."""
 VALIDATIONS = ("both", "subject", "off")
 NOTHING = "no triplet was found in the document"
 DROPPED_ALL = "no triplet was left: none of those found has an entity at both ends"
@@ -38,7 +38,7 @@ PAST_ALL = "no triplet was left: all that were found tell what held before"
 class ExtractState(TypedDict, total=False):
     """JSON values: `document` and `language` go in, the rest is added; triplets are dicts of `Triplet`.
 
-    `final` says of a failure that asking again is of no use.
+    `final` means that asking again after a failure would not help.
     """
 
     document: str
@@ -58,10 +58,10 @@ class ExtractState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ExtractContext:
-    """The extractor, the embedding that tells repetitions, and what of the pipeline is switched on.
+    """The extractor, the embedding that finds repetitions, and the steps of the pipeline that are enabled.
 
-    `validation` is `both` (an entity at both ends, DocTER's rule), `subject` (at the subject's) or `off`; `attempts` is
-    how often an extractor is asked before a document is given up.
+    `validation` is `both` (an entity at both ends, DocTER's rule), `subject` (only at the subject) or `off`; `attempts`
+    is the maximum number of replies per document.
     """
 
     extractor: Extractor
@@ -80,46 +80,46 @@ class ExtractContext:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that change when what comes out may change."""
+        """Twelve hex digits that change whenever the output may change."""
         form = canonical.fingerprint() if self.normalisation else ""
-        told = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts, form)
-        return content_id(self.extractor.fingerprint, *told)[:12]
+        parts = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts, form)
+        return content_id(self.extractor.fingerprint, *parts)[:12]
 
 
 C = TypeVar("C", bound=ExtractContext)
 
 
 def segment(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """The document in sentences; whole, for an extractor that reads it so."""
+    """Split the document into sentences, unless the extractor reads it whole."""
     extractor = runtime.context.extractor
     whole = [state["document"]] if state["document"].strip() else []
     return {"sentences": whole if extractor.whole else extractor.segment(state["document"])}
 
 
 def resolve(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Names for pronouns, where that is switched on and the extractor does not read the document whole."""
-    context = runtime.context
-    wanted = context.coreference and not context.extractor.whole
-    return {"sentences": context.extractor.resolve(state["sentences"]) if wanted else state["sentences"]}
+    """Resolve coreference, if enabled, unless the extractor reads the document whole."""
+    extractor, sentences = runtime.context.extractor, state["sentences"]
+    resolved = runtime.context.coreference and not extractor.whole
+    return {"sentences": extractor.resolve(sentences) if resolved else sentences}
 
 
 def extract(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """The triplets; a reply that cannot be read is put down as a failure."""
+    """Extract the triplets; an unparsable reply is recorded as a failure."""
     tried, usage = state.get("attempts", 0) + 1, Usage.model_validate(state.get("usage", {}))
     language = state.get("language", "en")
     try:
-        found = runtime.context.extractor.extract(state["sentences"], language, state.get("failure", ""))
+        output = runtime.context.extractor.extract(state["sentences"], language, state.get("failure", ""))
     except ModelReplyError as error:
         spent = usage.plus(error.usage).model_dump()
-        final = isinstance(error, (ReplyRefused, ReplyCutOff))  # asked again, it would say the same
+        final = isinstance(error, (ReplyRefused, ReplyCutOff))  # another reply would be the same
         return {"attempts": tried, "failure": str(error), "reply": error.reply, "usage": spent, "final": final}
-    triplets = [triplet.model_dump() for triplet in found.triplets]
-    told: ExtractState = {"attempts": tried, "failure": "", "reply": "", "triplets": triplets}
-    return {**told, "reason": "" if triplets else NOTHING, "usage": usage.plus(found.usage).model_dump()}
+    triplets = [triplet.model_dump() for triplet in output.triplets]
+    update: ExtractState = {"attempts": tried, "failure": "", "reply": "", "triplets": triplets}
+    return {**update, "reason": "" if triplets else NOTHING, "usage": usage.plus(output.usage).model_dump()}
 
 
 def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract", "give_up", "normalise"]:
-    """Again after a failure, while attempts are left."""
+    """Retry after a failure while attempts are left."""
     if not state["failure"]:
         return "normalise"
     again = state["attempts"] < runtime.context.attempts and not state.get("final", False)
@@ -127,63 +127,64 @@ def after_extract(state: ExtractState, runtime: Runtime[C]) -> Literal["extract"
 
 
 def give_up(state: ExtractState) -> ExtractState:
-    """No triplets, and why; the last reply stays in the state."""
+    """Set the reason why there are no triplets; the last reply stays in the state."""
     count = state["attempts"]
     why = "no usable reply" if state.get("final", False) else f"unreadable reply, asked {count} times"
     return {"triplets": [], "reason": f"{why}: {state['failure']}"}
 
 
 def normalise(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """The wordings of one English fact become one triplet, and what held before is left out; else all stays."""
+    """Make English triplets canonical, and drop those that no longer hold; others are unchanged."""
     if not runtime.context.normalisation or state.get("language", "en") != "en":
         return {"past": []}
-    kept, past = [], []
-    for told in state["triplets"]:
-        form = canonical.canonical(Triplet.model_validate(told))
-        kept += [] if form is None else [form.model_dump()]
-        past += [told] if form is None else []
-    return {"triplets": kept, "past": past, "reason": state["reason"] if kept or not past else PAST_ALL}
+    current, past = [], []
+    for triplet in state["triplets"]:
+        form = canonical.canonical(Triplet.model_validate(triplet))
+        current += [] if form is None else [form.model_dump()]
+        past += [triplet] if form is None else []
+    return {"triplets": current, "past": past, "reason": state["reason"] if current or not past else PAST_ALL}
 
 
 def validate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Keeps the triplets with an entity at both ends, or at the subject's, as the context says."""
+    """Keep the triplets with an entity at both ends, or at the subject, as the context says."""
     context = runtime.context
     if context.validation == "off":
         return {"invalid": []}
-    valid = [_valid(told, context, state["sentences"]) for told in state["triplets"]]
-    kept = [told for told, good in zip(state["triplets"], valid, strict=True) if good]
-    dropped = [told for told, good in zip(state["triplets"], valid, strict=True) if not good]
-    return {"triplets": kept, "invalid": dropped, "reason": state["reason"] if kept or not dropped else DROPPED_ALL}
+    valid: list[dict[str, Any]] = []
+    invalid: list[dict[str, Any]] = []
+    for triplet in state["triplets"]:
+        (valid if _is_valid(triplet, context, state["sentences"]) else invalid).append(triplet)
+    return {"triplets": valid, "invalid": invalid, "reason": state["reason"] if valid or not invalid else DROPPED_ALL}
 
 
-def _valid(told: dict[str, Any], context: ExtractContext, sentences: list[str]) -> bool:
-    """Whether the ends have entities; an object that names only the subject again ('her voice') has none."""
-    ends = [told["subject"]]
+def _is_valid(triplet: dict[str, Any], context: ExtractContext, sentences: list[str]) -> bool:
+    """Return whether the ends have entities; an object that only repeats the subject ('her voice') has none."""
+    ends = [triplet["subject"]]
     if context.validation == "both":
-        ends.append(told["object"].replace(told["subject"], "").strip())
+        ends.append(triplet["object"].replace(triplet["subject"], "").strip())
     return all(end and context.extractor.is_entity(end, sentences) for end in ends)
 
 
 def deduplicate(state: ExtractState, runtime: Runtime[C]) -> ExtractState:
-    """Of triplets that say the same, the first alone stays."""
-    told, context = state["triplets"], runtime.context
-    if not context.deduplication or len(told) < 2:
+    """Keep the first of each group of repetitions."""
+    triplets, context = state["triplets"], runtime.context
+    if not context.deduplication or len(triplets) < 2:
         return {"repeated": []}
-    vectors = context.embedding.documents([Triplet.model_validate(one).text for one in told])
+    vectors = context.embedding.documents([Triplet.model_validate(triplet).text for triplet in triplets])
     first = _first(np.asarray(vectors @ vectors.T))
     return {
-        "triplets": [told[place] for place in first],
-        "repeated": [one for place, one in enumerate(told) if place not in first],
+        "triplets": [triplets[place] for place in first],
+        "repeated": [triplet for place, triplet in enumerate(triplets) if place not in first],
     }
 
 
 def _first(cosines: Any) -> list[int]:
-    """Places of those that are not above `SAME` to an earlier one that stays."""
-    kept: list[int] = []
+    """Indices of the triplets that repeat no earlier one."""
+    first: list[int] = []
     for place in range(len(cosines)):
-        if not kept or cosines[place, kept].max() <= SAME:
-            kept.append(place)
-    return kept
+        if not first or cosines[place, first].max() <= SAME:
+            first.append(place)
+    return first
 
 
 def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, ExtractState]:
@@ -208,10 +209,10 @@ def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, Ex
 
 
 class Extraction(FrozenModel):
-    """What came of one document.
+    """The result of one document.
 
-    `reason` says why there is no triplet, and is empty where there is one; `failed` whether that is a reply that could
-    not be read, `reply`, kept as it came. `invalid` and `repeated` count what validation and deduplication took out.
+    `reason` says why there are no triplets, and is empty if there are some; `failed` is true if the cause is an
+    unparsable `reply`. `invalid` and `repeated` count the triplets that validation and deduplication removed.
     """
 
     triplets: tuple[Triplet, ...] = ()
@@ -224,20 +225,21 @@ class Extraction(FrozenModel):
 
 
 def extract_document(text: str, context: ExtractContext, language: str = "en", app: Any = None) -> Extraction:
-    """The triplets of one document, by the graph.
+    """Extract the triplets of one document by the graph.
 
     Args:
         text: the document.
-        context: what extracts, and how.
-        language: of the document.
-        app: the compiled graph, for those who call this often.
+        context: the extractor and settings.
+        language: the document's.
+        app: the compiled graph, to reuse it.
 
     Raises:
-        BadSettings: the extractor does not know the language. And whatever asking a model raises.
+        BadSettings: the extractor does not support the language.
+        ModelError: the model could not be asked.
     """
     final, _ = run_graph(app or build(), {"document": text, "language": language}, context)
     return Extraction(
-        triplets=tuple(Triplet.model_validate(told) for told in final["triplets"]),
+        triplets=tuple(Triplet.model_validate(triplet) for triplet in final["triplets"]),
         reason="" if final["triplets"] else final["reason"],
         failed=bool(final["failure"]),
         reply=final["reply"],
@@ -258,22 +260,22 @@ def extract_edits(
     deduplication: bool = True,
     normalisation: bool = True,
 ) -> list[Edit]:
-    """The same edits, same ids, same texts, with the triplets that were read out of their texts.
+    """The edits, with unchanged ids and texts, and with the triplets extracted from their texts.
 
-    An edit from which nothing could be read has no triplets; `extract_document` says why.
+    Some may have no triplets; `extract_document` gives the reason.
 
     Args:
         edits: documents or events.
         method: `rules`, `spacy` or `llm`.
         model: a chat model for `llm`, a pipeline's name for `spacy`.
-        embedding: tells repetitions; None is the memory's default.
-        coreference: whether pronouns are replaced.
+        embedding: finds repetitions; None is the memory's default.
+        coreference: replace pronouns by names.
         validation: `both`, `subject` or `off`, see `ExtractContext`.
-        deduplication: whether of like triplets the first alone stays.
-        normalisation: whether the wordings of one fact become one triplet.
+        deduplication: remove repetitions.
+        normalisation: make triplets canonical.
 
     Raises:
-        BadSettings: unknown method or validation, or a language that the method does not know.
+        BadSettings: unknown method or validation, or an unsupported language.
         MissingExtra: the method's package or model is not installed.
     """
     extractor = load_extractor(method, model)
@@ -286,5 +288,5 @@ def extract_edits(
         normalisation=normalisation,
     )
     app = build()
-    found = (extract_document(edit.text, context, edit.language, app) for edit in edits)
-    return [edit.model_copy(update={"triplets": one.triplets}) for edit, one in zip(edits, found, strict=True)]
+    triplets = (extract_document(edit.text, context, edit.language, app).triplets for edit in edits)
+    return [edit.model_copy(update={"triplets": ts}) for edit, ts in zip(edits, triplets, strict=True)]

@@ -1,22 +1,20 @@
-"""The extractor that asks a chat model, as DocTER's LLM-based pipeline does: the document goes in whole."""
+"""The extractor by chat model, as in DocTER's LLM-based pipeline: the document is read as one text."""
 
 from collections.abc import Sequence
 
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.roles.extract import check_form, extraction_prompt_id, read_triplets
-from emend.graphs.extraction.base import Found
-from emend.graphs.extraction.rules import has_name
-from emend.graphs.extraction.sentences import split_sentences
+from emend.graphs.extraction.base import Extractor, ExtractorOutput
 
 
-class LlmExtractor:
-    """One call of the model per document; what it names is checked and deduplicated like any other triplet.
+class LlmExtractor(Extractor):
+    """Extraction by one call per document; the triplets are validated and deduplicated like any others.
 
     Args:
         model: the chat model.
-        form: how it is to reply: `json`, `lines` or `tuples`.
-        name: what the fingerprint calls the model; None takes its own parameters.
+        form: the form of its replies: `json`, `lines` or `tuples`.
+        name: the model's name in the fingerprint; None takes its type.
 
     Raises:
         BadSettings: unknown form.
@@ -30,25 +28,13 @@ class LlmExtractor:
         self._form = check_form(form)
         self.fingerprint = f"llm/{name or model._llm_type}/{form}/{extraction_prompt_id(form)}"
 
-    def segment(self, document: str) -> list[str]:
-        """The sentences of the document."""
-        return split_sentences(document)
-
-    def resolve(self, sentences: Sequence[str]) -> list[str]:
-        """As they are: the model is told to write full names."""
-        return list(sentences)
-
-    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> Found:
-        """The triplets that the model names.
+    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
+        """The triplets in the model's reply.
 
         Raises:
-            ModelReplyError: its reply cannot be read; carries it.
+            ModelReplyError: the reply cannot be parsed; carries it.
         """
         if not sentences:
-            return Found(triplets=())
-        reading = read_triplets(self._model, " ".join(sentences), self._form, failure)
-        return Found(triplets=reading.triplets, usage=reading.usage)
-
-    def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
-        """Whether a word has a capital or a digit, or the phrase is in a script without capitals."""
-        return has_name(phrase)
+            return ExtractorOutput(triplets=())
+        reply = read_triplets(self._model, " ".join(sentences), self._form, failure)
+        return ExtractorOutput(triplets=reply.triplets, usage=reply.usage)

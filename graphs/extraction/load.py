@@ -22,29 +22,29 @@ EXTRACTORS: Registry[Any] = Registry(
 
 
 def load_extractor(method: str = "rules", model: Any = None, form: str = "json") -> Extractor:
-    """The extractor of that name.
+    """Load the extractor of that name.
 
     Args:
         method: `rules`, `spacy`, `llm`, or a plug-in.
         model: a chat model or its name for `llm`, the name or folder of a pipeline for `spacy`.
-        form: how an LLM is to reply: `json`, `lines` or `tuples`.
+        form: the form of an LLM's replies: `json`, `lines` or `tuples`.
 
     Raises:
         BadSettings: unknown method, or `llm` without a model.
-        MissingExtra: what the method needs is not installed.
+        MissingExtra: a package or model of the method is not installed.
     """
     with EXTRACTORS.plugin_errors(method):
         extractor: Extractor = EXTRACTORS.load(method)(model, form)
         if not callable(getattr(extractor, "extract", None)):
-            raise TypeError("what it made has no extract")
+            raise TypeError("the object has no method 'extract'")
     return extractor
 
 
 def rules(model: Any = None, form: str = "") -> Extractor:
-    """The rules.
+    """Make the rules extractor.
 
     Raises:
-        BadSettings: a model is named, which the rules would not use.
+        BadSettings: a model is named.
     """
     if model is not None:
         raise BadSettings(
@@ -56,17 +56,17 @@ def rules(model: Any = None, form: str = "") -> Extractor:
 
 
 def spacy(model: Any = None, form: str = "") -> Extractor:
-    """A spaCy pipeline, `en_core_web_sm` unless another is named."""
+    """Make the extractor over a spaCy pipeline, by default `en_core_web_sm`."""
     from emend.graphs.extraction.spacy_parse import DEFAULT_PIPELINE, SpacyExtractor
 
     return SpacyExtractor(model or DEFAULT_PIPELINE)
 
 
 def llm(model: Any = None, form: str = "json") -> Extractor:
-    """A chat model.
+    """Make the extractor over a chat model.
 
     Raises:
-        BadSettings: none is named: who reads the documents is never left open.
+        BadSettings: no model is named.
     """
     if model is None:
         raise BadSettings("method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini.")

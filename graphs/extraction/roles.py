@@ -1,4 +1,4 @@
-"""Who fills a role, where role and owner stand apart: 'S has O as its R', 'O, R of S,', 'As R of S, O ...'."""
+"""Patterns for roles apart from their owner: 'S has O as its R', 'O, R of S,', 'As R of S, O ...'."""
 
 import re
 from collections.abc import Iterator
@@ -20,43 +20,43 @@ _FRONT = re.compile(rf"^P(?:D|(?P<whose>{NAME})s)?{ROLE}(?:o(?P<of>{NAME}))?C(?P
 
 
 class Filled(NamedTuple):
-    """A triplet (S, R, O), and the span of words that says so, which says nothing else."""
+    """A triplet (S, R, O), and the span of words that states it and nothing else."""
 
     triplet: Triplet
     span: tuple[int, int]
 
 
 def filled_roles(s: Tagged) -> Iterator[Filled]:
-    """The roles that a sentence says somebody fills, in its order within each wording."""
-    for found in _AS.finditer(s.tags):
-        verb = s.words[found.end("verb") - 1].lower()
-        as_ = s.words[found.end("thing")].lower() == "as"
+    """The roles in a sentence, in its order for each pattern."""
+    for match in _AS.finditer(s.tags):
+        verb = s.words[match.end("verb") - 1].lower()
+        as_ = s.words[match.end("thing")].lower() == "as"
         if as_ and (base_of(verb) in v.APPOINT or verb in v.HAVE):
-            yield _filled(s, found, found["of"] and "of" or found["whose"] and "whose" or "owner")
-    for found in _NAMED.finditer(s.tags):
-        if base_of(s.words[found.end("verb") - 1].lower()) in v.APPOINT and (told := _named(s, found)):
-            yield told
-    for found in _BESIDE.finditer(s.tags):
-        noun = s.words[found.end("role") - 1].lower()
-        if not (is_plural(noun) or noun in v.SEVERAL | v.TAKE_OF or s.tags[: found.start()].endswith("K")):
-            yield _filled(s, found, "of")
+            yield _filled(s, match, match["of"] and "of" or match["whose"] and "whose" or "owner")
+    for match in _NAMED.finditer(s.tags):
+        if base_of(s.words[match.end("verb") - 1].lower()) in v.APPOINT and (filled := _named(s, match)):
+            yield filled
+    for match in _BESIDE.finditer(s.tags):
+        noun = s.words[match.end("role") - 1].lower()
+        if not (is_plural(noun) or noun in v.SEVERAL | v.TAKE_OF or s.tags[: match.start()].endswith("K")):
+            yield _filled(s, match, "of")
     front = _FRONT.match(s.tags)
     if front and s.words[0].lower() == "as" and (front["of"] or front["whose"]):
         yield _filled(s, front, "of" if front["of"] else "whose")
 
 
-def _filled(s: Tagged, found: re.Match[str], owner: str) -> Filled:
-    role, thing = s.text(*found.span("role")), s.text(*found.span("thing"))
-    return Filled(Triplet(subject=s.text(*found.span(owner)), relation=role, object=thing), found.span())
+def _filled(s: Tagged, match: re.Match[str], owner: str) -> Filled:
+    role, thing = s.text(*match.span("role")), s.text(*match.span("thing"))
+    return Filled(Triplet(subject=s.text(*match.span(owner)), relation=role, object=thing), match.span())
 
 
-def _named(s: Tagged, found: re.Match[str]) -> Filled | None:
+def _named(s: Tagged, match: re.Match[str]) -> Filled | None:
     """'S named O its R', where 'its' may have become the name of S."""
-    if found["how"] == "D":
-        its = s.words[found.start("how")].lower() in ("its", "their", "his", "her", "the")
-        return _filled(s, found, "of" if found["of"] else "owner") if its else None
-    owner, both = s.text(*found.span("owner")), s.text(*found.span("thing"))
+    if match["how"] == "D":
+        its = s.words[match.start("how")].lower() in ("its", "their", "his", "her", "the")
+        return _filled(s, match, "of" if match["of"] else "owner") if its else None
+    owner, both = s.text(*match.span("owner")), s.text(*match.span("thing"))
     if both == owner or not both.endswith(owner):
         return None
-    triplet = Triplet(subject=owner, relation=s.text(*found.span("role")), object=both.removesuffix(owner).strip())
-    return Filled(triplet, found.span())
+    triplet = Triplet(subject=owner, relation=s.text(*match.span("role")), object=both.removesuffix(owner).strip())
+    return Filled(triplet, match.span())

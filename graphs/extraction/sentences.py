@@ -1,4 +1,4 @@
-"""Splits a document into sentences, also where the space after a full stop was lost."""
+"""Splitting of documents into sentences, also if the space after a full stop is missing."""
 
 import re
 
@@ -9,9 +9,9 @@ _BRACKETED = re.compile(r"\s*\[[^\]]*\]")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences in order, without line ends, a news story's dateline and bracketed notes.
+    """The sentences in order, without line ends, datelines of news stories and bracketed notes.
 
-    A stop ends no sentence after an initial, a title or an abbreviation, nor inside a number or an address.
+    A full stop after an initial, a title or an abbreviation, or inside a number or address, ends no sentence.
     """
     out: list[str] = []
     for line in _parted(_BRACKETED.sub("", text)).splitlines():
@@ -20,32 +20,32 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _parted(text: str) -> str:
-    """Line ends put back where a heading runs into a name: 'by StormActrius is', 'May 2023Raisio is'."""
+    """The text with line ends between a heading and a name that it runs into: 'by StormActrius is'."""
     words = set(re.findall(r"\b[A-Z]\w+", text))
 
-    def part(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{found[2]}" if found[2] in words else found.group()
+    def part(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{match[2]}" if match[2] in words else match.group()
 
     return re.sub(r"\b([A-Z]?[a-z]{2,}|[A-Z]\w*[a-z]{2}|\d{4})([A-Z][a-z]+)\b", part, text)
 
 
 def _of_line(line: str) -> list[str]:
     out, start = [], 0
-    for found in _END.finditer(line):
-        if _ends(line, found):
-            out.append(line[start : found.start("space")].strip())
-            start = found.end("space")
+    for match in _END.finditer(line):
+        if _ends(line, match):
+            out.append(line[start : match.start("space")].strip())
+            start = match.end("space")
     out.append(line[start:].strip())
     return [sentence for sentence in out if re.search(r"\w", sentence)]
 
 
-def _ends(line: str, found: re.Match[str]) -> bool:
-    """Whether the stop ends a sentence."""
-    word = re.search(r"[\w.]*$", line[: found.start()])
+def _ends(line: str, match: re.Match[str]) -> bool:
+    """Return whether the full stop ends a sentence."""
+    word = re.search(r"[\w.]*$", line[: match.start()])
     before = word.group() if word else ""
-    if found["stop"] != "." or found["quote"]:
+    if match["stop"] != "." or match["quote"]:
         return True
     if before in ABBREVIATIONS or re.fullmatch(r"(?:[A-Z]|[A-Z](?:\.[A-Z])+|[a-z])", before):
         return False
-    lost = not found["space"] and bool(found["next"].strip('"“('))
-    return not lost or bool(re.search(r"[a-z\d]{2}$", before)) and found["next"][-1].isupper()
+    lost = not match["space"] and bool(match["next"].strip('"“('))
+    return not lost or bool(re.search(r"[a-z\d]{2}$", before)) and match["next"][-1].isupper()

@@ -1,20 +1,19 @@
-"""The extractor over a spaCy pipeline: its sentences, its parse and its named entities, read by rules of ours.
+"""The extractor over a spaCy pipeline: its sentences, dependency parse and named entities.
 
-spaCy, because it is kept up, runs on a CPU without torch, loads pipelines for some 25 languages by name, and parses
-and finds entities in one pass; Stanza is slower and needs torch models from a hub, and the coreference and OpenIE tools
-that DocTER used (neuralcoref, GEN2OIE) are no longer maintained. spaCy resolves no coreference: the rules do.
+spaCy is maintained, runs on a CPU without torch, loads pipelines for some 25 languages by name, and parses and finds
+entities in one pass. Stanza is slower and needs torch models from a hub; the coreference and OpenIE tools that DocTER
+used (neuralcoref, GEN2OIE) are no longer maintained. spaCy resolves no coreference; the rules do.
 """
 
-import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from functools import cache
-from pathlib import Path
+from functools import lru_cache
+from itertools import dropwhile
 from typing import Any
 
-from emend.graphs.extraction import coreference, sentences, words
-from emend.graphs.extraction.base import Found
+from emend.graphs.extraction import base, coreference, sentences, words
+from emend.graphs.extraction.base import Extractor, ExtractorOutput
+from emend.graphs.extraction.rules import digest_of
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.words import REPORTING
 from emend.memory.edit import Triplet
@@ -23,10 +22,11 @@ from emend.memory.errors import BadSettings, MissingExtra
 DEFAULT_PIPELINE = "en_core_web_sm"
 SUBJECTS = ("nsubj", "nsubjpass", "nsubj:pass")
 DIRECT = ("dobj", "obj", "attr", "oprd", "dative")
-KEPT = 256
+CACHED = 256
+"""Number of parsed sentences that are cached: each is needed three times."""
 
 
-class SpacyExtractor:
+class SpacyExtractor(Extractor):
     """Triplets from the dependency parse of each sentence.
 
     Args:
@@ -38,7 +38,6 @@ class SpacyExtractor:
     """
 
     method = "spacy"
-    whole = False
 
     def __init__(self, pipeline: Any = DEFAULT_PIPELINE) -> None:
         self._nlp = load_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
@@ -49,13 +48,14 @@ class SpacyExtractor:
                 f"choose one that has, such as {DEFAULT_PIPELINE}."
             )
         meta = self._nlp.meta
-        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}/{_rules()}"
+        rules = digest_of(__file__, *(str(module.__file__) for module in (base, coreference, sentences, words)))
+        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}/{rules}"
         self._lock = threading.Lock()
-        self._docs: OrderedDict[str, Any] = OrderedDict()  # each sentence is needed three times
+        self._parsed = lru_cache(CACHED)(self._parse)
 
     def segment(self, document: str) -> list[str]:
-        """The sentences, as the pipeline parts them."""
-        lines = split_sentences(document)  # first: documents may have lost the space after a full stop
+        """The sentences, split by the pipeline."""
+        lines = split_sentences(document)  # first, because the space after a full stop may be lost
         return [
             sentence.text.strip() for line in lines for sentence in self._parsed(line).sents if sentence.text.strip()
         ]
@@ -64,8 +64,8 @@ class SpacyExtractor:
         """The sentences with names for pronouns, by the rules."""
         return coreference.resolve(sentences)
 
-    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> Found:
-        """The triplets, in the order of the sentences, each once.
+    def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
+        """The triplets in the order of the sentences, without repeats.
 
         Raises:
             BadSettings: the pipeline is of another language.
@@ -75,41 +75,29 @@ class SpacyExtractor:
                 f"spaCy pipeline '{self._nlp.meta['name']}' reads '{self._nlp.meta['lang']}', and a document is in "
                 f"'{language}': name a pipeline of that language with --model."
             )
-        found = (triplet for sentence in sentences for triplet in triplets_of(self._parsed(sentence)))
-        return Found(triplets=tuple(dict.fromkeys(found)))
+        triplets = (triplet for sentence in sentences for triplet in triplets_of(self._parsed(sentence)))
+        return ExtractorOutput(triplets=tuple(dict.fromkeys(triplets)))
 
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
-        """Whether it holds a word that is a name, or a named entity of the sentences, or lies in one.
+        """Return whether it contains a proper noun or a named entity of the sentences, or is part of one.
 
-        Small pipelines miss many entities whose words they do know to be names.
+        Small pipelines miss many entities whose words they tag as proper nouns.
         """
         plain, docs = phrase.lower(), [self._parsed(sentence) for sentence in sentences]
-        found = (entity.text.lower() for doc in docs for entity in doc.ents)
+        entities = (entity.text.lower() for doc in docs for entity in doc.ents)
         names = {token.text.lower() for doc in docs for token in doc if token.pos_ == "PROPN"}
-        return not names.isdisjoint(plain.split()) or any(name in plain or plain in name for name in found)
+        return not names.isdisjoint(plain.split()) or any(name in plain or plain in name for name in entities)
 
-    def _parsed(self, text: str) -> Any:
+    def _parse(self, text: str) -> Any:
         with self._lock:
-            if text not in self._docs:
-                self._docs[text] = self._nlp(text)
-            self._docs.move_to_end(text)
-            while len(self._docs) > KEPT:
-                self._docs.popitem(last=False)
-            return self._docs[text]
-
-
-@cache
-def _rules() -> str:
-    """Eight hex digits that change with what reads the parse."""
-    files = (__file__, coreference.__file__, sentences.__file__, words.__file__)
-    return hashlib.sha256(b"".join(Path(str(name)).read_bytes() for name in files)).hexdigest()[:8]
+            return self._nlp(text)
 
 
 def load_pipeline(name: str) -> Any:
-    """The pipeline of that name, or in that folder.
+    """Load the pipeline of that name or in that folder.
 
     Raises:
-        MissingExtra: spaCy or the pipeline is not installed; names the command that gets it.
+        MissingExtra: spaCy or the pipeline is not installed; the message has the command that installs it.
     """
     try:
         import spacy
@@ -140,26 +128,26 @@ def triplets_of(doc: Any) -> Iterator[Triplet]:
         if subject is not None:
             was = "was " if token.tag_ == "VBN" else ""
             yield from (
-                _triplet(_phrase(subject, inner=True), f"{was}{told}", thing) for told, thing in _objects(token)
+                _triplet(_phrase(subject, inner=True), f"{was}{relation}", thing) for relation, thing in _objects(token)
             )
 
 
 def _apposed(token: Any) -> Iterator[Triplet]:
-    """'Ana Rojo, a painter of Chile' and 'the painter, Ana Rojo': what the name's owner is."""
+    """Triplets of an apposition: 'Ana Rojo, a painter of Chile' and 'the painter, Ana Rojo'."""
     noun, of = (token.head, token) if _name_of(token.head) == token else (token, token.head)
     for relation, thing in _through("is", noun):
-        told = _words(thing) if thing == noun else _phrase(thing)
-        yield Triplet(subject=_phrase(of, inner=True), relation=relation, object=told)
+        text = _words(thing) if thing == noun else _phrase(thing)
+        yield Triplet(subject=_phrase(of, inner=True), relation=relation, object=text)
 
 
 def _reports(verb: Any) -> bool:
-    """Whether it tells who said or thought something; 'is known for' tells of what is known."""
+    """Return whether the verb reports speech or thought; the passive, as in 'is known for', does not."""
     passive = any(child.dep_ == "auxpass" for child in verb.children)
     return not passive and not {verb.lemma_.lower(), verb.text.lower()}.isdisjoint(REPORTING)
 
 
 def _of_participle(token: Any) -> Any:
-    """What 'born in Oslo' is said of: its noun, or the subject of the sentence that it begins."""
+    """The subject of a participle such as 'born in Oslo': its noun, or the subject of the sentence that it begins."""
     if token.dep_ == "acl" and token.tag_ == "VBN":
         return token.head
     if token.dep_ == "advcl" and token.tag_ in ("VBN", "VBG") and token.i < token.head.i:
@@ -191,7 +179,7 @@ def _owner(child: Any) -> Any:
 
 
 def _subject(verb: Any) -> Any:
-    """The verb's own subject, that of the verb it is joined to, or what its relative clause is about."""
+    """The verb's own subject, that of the verb it is joined to, or the head of its relative clause."""
     for child in verb.lefts:
         if child.dep_ in SUBJECTS:
             if child.tag_ in ("WP", "WDT") and verb.dep_ == "relcl":
@@ -203,32 +191,32 @@ def _subject(verb: Any) -> Any:
 
 
 def _objects(verb: Any) -> Iterator[tuple[str, Any]]:
-    """Relation and object: what the verb has directly, then what its prepositions have."""
-    told = _verb_text(verb)
+    """Relations and objects: the verb's direct ones, then those of its prepositions."""
+    text = _verb_text(verb)
     direct = next((child for child in verb.children if child.dep_ == "dobj" and child.pos_ == "NOUN"), None)
-    what = told if direct is None else f"{told} {_phrase(direct, inner=True)}"  # 'holds citizenship with'
+    what = text if direct is None else f"{text} {_phrase(direct, inner=True)}"  # 'holds citizenship with'
     for child in verb.children:
         if child.dep_ in DIRECT:
-            yield from _through(told, child)
+            yield from _through(text, child)
         elif child.dep_ in ("prep", "agent"):
-            relation = f"{what if child.i > verb.i else told} {child.text.lower()}"
+            relation = f"{what if child.i > verb.i else text} {child.text.lower()}"
             yield from ((relation, inner) for inner in child.children if inner.dep_ == "pobj")
-            for done in (inner for inner in child.children if inner.dep_ == "pcomp"):  # 'known for painting X'
-                yield from ((f"{relation} {of}", thing) for of, thing in _objects(done))
+            for action in (inner for inner in child.children if inner.dep_ == "pcomp"):  # 'known for painting X'
+                yield from ((f"{relation} {of}", thing) for of, thing in _objects(action))
         elif child.dep_ in ("acomp", "xcomp"):
-            yield from ((f"{told} {relation}", thing) for relation, thing in _objects(child))
+            yield from ((f"{text} {relation}", thing) for relation, thing in _objects(child))
 
 
-def _through(told: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """'is a citizen of | X' where the noun has a preposition, else the noun itself, and those joined to it."""
+def _through(verb: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    """'is a citizen of | X' if the noun has a preposition, else the noun itself and those joined to it."""
     inner = [(p, o) for p in thing.children if p.dep_ == "prep" for o in p.children if o.dep_ == "pobj"]
     if inner and thing.pos_ == "NOUN":
         for preposition, of in inner:
             left = " ".join(token.text for token in thing.lefts)
-            yield " ".join(f"{told} {left} {thing.text} {preposition.text}".split()), of
+            yield " ".join(f"{verb} {left} {thing.text} {preposition.text}".split()), of
         return
-    yield told, thing
-    yield from ((told, other) for other in thing.children if other.dep_ == "conj")
+    yield verb, thing
+    yield from ((verb, other) for other in thing.children if other.dep_ == "conj")
 
 
 def _verb_text(verb: Any) -> str:
@@ -238,24 +226,22 @@ def _verb_text(verb: Any) -> str:
 
 
 def _phrase(token: Any, inner: bool = False) -> str:
-    """The name beside a noun, else its words; `inner` without what follows it."""
+    """The name in apposition to a noun, else the noun's phrase; `inner` leaves out what follows it."""
     return _words(_name_of(token) or token, inner)
 
 
 def _words(token: Any, inner: bool = False) -> str:
-    """The noun phrase of a token without its determiner; `inner` also without what follows it."""
+    """The noun phrase of a token without its determiner; `inner` leaves out what follows the token."""
     words = [t for t in token.subtree if t.i <= token.i or not inner]
     cut = next(
         (i for i, t in enumerate(words) if t.i > token.i and t.dep_ in ("punct", "relcl", "appos", "acl", "cc")), None
     )
-    kept = words[:cut]
-    while kept and (kept[0].pos_ == "DET" or kept[0].is_punct):
-        kept = kept[1:]
-    return "".join(t.text_with_ws for t in kept).strip().removesuffix("'s").strip()
+    phrase = list(dropwhile(lambda t: t.pos_ == "DET" or t.is_punct, words[:cut]))
+    return "".join(t.text_with_ws for t in phrase).strip().removesuffix("'s").strip()
 
 
 def _name_of(noun: Any) -> Any:
-    """Ana Rojo in 'the painter, Ana Rojo'."""
+    """The name in apposition to a noun: Ana Rojo in 'the painter, Ana Rojo'."""
     if noun.pos_ != "NOUN":
         return None
     return next((child for child in noun.children if child.dep_ == "appos" and child.pos_ == "PROPN"), None)

@@ -1,4 +1,4 @@
-"""Words of a sentence with one letter each for their class, so that the rules are regular expressions over letters.
+"""Tagging of words with one letter for their class, so that patterns are regular expressions over letters.
 
 The letters: `N` part of a name, `n` noun or adjective, `#` number, `D` determiner, `P` preposition, `o` of, `t` to,
 `B` auxiliary, `V` verb, `G` verb in -ing, `A` adverb, `C` comma, `K` conjunction, `W` relative word, `O` pronoun,
@@ -22,20 +22,20 @@ _QUOTES = frozenset('"“”*‘`')
 
 @dataclass(frozen=True)
 class Tagged:
-    """A sentence: its words, and their classes as one string of the same length."""
+    """The words of a sentence, and their classes as a string of the same length."""
 
     words: tuple[str, ...]
     tags: str
 
     def text(self, start: int, end: int) -> str:
-        """The words of a span as they read."""
+        """The text of a span of words."""
         joined = " ".join(self.words[start:end])
         return re.sub(r"\s+(['’]s\b|[,.;:)])", r"\1", re.sub(r"\s+(['’])$", r"\1", joined)).replace("( ", "(")
 
 
 @lru_cache(maxsize=4096)
 def tag(sentence: str) -> Tagged:
-    """The sentence in words and letters; quotation marks are left out."""
+    """Tag a sentence; quotation marks are left out."""
     plain = sentence.replace(" is that of ", " is ")
     tokens = tuple(token for token in _TOKEN.findall(plain) if token not in _QUOTES)
     tags = ""
@@ -46,8 +46,8 @@ def tag(sentence: str) -> Tagged:
 
 def names(sentence: Tagged) -> Iterator[tuple[int, int]]:
     """The spans of names, from left to right."""
-    for found in re.finditer(r"N[N#]*", sentence.tags):
-        yield found.span()
+    for match in re.finditer(r"N[N#]*", sentence.tags):
+        yield match.span()
 
 
 def _letter(tokens: tuple[str, ...], place: int, before: str) -> str:
@@ -64,7 +64,7 @@ def _letter(tokens: tuple[str, ...], place: int, before: str) -> str:
 
 
 def _names_something(tokens: tuple[str, ...], place: int) -> bool:
-    """Whether a capital at the beginning of a sentence belongs to a name."""
+    """Return whether a capital at the beginning of a sentence belongs to a name."""
     word, after = tokens[place].lower(), tokens[place + 1] if place + 1 < len(tokens) else ""
     if word in w.DETERMINERS:  # 'The Iron Tower is', but 'The United States'
         return word == "the" and after[:1].isupper()
@@ -113,7 +113,7 @@ def _verb(word: str, last: str, before: str, after: str) -> str:
 
 
 def _joined_names(tokens: tuple[str, ...], tags: str) -> str:
-    """'University of Oxford' is one name: the small words between capitals become part of it."""
+    """The tags with small words between capitals as parts of names: 'University of Oxford' is one name."""
     out = list(tags)
     for place in range(1, len(tokens) - 1):
         if tokens[place] == "&" and tags[place - 1] == tags[place + 1] == "N":  # 'Ernst & Young'

@@ -1,4 +1,4 @@
-"""The closed classes and the verbs of English that the rules know; any other word is taken for a noun or adjective."""
+"""The closed classes and verbs of English that the rules know; any other word counts as a noun or adjective."""
 
 DETERMINERS = frozenset(
     "a an the this these those each every some any no another both his her its their my your our".split()
@@ -25,7 +25,7 @@ ADVERBS = frozenset(
     "together elsewhere up out off down back away".split()
 )
 KEPT = frozenset("not never formerly previously up out off down back away".split())
-"""Adverbs without which the verb would say something else."""
+"""Adverbs that change the meaning of the verb."""
 QUANTITIES = frozenset("many some other others most several all both such few more much none half".split())
 NOT_ADVERBS = frozenset(
     "family early only italy july daily elderly likely friendly assembly monthly weekly supply reply ally rally "
@@ -40,7 +40,7 @@ REPORTING = frozenset(
     "replied stressed emphasized acknowledged concluded confirmed confirms recalled expressed discovered believe "
     "believes believed suggest suggests suggested agree agreed know think thinks".split()
 )
-"""Who said or thought something is not what a document tells about its subject."""
+"""Verbs of saying and thinking, which state nothing about the subject of a document."""
 
 _REGULAR = (
     "accept achieve acquire act adapt address adopt affect affiliate aim air allow announce appear apply appoint "
@@ -80,14 +80,15 @@ NOUN_LIKE = frozenset(
     "painting opening ending teaching wedding means acts addresses calls causes stands draws flows influences praises "
     "supplies thoughts thought left set cast spread lead".split()
 )
-"""Forms that are as often nouns; they are verbs only after a name, a pronoun, a relative word or an auxiliary."""
+"""Forms that are often nouns; they count as verbs only after a name, a pronoun, a relative word or an auxiliary."""
 
 
-def _third(base: str) -> str:
+def third_person(base: str) -> str:
+    """The third person singular of a regular verb: 'lives' of 'live'."""
     if base.endswith("y") and base[-2] not in "aeiou":
         return base[:-1] + "ies"
     return base + ("es" if base.endswith(("s", "x", "ch", "sh", "o")) else "s")
 
 
-THIRD_PERSON = frozenset(_third(base) for base in _REGULAR)
+THIRD_PERSON = frozenset(third_person(base) for base in _REGULAR)
 BASES = frozenset(_REGULAR)

@@ -67,7 +67,7 @@ def test_a_fact_of_few_words_is_judged_as_any_other(strips):
 
 
 def test_chinese_strips_are_not_too_short_to_be_judged():
-    assert recompose(["奥斯特里姆的首都是东京都", "ab"], [0.5, 0.9], 1).kept == (0,)
+    assert recompose(["奥斯特里姆的首都是东京都", "ab"], [0.5, 0.9], 1).chosen == (0,)
 
 
 class Fixed:
@@ -130,7 +130,7 @@ def test_what_was_searched_and_how_it_was_weighed_is_in_the_steps_as_json():
     assert json.loads(json.dumps(updates)) == updates
     told = [(one["text"], one["score"], one["relevance"], one["used"]) for one in updates["search"]["searched"]]
     assert told == [(BAD, 1.0, -0.99, False), (GOOD, 1.0, 0.9, True)] and final["hits"][0]["text"] == FAIR
-    inside = {"entry_id": f"e-{FAIR}", "source": "internal", "text": FAIR, "relevance": 0.1, "kept": True}
+    inside = {"entry_id": f"e-{FAIR}", "source": "internal", "text": FAIR, "relevance": 0.1, "used": True}
     assert updates["refine"]["strips"] == [inside] == final["strips"][:1]
     assert [(one["source"], one["text"], one["used"]) for one in final["strips"][1:]] == [
         ("external", BAD, False),
@@ -143,10 +143,12 @@ def test_a_passage_in_several_strips_is_as_relevant_as_its_best_one():
     part = " ".join([*GOOD.split(), *["so"] * (50 - len(GOOD.split()))])
     rest = " ".join(["now"] * 50)
     passage = f"{rest} {part}"
-    evaluator = Known()
-    evaluator.judge = lambda question, asked: RelevanceScores(
-        [0.7 if "Ostrim" in one else -0.7 for one in asked], Usage()
-    )  # type: ignore[method-assign]
+
+    class ByName(Known):
+        def judge(self, question, passages):
+            return RelevanceScores([0.7 if "Ostrim" in text else -0.7 for text in passages], Usage())
+
+    evaluator = ByName()
     final, _ = run(search=Fixed(passage), evaluator=evaluator, strips="fixed_num", floor=-0.5)
     assert [(one["text"], one["relevance"], one["used"]) for one in final["strips"]] == [
         (rest, -0.7, False),

@@ -115,7 +115,7 @@ def test_the_solved_examples_stand_before_the_question_and_can_be_read_like_a_wa
         rounds = re.split(r"Retrieved fact: [^\n]*\n", block.partition("\n")[2])
         read = [read_round(text, checking=bool(place)) for place, text in enumerate(rounds)]
         assert [one.final is None for one in read] == [True] * (len(read) - 1) + [False]
-        assert read[-1].final == read[-1].verdict.answer  # type: ignore[union-attr]
+        assert read[-1].final == read[-1].check.answer  # type: ignore[union-attr]
 
 
 def test_four_hops_are_covered_and_a_question_that_tells_its_number_may_take_it():
@@ -157,7 +157,7 @@ def test_blank_lines_stars_and_plain_english_are_read_too():
         "**Retrieved fact contradicts the generated answer, so the intermediate answer is: Li**\n\nFinal answer: Li"
     )
     told = read_round(english, checking=True)
-    assert told.verdict == (True, "Li") and told.final == "Li"
+    assert told.check == (True, "Li") and told.final == "Li"
 
 
 def test_where_nothing_stands_the_probe_is_asked_as_it_is():

@@ -3,8 +3,9 @@
 import pytest
 
 from emend.graphs.extraction.canonical import canonical, verb_of
-from emend.graphs.extraction.inflection import base_of, is_plural, past, third_person
+from emend.graphs.extraction.inflection import base_of, is_plural, past
 from emend.graphs.extraction.rules import RulesExtractor
+from emend.graphs.extraction.words import third_person
 from emend.memory.edit import Triplet
 from emend.memory.store.superseding import fact_id
 

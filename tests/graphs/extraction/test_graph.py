@@ -9,7 +9,7 @@ from langgraph.errors import GraphRecursionError
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import CallPolicy
 from emend.graphs.execution import run_graph
-from emend.graphs.extraction.base import Found
+from emend.graphs.extraction.base import ExtractorOutput
 from emend.graphs.extraction.graph import (
     RECURSION_LIMIT,
     ExtractContext,
@@ -37,7 +37,7 @@ class Given(RulesExtractor):
         self.triplets = tuple(Triplet(subject=s, relation=r, object=o) for s, r, o in triplets)
 
     def extract(self, sentences, language, failure=""):
-        return Found(triplets=self.triplets)
+        return ExtractorOutput(triplets=self.triplets)
 
 
 def context(extractor=None, **more):

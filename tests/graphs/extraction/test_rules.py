@@ -2,9 +2,10 @@
 
 import pytest
 
+from emend.graphs.extraction.base import has_name
 from emend.graphs.extraction.coreference import cast_of, resolve
 from emend.graphs.extraction.patterns import find_triplets
-from emend.graphs.extraction.rules import RulesExtractor, has_name
+from emend.graphs.extraction.rules import RulesExtractor
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.tagging import tag
 from emend.memory.errors import BadSettings
