@@ -7,8 +7,8 @@ from emend.evals.aggregate.columns import MetricRow as MetricRow
 from emend.evals.aggregate.columns import RecordTable, estimate_of
 from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import RunCost, costs_of, spent_of
-from emend.evals.aggregate.forgetting import ForgettingRow, forgetting_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
+from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.case import Metric
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.manifest import Manifest

@@ -16,10 +16,10 @@ from emend.evals.aggregate.rows import MetricRow, Report
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.costs import cost_tables, spent_line
-from emend.evals.report.tables.forgetting import forgetting_tables
 from emend.evals.report.tables.layout import INTERVALS, decimals, fits
 from emend.evals.report.tables.layout import interval as interval
 from emend.evals.report.tables.perplexity import perplexity_tables
+from emend.evals.report.tables.retention import forgetting_tables
 
 NARROW = 100
 STAR = "*"

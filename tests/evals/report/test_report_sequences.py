@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from emend.evals.aggregate.costs import costs_of, spent_of
-from emend.evals.aggregate.forgetting import forgetting_of
+from emend.evals.aggregate.retention import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig

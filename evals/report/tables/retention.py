@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.text import Text
 
 from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.forgetting import ForgettingRow
+from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
