@@ -88,7 +88,7 @@ def test_trunks_nest(forced):
 
 def test_a_sliding_window_that_does_not_span_a_row_shares_nothing(forced):
     lm = forced("mistral")
-    assert lm.likelihood.slide == 24
+    assert lm.likelihood.slide == 24 and lm.likelihood.head  # which is detected before tokens are counted
     pairs = [(LONG + asked, target) for asked in ("Who", "What is") for target in ("Paris is", "Rome was")]
     few, told = fed_tokens(lm, pairs)
     assert few == fed_tokens(lm, pairs, share=False)[0]
