@@ -28,11 +28,6 @@ class Structured(NamedTuple, Generic[T]):
     reply: str
     usage: Usage
 
-    @property
-    def calls(self) -> int:
-        """Number of calls."""
-        return self.usage.calls
-
 
 def ask_structured(
     model: BaseChatModel, prompt: str | Sequence[BaseMessage], schema: type[T], *, retries: int = 1

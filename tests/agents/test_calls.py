@@ -36,7 +36,7 @@ def retriever():
     return Dense(ExactCorpus.of(entries, LexicalEmbedding()))
 
 
-def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
+def test_each_failed_attempt_is_recorded_with_its_error_status_and_wait():
     with Provider(lambda told: "Ostrim", faults=["429", "503", "reset"]) as provider, record_calls() as recorder:
         message = asked(provider).invoke("Where?")
         (call,) = recorder.take()
@@ -51,7 +51,7 @@ def test_each_attempt_that_failed_is_told_with_its_error_status_and_wait():
 
 
 @pytest.mark.slow
-def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
+def test_a_call_that_fails_for_good_is_recorded_with_its_error_and_attempts():
     with Provider(choose=lambda number: "429") as provider, record_calls() as recorder:
         model = asked(provider)
         with pytest.raises(RateLimited):
@@ -65,7 +65,7 @@ def test_a_call_that_is_given_up_is_kept_with_its_error_and_attempts():
     assert given_up.reply == refused.reply == {}
 
 
-def test_other_tracers_hear_of_retries_in_langchains_own_form():
+def test_other_tracers_get_retries_in_langchains_form():
     heard = []
 
     class Tracer(BaseCallbackHandler):
@@ -122,7 +122,7 @@ def test_calls_of_a_graph_within_a_node_are_the_nodes(within):
     assert all(call.output_tokens == 1 for step in steps for call in step.calls)
 
 
-def test_a_text_of_the_state_is_not_kept_twice():
+def test_a_text_of_the_state_is_not_recorded_twice():
     _, steps = run_graph(
         build(), {"probe": PROBE.model_dump(mode="json")},
         RagContext(ScriptedChatModel(reply=lambda prompt: "Ostrim"), retriever()),
@@ -131,7 +131,7 @@ def test_a_text_of_the_state_is_not_kept_twice():
     assert (call.messages, call.messages_field, call.reply, call.reply_field) == ((), "prompt", {}, "reply")
 
 
-def test_a_text_that_stands_nowhere_else_is_kept():
+def test_a_text_that_is_not_in_the_state_is_recorded():
     call = ModelCall(messages=({"role": "user", "content": "a"},), reply={"role": "assistant", "content": "b"})
     assert drop_state_texts(call, {"prompt": "other"}, {"reply": "other"}) == call
     tools = call.model_copy(update={"reply": {"role": "assistant", "content": "b", "tool_calls": []}})
@@ -161,7 +161,7 @@ def test_scoring_is_a_call_of_a_model_in_this_process():
     assert call.messages[0]["content"] == "one two" and call.reply == {}
 
 
-def test_threads_that_record_do_not_hear_each_other():
+def test_threads_record_only_their_own_calls():
     model, found = ScriptedChatModel(reply=lambda prompt: prompt), {}
     gate = threading.Barrier(4)
 
@@ -188,7 +188,7 @@ def test_nobody_records_outside():
     assert [call.messages[0]["content"] for call in recorder.take()] == ["inside"]
 
 
-def test_keys_of_the_environment_do_not_stand_in_the_error_of_a_call(monkeypatch):
+def test_the_error_of_a_call_has_no_keys_of_the_environment(monkeypatch):
     monkeypatch.setenv("OTHER_API_KEY", "sk-planted-0123456789")
 
     def broken(prompt):

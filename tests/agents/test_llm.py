@@ -159,7 +159,7 @@ def test_compatible_server_needs_no_key():
         ("openai:m@me:pw-pw@127.0.0.1:8000/v1", "no address after it: write"),
     ],
 )
-def test_an_address_that_is_none_is_refused_and_not_taken_for_the_providers_own(spec, seen, monkeypatch):
+def test_an_invalid_address_is_refused_and_not_replaced_by_the_providers(spec, seen, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
     with pytest.raises(BadSettings, match="model '.*:m' has an @ and no address after it.*NAME@http://HOST") as caught:

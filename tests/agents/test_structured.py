@@ -41,9 +41,9 @@ def scripted(*replies):
         f"{YES}\n{YES}",
     ],
 )
-def test_one_verdict_is_read_from_whatever_stands_around_it(reply):
+def test_a_verdict_is_parsed_whatever_surrounds_it(reply):
     asked = ask_structured(scripted(reply), "Does it?", Verdict)
-    assert (asked.value.verdict, asked.reply, asked.calls) == ("yes", reply, 1)
+    assert (asked.value.verdict, asked.reply, asked.usage.calls) == ("yes", reply, 1)
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_a_reply_that_says_two_things_or_none_is_never_a_verdict(reply):
     assert (caught.value.reply, caught.value.calls) == (reply, 1)
 
 
-def test_an_unreadable_reply_is_asked_for_again_and_told_why():
+def test_an_unparsable_reply_is_asked_for_again_with_the_problem():
     model = scripted("maybe", '{"reason": "r", "verdict": "perhaps"}', YES)
     asked = ask_structured(model, [SystemMessage("Judge."), HumanMessage("Does it?")], Verdict, retries=2)
-    assert (asked.value.verdict, asked.calls, asked.usage.output_tokens) == ("yes", 3, 1 + 4 + 6)
+    assert (asked.value.verdict, asked.usage.calls, asked.usage.output_tokens) == ("yes", 3, 1 + 4 + 6)
     assert "holds none that is whole" in model.calls[1] and "maybe" in model.calls[1]
     assert "at 'verdict'" in model.calls[2]
 
 
-def test_the_last_reply_and_the_cost_of_all_are_kept_on_the_error():
+def test_the_error_has_the_last_reply_and_the_usage_of_all():
     with pytest.raises(ModelReplyError) as caught:
         ask_structured(scripted("a b", "c"), "Does it?", Verdict)
     assert (caught.value.reply, caught.value.usage.calls, caught.value.usage.output_tokens) == ("c", 2, 3)
 
 
-def test_the_form_is_shown_to_a_model_without_structured_output():
+def test_a_model_without_structured_output_gets_the_form_in_its_prompt():
     model = scripted(YES)
     ask_structured(model, "Does it?", Verdict)
     assert '{"reason": string, "verdict": "yes" or "no"}' in model.calls[0]
@@ -126,7 +126,7 @@ def test_the_provider_holds_the_model_to_the_schema(protocol):
     with Provider(lambda asked: YES) as provider:
         asked = ask_structured(asked_model(provider, protocol), "Does it?", Verdict)
         body: Any = provider.requests[0].body
-    assert (asked.value, asked.calls) == (Verdict(reason="it says so", verdict="yes"), 1)
+    assert (asked.value, asked.usage.calls) == (Verdict(reason="it says so", verdict="yes"), 1)
     if protocol == "anthropic":
         assert body["tool_choice"]["name"] == body["tools"][0]["name"] == "Verdict"
     else:
@@ -158,7 +158,7 @@ def test_a_cut_reply_keeps_its_cost_and_is_not_asked_for_again(protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_refusal_is_told_as_one(protocol):
+def test_a_refusal_raises_its_own_error(protocol):
     with Provider(lambda asked: YES, faults=["refusal"]) as provider, pytest.raises(ReplyRefused) as caught:
         ask_structured(asked_model(provider, protocol), "Does it?", Verdict)
     assert (caught.value.reply, provider.count) == ("I will not say that.", 1)
@@ -168,7 +168,7 @@ def test_a_refusal_is_told_as_one(protocol):
 def test_an_empty_reply_is_asked_for_again(protocol):
     with Provider(lambda asked: YES, faults=["empty"]) as provider:
         asked = ask_structured(asked_model(provider, protocol), "Does it?", Verdict)
-    assert (asked.value.verdict, asked.calls, provider.count) == ("yes", 2, 2)
+    assert (asked.value.verdict, asked.usage.calls, provider.count) == ("yes", 2, 2)
 
 
 def test_two_tool_calls_that_differ_are_no_verdict():
@@ -192,7 +192,7 @@ def test_another_rejection_is_not_taken_for_one_of_the_schema():
 
 
 @pytest.mark.parametrize("schema", [Verdict, Verdict.model_json_schema()])
-def test_langchains_own_way_works_and_keeps_the_raw_reply(schema):
+def test_with_structured_output_works_and_keeps_the_raw_reply(schema):
     with Provider(lambda asked: YES) as provider:
         told = asked_model(provider).with_structured_output(schema, include_raw=True).invoke("Does it?")
     assert dict(told["parsed"]) == {"reason": "it says so", "verdict": "yes"} and str(told["raw"].text) == YES

@@ -81,7 +81,7 @@ def test_a_call_is_read_in_the_form_of_its_family(tokenizer, form):
     assert len(told) == 9 and told.isalnum()
 
 
-def test_two_calls_have_ids_of_their_own(tokenizer):
+def test_two_calls_have_different_ids(tokenizer):
     written = WRITTEN["Qwen and Hermes"][1]
     message = read(tokenizer, "<tool_call>", f"First.\n{written}\n{written}")
     assert message.text == "First."
@@ -104,7 +104,7 @@ def test_a_call_in_a_broken_form_is_no_answer(tokenizer, reply):
 @pytest.mark.parametrize(
     "reply", ["Meburg", "<think>Hm.</think>Meburg", '{"name": "Karo"}', '{"name": "other", "x": 1}']
 )
-def test_what_calls_no_tool_is_an_answer_as_it_stands(tokenizer, reply):
+def test_a_reply_without_tool_calls_is_an_answer_unchanged(tokenizer, reply):
     message = read(tokenizer, "<tool_call>", reply)
     assert message.text == reply and not message.tool_calls and not message.invalid_tool_calls
 
@@ -141,7 +141,7 @@ def test_the_conversation_is_written_with_calls_and_results(tokenizer):
     assert "lookup" not in render_chat(tokenizer, said[:2])
 
 
-def test_a_conversation_that_the_template_refuses_is_told_of(tokenizer):
+def test_a_conversation_that_the_template_refuses_raises(tokenizer):
     tokenizer.chat_template = "{{ raise_exception('no system here') }}"
     with pytest.raises(ModelError, match="refuses messages of system, user: no system here"):
         render_chat(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
@@ -219,6 +219,6 @@ def test_the_agent_works_with_a_local_chat_model(scripted, tmp_path):
     assert "<tool><change>The capital of Vouna is Meburg" in last and "<call " in last
 
 
-def test_a_broken_call_is_an_error_of_its_own(scripted, tmp_path):
+def test_a_broken_call_is_an_invalid_tool_call(scripted, tmp_path):
     with pytest.raises(ModelReplyError, match="a tool is called in a broken form"):
         asked(scripted, tmp_path / "memory", '<tool_call>{"name": "lookup"')

@@ -33,13 +33,13 @@ HERMES = f'<tool_call>\n{{"name": "lookup", "arguments": {GIVEN}}}\n</tool_call>
         f'```json\n{{"tool": "lookup", "arguments": {GIVEN}}}\n```',
     ],
 )
-def test_a_call_is_read_out_of_the_text_in_whatever_form_it_stands_there(text):
+def test_a_call_is_parsed_from_the_text_in_any_form(text):
     message = with_calls_from_text(AIMessage(text, response_metadata={"model_name": "m"}), NAMES, "2")
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [("lookup", CALL)]
     assert not message.text and not message.invalid_tool_calls and message.response_metadata == {"model_name": "m"}
 
 
-def test_calls_have_ids_of_their_own_in_a_message_and_in_another_place():
+def test_calls_have_different_ids_in_a_message_and_between_messages():
     first, second = (with_calls_from_text(AIMessage(HERMES * 2), NAMES, place) for place in "24")
     assert len({call["id"] for message in (first, second) for call in message.tool_calls}) == 4
 
@@ -58,7 +58,7 @@ def test_calls_have_ids_of_their_own_in_a_message_and_in_another_place():
         '{"name": "lookup", "arguments": [1]}',
     ],
 )
-def test_a_call_that_cannot_be_read_is_kept_as_broken_beside_the_text(text):
+def test_an_unparsable_call_is_kept_as_invalid_beside_the_text(text):
     message = with_calls_from_text(AIMessage(text), NAMES, "2")
     assert message.invalid_tool_calls and not message.tool_calls and message.text == text
     assert message.invalid_tool_calls[0]["error"]

@@ -121,7 +121,7 @@ def test_a_limit_is_waited_out_beyond_the_tries_of_a_fault():
     assert provider.count == 9
 
 
-def test_a_pause_that_stands_in_the_error_is_waited_for():
+def test_a_pause_in_the_error_text_is_waited_for():
     limited = Raw({"error": {"message": "Rate limit reached. Please try again in 300ms.", "code": "rate_limit"}}, 429)
     replies: Any = iter([limited, "Ostrim"])
     with Provider(lambda asked: next(replies)) as provider:
@@ -156,7 +156,7 @@ def test_what_is_recorded_as_sent_is_what_was_sent():
     assert provider.requests[2].body["max_tokens"] == 77
 
 
-def test_no_temperature_is_sent_when_none_is_wanted():
+def test_a_temperature_of_none_is_not_sent():
     with Provider(lambda asked: "x") as provider:
         for protocol in PROTOCOLS:
             asked_model(provider, protocol, temperature=None).invoke("x")
@@ -164,7 +164,7 @@ def test_no_temperature_is_sent_when_none_is_wanted():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_tools_are_asked_through_the_same_layer(protocol):
+def test_tools_are_bound_through_the_same_layer(protocol):
     def search_memory(query: str) -> str:
         """Search."""
         return query
@@ -178,7 +178,7 @@ def test_tools_are_asked_through_the_same_layer(protocol):
     assert (provider.count, model.policy.ledger.total().requests) == (2, 2)
 
 
-def test_equal_questions_are_asked_as_often_as_they_are_put():
+def test_equal_calls_are_all_made():
     with Provider(lambda asked: "x") as provider:
         model = asked_model(provider)
         for _ in range(3):
@@ -217,7 +217,7 @@ def test_every_attempt_waits_for_its_turn():
     assert len(since) == 3 and since[1] >= 0.199 and since[2] >= 0.399
 
 
-def test_any_chat_model_can_be_asked_through_the_layer_also_one_that_tells_little():
+def test_any_chat_model_can_be_wrapped_even_without_usage():
     class Plain(InstantChatModel):
         def _generate(self, messages, stop=None, run_manager=None, **kwargs):
             return ChatResult(generations=[ChatGeneration(message=AIMessage("Ostrim"))])
@@ -252,6 +252,6 @@ def test_a_call_that_waits_gives_up_when_the_run_ends():
     assert time.monotonic() - began < 20 and provider.count == 1
 
 
-def test_a_model_can_stand_behind_the_provider():
+def test_the_provider_can_serve_a_model():
     with Provider.of_model(InstantChatModel(text="Halmen")) as provider:
         assert str(asked_model(provider, "anthropic").invoke("x").text) == "Halmen"

@@ -106,7 +106,7 @@ def test_an_error_with_status_200_is_what_its_body_says(raised, error):
         ({"message": "Too many requests."}, {}, None),
     ],
 )
-def test_a_pause_is_read_from_a_header_or_from_what_is_said(body, headers, seconds):
+def test_a_pause_is_parsed_from_a_header_or_from_the_text(body, headers, seconds):
     assert retry_after(APIStatusError(429, body, headers)) == (seconds if seconds is None else pytest.approx(seconds))
 
 

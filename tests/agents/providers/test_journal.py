@@ -68,7 +68,7 @@ def test_cached_replies_are_there_for_the_next_process(tmp_path):
     second.close()
 
 
-def test_tool_calls_are_kept(tmp_path):
+def test_tool_calls_are_cached(tmp_path):
     def lookup(subject: str) -> str:
         """Look up."""
         return subject
@@ -81,7 +81,7 @@ def test_tool_calls_are_kept(tmp_path):
     policy.close()
 
 
-def test_a_reply_that_is_no_use_is_not_kept(tmp_path):
+def test_an_unusable_reply_is_not_cached(tmp_path):
     with Provider(lambda asked: "x", faults=["empty"]) as provider:
         policy = quick_policy(cache=tmp_path)
         model = asked_model(provider, policy=policy)

@@ -32,7 +32,7 @@ def text() -> str:
 
 
 @pytest.mark.parametrize("attribute", ["READY", "slow"])
-def test_an_instance_or_what_makes_one_is_asked_through_the_policy(attribute):
+def test_an_instance_or_its_factory_is_called_under_the_policy(attribute):
     policy = CallPolicy(max_calls=2)
     model = load_model(f"{__name__}:{attribute}", policy)
     assert isinstance(model, ProviderChatModel) and model.spec == f"{__name__}:{attribute}"
@@ -68,7 +68,7 @@ def test_what_is_no_model_is_refused_by_name(spec, settings, says):
         load_model(spec, **settings)
 
 
-def test_a_run_asks_it_counts_its_calls_and_writes_its_name_down(tmp_path):
+def test_a_run_calls_it_counts_its_calls_and_records_its_name(tmp_path):
     spec = f"{__name__}:slow"
     config = RunConfig(benchmark="tinyworld", editors=("rag",), model=spec, limit=2, overrides={"model": {"sleep": 0}})
     run(config, tmp_path / "run")

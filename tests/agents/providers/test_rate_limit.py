@@ -110,7 +110,7 @@ def test_the_first_complaint_without_a_limit_leaves_ten_calls_a_second_for_a_whi
     assert paced.pace is None
 
 
-def test_a_provider_of_ten_calls_a_minute_is_not_asked_for_more_for_long():
+def test_a_provider_of_ten_calls_a_minute_refuses_few_more():
     paced, clock = limiter()
     passed: list[float] = []
     refused = 0

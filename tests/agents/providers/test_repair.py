@@ -64,7 +64,7 @@ def test_arguments_that_are_no_object_are_an_unreadable_reply_which_is_counted(p
     assert (spent.input_tokens, spent.output_tokens) == (2, 7) and caught.value.usage.output_tokens == 7
 
 
-def test_such_a_reply_that_tells_no_tokens_is_counted_as_untold():
+def test_such_a_reply_without_numbers_of_tokens_is_counted_as_untold():
     def says(asked: Asked) -> Raw:
         told: Raw = calling('["Ostrim"]')(asked)
         return Raw(told.body | {"usage": None})
@@ -129,7 +129,7 @@ def test_a_message_before_tool_calls_stays():
     assert message.text == "Let me see.Now I look." and message.tool_calls
 
 
-def test_the_text_of_an_error_that_is_a_string_is_told_without_the_body_around_it():
+def test_the_message_of_an_error_that_is_a_string_has_no_body_around_it():
     said = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."
     for protocol in PROTOCOLS:
         with Provider(lambda asked: Raw({"error": said, "error_type": "validation"}, 422)) as provider:

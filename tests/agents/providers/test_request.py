@@ -58,14 +58,14 @@ def test_another_setting_is_another_reply(attribute, tmp_path):
     policy.close()
 
 
-def test_settings_are_told_apart_also_where_the_model_does_not_keep_them(tmp_path):
+def test_settings_make_a_difference_even_if_the_model_does_not_keep_them(tmp_path):
     policy = quick_policy(cache=tmp_path)
     models = [ProviderChatModel.wrap(InstantChatModel(text=end), "a:b", policy, {"end": end}) for end in ".!"]
     assert [model.invoke("Where?").text for model in models] == [".", "!"]
     policy.close()
 
 
-def test_an_instance_is_known_by_its_fields(tmp_path):
+def test_an_instance_is_identified_by_its_fields(tmp_path):
     policy = quick_policy(cache=tmp_path)
     for model in (DOT, BANG):
         asked = ProviderChatModel.wrap(model, "mine:model", policy)
@@ -85,7 +85,7 @@ def test_the_manifest_has_the_settings_and_no_key():
     assert told["address"] == "http://127.0.0.1/v1"
 
 
-def test_what_is_no_plain_value_is_known_by_its_class_in_every_process():
+def test_values_that_are_not_plain_are_identified_by_their_class():
     class Client:
         """Its text has its place in memory."""
 
