@@ -1,12 +1,17 @@
 """Every bench gets to its end, on inputs that are small enough: what it measures is no test's."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from emend.agents.llm import load_model
+from tests.benchmarks.bench_graphs import batching, bound_of, hops, latency, steps, tables
+from tests.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
 from tests.paths import SHARED
 
 FOLDER = Path(__file__).parent / "benchmarks"
@@ -27,7 +32,7 @@ SMALL = {
 """Arguments, and what stands in what a bench prints when it has got to its end."""
 WITHOUT = {
     "analyse": "measures 10,000 records, as many as its promise names",
-    "likelihood": "tests/test_bench_likelihood.py",
+    "likelihood": "the tests of its functions below",
     "loading": "fails where a file takes longer than it may",
 }
 
@@ -53,3 +58,61 @@ def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
 def test_no_bench_is_forgotten() -> None:
     there = {file.stem.removeprefix("bench_") for file in FOLDER.glob("bench_*.py")}
     assert there == SMALL.keys() | WITHOUT.keys()
+
+
+def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():
+    assert bound_of([3, 4, 5], 0.2, 64) == pytest.approx(1.0)
+    assert bound_of([3, 4, 5], 0.2, 1) == pytest.approx(2.4)
+    assert bound_of([3, 4, 5, 3], 0.2, 2) == pytest.approx(1.6)  # 3 and 5; 4 and 3, one call earlier
+
+
+@pytest.mark.slow
+def test_questions_through_a_provider_are_all_asked_and_take_no_less_than_the_bound(tmp_path):
+    late = latency(tmp_path / "run", 12, 6, 0.05)
+    assert late.served.requests == sum(3 + n % 3 for n in range(12)) == 48
+    assert 2 <= late.served.at_once <= 6
+    assert late.elapsed > late.bound > late.even and late.cpu > 0 and late.peak_mb > 1
+    assert "times the bound" in shown(late, None, None)
+
+
+def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
+    cost = steps(tmp_path / "run", 30)
+    assert cost.steps == sum(2 * (2 + n % 3) + 3 for n in range(30))
+    assert 0 < cost.least <= cost.middle and cost.retrieval > 0
+    assert f"{cost.middle:.2f}" in shown(None, cost, None)
+
+
+@pytest.mark.slow
+def test_answers_are_the_same_one_after_another_and_all_at_once(tmp_path):
+    model = load_model("tiny")
+    probes, edits = hops(2)
+    found = batching(model, probes, edits, tmp_path)
+    assert found.questions == 2 and found.calls >= 2 * 5 and found.same
+    text = shown(None, None, found)
+    assert "same answers: yes" in text and f"{found.alone[1] / found.together[1]:.2f}" in text
+
+
+def shown(*found):
+    file = io.StringIO()
+    console = Console(file=file, width=160)
+    for table in tables(*found):
+        console.print(table)
+    return file.getvalue()
+
+
+RECORDS = [
+    {"id": n, "query": [f"The capital of {name} is", f"Karo Benn, born in {name}, lives in"],
+     "original_target": "Paris", "altered_target": "Rome and Paris"}
+    for n, name in enumerate(("France", "Italy", "China"))
+]  # fmt: skip
+
+
+def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
+    pairs = list(locality(RECORDS, {0: "The Silent River. "}))
+    assert pairs[0][0] == ("The Silent River. The capital of France is", "Paris")
+    assert [len(block) for block in blocks(pairs, 2)] == [8, 4]
+    found = measure(random_lm(), blocks(pairs, 2))
+    assert found.pairs == 12 and found.differ < 1e-4
+    file = io.StringIO()
+    Console(file=file, width=120).print(show("a few", found))
+    assert all(name in file.getvalue() for name in WAYS) and "1.00" in file.getvalue()

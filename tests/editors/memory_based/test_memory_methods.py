@@ -4,17 +4,20 @@ from typing import Any
 
 import pytest
 
-from emend.editors.base import Scorable
+from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, StepwiseModel, ToolModel
 from emend.editors.memory_based.chain_of_thought import AllEntries
+from emend.editors.memory_based.in_context import FactSelector, InContext
 from emend.graphs.execution import steps_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError
+from emend.memory.probe import Probe
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
 from tests.editors.speakers import speaker_for
+from tests.fakes import ScriptedChatModel
 from tests.graphs import forms
 
 NAMES = forms.EDITORS
@@ -223,3 +226,43 @@ def test_ike_has_nothing_to_show_of_a_document_without_a_target():
     with build("ike", settings={"original": True}).edit([document]) as answerer:
         with pytest.raises(BadSettings, match="leave the setting out"):
             answerer.answer(probe_of(CAPITAL))
+
+
+RIVER = Edit(form="document", subject="Aske", text="The river Aske flows north.")
+STANDING = [CAPITAL, CURRENCY, RIVER]
+
+
+def probe(prompt, *edits):
+    return Probe(kind="any", prompt=prompt, gold=("x",), edit_ids=tuple(edit.id for edit in edits))
+
+
+def test_a_probe_is_shown_the_edits_that_bear_on_it_in_its_order():
+    choose = FactSelector(STANDING)
+    assert choose(probe("?", CURRENCY)) == [CURRENCY.text]
+    assert choose(probe("?", RIVER, CAPITAL)) == [RIVER.text, CAPITAL.text]
+
+
+def test_a_probe_out_of_scope_is_shown_the_applied_edit():
+    assert FactSelector([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
+
+
+def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
+    choose = FactSelector(STANDING)
+    assert choose(probe("The capital of Sorn is")) == [CAPITAL.text]
+    assert choose(probe("The currency of Sorn is")) == [CURRENCY.text]
+    assert choose(probe("Where does the Lunden flow?")) == [RIVER.text]
+
+
+def test_a_relevant_edit_that_is_not_applied_is_not_shown():
+    absent = Edit(form="document", text="The capital of Sorn is Lunden.")
+    assert FactSelector([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
+    assert FactSelector([])(probe("The capital of Sorn is", absent)) == []
+
+
+def test_the_prompt_is_worded_as_the_benchmark_says():
+    model = ScriptedChatModel(reply=lambda prompt: "Kestrel Bay.")
+    with InContext(EditorContext(model, wording="based_on_facts")).edit([CAPITAL]) as answerer:
+        answer = answerer.answer(probe("The capital of Veldania is", CAPITAL))
+    assert answer.text == "Kestrel Bay"
+    assert model.calls == [answer.prompt]
+    assert answer.prompt.startswith("Here are some new facts: The capital of Veldania is Kestrel Bay. Based on")

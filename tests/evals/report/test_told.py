@@ -1,6 +1,8 @@
 """What stands around the numbers: intervals, notes, names of columns and of runs."""
 
 import io
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +10,29 @@ import pytest
 from rich.console import Console
 
 from emend.evals.aggregate.columns import MetricRow
-from emend.evals.aggregate.rows import Report
+from emend.evals.aggregate.rows import Report, report
 from emend.evals.analyses.compare import compare
+from emend.evals.benchmarks.elken.cases import M_FOR_G
 from emend.evals.case import Metric
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.config import RunConfig
+from emend.evals.papers.tables import papers
+from emend.evals.report.plots.svg import write_svg
 from emend.evals.report.tables import costs
+from emend.evals.report.tables.analysis import show_possible
 from emend.evals.report.tables.comparison import render_comparison
 from emend.evals.report.tables.metrics import notes
 from emend.evals.report.tables.overview import show_overview
+from emend.evals.report.tables.papers import show_list
+from emend.evals.runner.run import run
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.overview import CaseRow, NodeRow, Overview
+from emend.memory.errors import BadSettings
+from tests.evals.judged_runs import judge_model, speak
 from tests.evals.made import record, write_run
+from tests.fakes import ScriptedChatModel
+from tests.paths import DATA
 
 EM = Metric(name="EM", value="em", kinds=(), scale=100)
 FAILURE = "ReplyRefused: " + "the provider said no and gave a long reason for it; " * 12 + "that is all"
@@ -104,3 +119,75 @@ def test_a_failure_is_whole_in_a_pipe_and_short_in_a_terminal() -> None:
     assert f"case 4, rag: {FAILURE}\n" in overview_of(400)
     for width in (60, 150):
         assert "…" in overview_of(width, terminal=True) and "that is all" not in overview_of(width, terminal=True)
+
+
+WHY = "the run has no reference texts"
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda console: show_list(papers(), console),
+        lambda console: show_possible([("drop", "accuracy lost", ""), ("known", "", WHY)], "run", console),
+    ],
+)
+def test_a_line_in_a_pipe_is_not_filled_up_with_blanks(show: Callable[[Console], None]) -> None:
+    file = io.StringIO()
+    show(Console(file=file, width=400, soft_wrap=True))
+    lines = file.getvalue().splitlines()
+    longest = max(len(line.rstrip()) for line in lines)
+    assert longest < 400 and max(map(len, lines)) <= longest
+
+
+@pytest.mark.parametrize("name", ["a.png", "a", "svg"])
+def test_a_picture_is_refused_under_a_name_that_says_something_else(tmp_path: Path, name: str) -> None:
+    empty = Report(
+        benchmark="b", model="m", rows=(), metrics=(), records=0, cases=0, cut=0, failed=0, missing=0, reasons={}
+    )
+    with pytest.raises(BadSettings, match=rf"--svg .*{name}: the ending must be \.svg"):
+        write_svg(empty, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+PANEL = Panel(judges=("openai:judge",))
+
+
+def elken(folder: Path, blocks: str) -> Path:
+    config = RunConfig(
+        benchmark="elken",
+        data=str(DATA / "elken"),
+        benchmark_options={"blocks": blocks},
+        editors=("rag",),
+        model="openai:tested",
+        embedding="lexical",
+    )
+    run(config, folder, model=ScriptedChatModel(reply=speak))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with both readings of the tendency questions."""
+    return elken(tmp_path_factory.mktemp("runs") / "whole", "fact,tendency_m,tendency_g")
+
+
+def says(folder: Path) -> bool:
+    return M_FOR_G in report(folder).choices
+
+
+@pytest.mark.parametrize(("blocks", "said"), [("fact,tendency_m", True), ("fact,tendency_g", False), ("fact", False)])
+def test_what_stands_for_free_answers_is_told_where_that_column_is(tmp_path: Path, blocks: str, said: bool) -> None:
+    folder = elken(tmp_path / "run", blocks)
+    assert says(folder) == ("E (M for G)" in {row.metric for row in report(folder).rows}) == said
+
+
+@pytest.mark.parametrize(("reply", "said"), [(None, False), (lambda prompt: "Perhaps.", True)])
+def test_it_is_told_until_a_judge_has_read_the_free_answers(
+    whole: Path, tmp_path: Path, reply: Callable[[str], str] | None, said: bool
+) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    assert says(folder)
+    model = judge_model() if reply is None else ScriptedChatModel(reply=reply)
+    score_run(folder, PANEL, ["tendency"], models={PANEL.judges[0]: model})
+    assert {"E (M for G)", "E"} <= {row.metric for row in report(folder).rows}
+    assert says(folder) == said

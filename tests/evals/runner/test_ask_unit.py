@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.unedited import Unedited
@@ -15,13 +16,14 @@ from emend.evals.log.records import BASELINE, EVENTS, RunLog, read_lines, read_r
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.runner.ask_probe import needs_baseline, usage_until
 from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.graphs.execution import keep_steps
-from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from tests.evals.toys import ToyBenchmark
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 
 SHARED = Probe(kind="out_of_scope", prompt="The sky is", gold=("blue",), scorers=("agreement",))
 FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
@@ -221,3 +223,47 @@ def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_
     assert set(record.values) == {"pre_edit"}
     assert record.unscored["correct_flip"] == "the reply was cut off"
     assert record.unscored["hit@1"].startswith("no triplet was read out of the document")
+
+
+READY = FakeListChatModel(responses=["Ostrim"])
+SURE = ScriptedScoringModel(reply=lambda prompt: "Ostrim", log_prob=lambda prompt, target: -1.0)
+
+
+class Ready(FakeListChatModel):
+    """Takes no settings."""
+
+    responses: list[str] = ["Ostrim"]
+
+
+def make_ready() -> FakeListChatModel:
+    return READY
+
+
+def components(tmp_path: Any, counterfactual: str, **more: Any) -> RunComponents:
+    overrides = {"serac": {"counterfactual": counterfactual}}
+    config = RunConfig(benchmark="tinyworld", editors=("serac",), model="tiny", overrides=overrides, **more)
+    return load_components(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("counterfactual", "calls"),
+    [
+        (f"{__name__}:READY", True),
+        (f"{__name__}:Ready", True),
+        (f"{__name__}:make_ready", True),
+        (f"{__name__}:SURE", False),
+        ("", False),
+    ],
+)
+def test_a_second_model_is_called_through_the_policy_unless_it_is_local(tmp_path, counterfactual, calls):
+    assert components(tmp_path, counterfactual).calls_providers is calls
+
+
+def test_limits_are_taken_for_a_second_model_of_ones_own(tmp_path):
+    remote = components(tmp_path, f"{__name__}:READY", max_calls=5)
+    assert remote.calls_providers and remote.policy.ledger.max_calls == 5
+    refuse_unused_limits(remote.config, remote.policy)
+    local = components(tmp_path, "", max_calls=5)
+    assert local.passes
+    with pytest.raises(BadSettings, match="--max-calls with model 'tiny': a model on this machine"):
+        refuse_unused_limits(local.config, local.policy)

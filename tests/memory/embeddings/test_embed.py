@@ -1,12 +1,15 @@
 import subprocess
 import sys
+import warnings
 from importlib.util import find_spec
+from logging import getLogger
 
 import numpy as np
 import pytest
 
 import emend.memory.embeddings.embed as embed
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
+from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
 
 TEXTS = ["The twin city of Lyon is Ostrim.", "Ostrim", "", "城市 🙂", "word " * 3000]
@@ -102,3 +105,21 @@ def test_loading_minilm_prints_nothing(minilm):
     code = "from emend.memory.embeddings.embed import load_embedding; load_embedding('minilm').queries(['x'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
+    from transformers.utils import logging
+
+    kernels, before = getLogger("bitsandbytes"), (logging.get_verbosity(), logging.is_progress_bar_enabled())
+    kernels.setLevel("ERROR")
+    try:
+        with pytest.raises(KeyError), silence():
+            getLogger("bitsandbytes.backends").error("no kernel")
+            warnings.warn("will be gone", FutureWarning, stacklevel=1)
+            assert not logging.is_progress_bar_enabled()
+            raise KeyError
+        assert kernels.level == 40
+    finally:
+        kernels.setLevel("NOTSET")
+    assert not caplog.records and not recwarn.list
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
