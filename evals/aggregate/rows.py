@@ -12,7 +12,7 @@ from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.case import Metric
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import ERRORS, read_lines, read_records
+from emend.evals.log.records import ERRORS, read_lines
 from emend.memory.edit import FrozenModel
 
 
@@ -79,11 +79,11 @@ def report(folder: Path, scoring: str | None = None) -> Report:
     """
     # Listing and the demo import this module, and need no judge.
     from emend.evals.aggregate.judged import judged_notes, that_apply, with_judged
-    from emend.evals.judges.store import NO_SCORING, find_scoring, judged_records
+    from emend.evals.judges.store import find_scoring, judged_records
 
     manifest = Manifest.read(folder)
-    judged = None if scoring == NO_SCORING else find_scoring(folder, scoring)
-    gathered = gather(judged_records(folder, judged) if judged else read_records(folder))
+    judged = find_scoring(folder, scoring)
+    gathered = gather(judged_records(folder, judged))
     there = {pair for columns in gathered.places.values() for pair in columns}
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}

@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.analyses.compare_judged import metrics_of, records_of, same_scoring
+from emend.evals.analyses.compare_judged import metrics_of, same_scoring
 from emend.evals.case import Metric, Record
+from emend.evals.judges.store import judged_records
 from emend.evals.log.manifest import Manifest
 from emend.evals.metrics.paired import Pair, Paired, compare_pairs
 from emend.memory.edit import FrozenModel
@@ -107,8 +108,8 @@ def compare(
     _refuse_other_data(a, b)
     chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
     judged = same_scoring(folder_a, folder_b or folder_a, scoring)
-    sides_a = _sides(records_of(folder_a, judged.a), {name_a for name_a, _ in chosen}, checkpoint)
-    sides_b = _sides(records_of(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
+    sides_a = _sides(judged_records(folder_a, judged.a), {name_a for name_a, _ in chosen}, checkpoint)
+    sides_b = _sides(judged_records(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
     theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
     metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]

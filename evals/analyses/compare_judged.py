@@ -1,14 +1,13 @@
 """Selection of the judgements that two runs share: those of the same judges with the same settings."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from emend.evals.aggregate.judged import with_judged
-from emend.evals.case import Metric, Record
-from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, judged_records, list_scorings
+from emend.evals.case import Metric
+from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, list_scorings
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_records
 from emend.memory.errors import BadSettings
 
 Outputs = set[tuple[str, str]]
@@ -62,11 +61,6 @@ def _left_out(ours: list[Scoring], theirs: list[Scoring]) -> str:
         f"judged numbers are left out: the first run was judged by {who[0]}, the second by {who[1]}, not by the same "
         "judges in the same way; emend judge run makes it so"
     )
-
-
-def records_of(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
-    """The records of a run, with a scoring's numbers where there is one."""
-    return judged_records(folder, scoring) if scoring else read_records(folder)
 
 
 def metrics_of(run: Manifest, scoring: Scoring | None, outputs: Iterable[tuple[str, str]]) -> list[Metric]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from emend.evals.analyses.base import CaseInfo, Run
 from emend.evals.case import Record
-from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, judged_records
+from emend.evals.judges.store import Scoring, find_scoring, judged_records
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, read_lines, read_records
+from emend.evals.log.records import CASES, read_lines
 
 
 def open_run(folder: Path, scoring: str | None = None) -> Run:
@@ -23,11 +23,10 @@ def open_run(folder: Path, scoring: str | None = None) -> Run:
         BadSettings: no such scoring.
     """
     manifest = Manifest.read(folder)
-    chosen = None if scoring == NO_SCORING else find_scoring(folder, scoring)
+    chosen = find_scoring(folder, scoring)
 
     def records() -> Iterator[Record]:
-        every = judged_records(folder, chosen) if chosen else read_records(folder)
-        return (record for record in every if not record.checkpoint)
+        return (record for record in judged_records(folder, chosen) if not record.checkpoint)
 
     return Run(
         name=folder.resolve().name,

@@ -109,11 +109,13 @@ def list_scorings(folder: Path) -> list[Scoring]:
 
 
 def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
-    """Find the scoring of that id or prefix, else the newest that has a judgement; None if there is none at all.
+    """Find the scoring of that id or prefix, else the newest that has a judgement; None for `none` or without any.
 
     Raises:
         BadSettings: no such scoring, or several.
     """
+    if name == NO_SCORING:
+        return None
     scorings = list_scorings(folder)
     if name is None:
         judged = [scoring for scoring in scorings if next(read_judgements(folder, scoring), None) is not None]
@@ -128,11 +130,6 @@ def find_scoring(folder: Path, name: str | None = None) -> Scoring | None:
         there = f"it has {known}." if known else f"it has none; make one with: emend judge run {folder} --judge MODEL"
         raise BadSettings(f"run '{folder}' has no scoring '{name}': {there}")
     return fitting[0]
-
-
-def choose_scoring(folder: Path, name: str | None) -> Scoring | None:
-    """Find the scoring of that name as `find_scoring` does; None for `none`."""
-    return None if name == NO_SCORING else find_scoring(folder, name)
 
 
 def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:

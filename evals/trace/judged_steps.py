@@ -6,7 +6,7 @@ from typing import Any
 
 from emend.agents.judging.base import Item
 from emend.evals.judges.panel import Judgement, JudgementKey
-from emend.evals.judges.store import FOLDER, Scoring, choose_scoring, plan, read_judgements, steps_file
+from emend.evals.judges.store import FOLDER, Scoring, find_scoring, plan, read_judgements, steps_file
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
@@ -38,7 +38,7 @@ def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dic
         BadData: a damaged line.
     """
     Manifest.read(folder)
-    scoring = choose_scoring(folder, name)
+    scoring = find_scoring(folder, name)
     if scoring is None:
         return {}
     judges = {kind: JUDGES.load(kind) for kind in scoring.kinds}
