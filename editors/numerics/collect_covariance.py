@@ -7,7 +7,7 @@ interrupted pass resumes; finished layers are in a folder named by model and cor
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def collect_covariance(
     Args:
         lm: the unedited model.
         paths: its module paths.
-        layers: numbers from 0.
+        layers: from 0.
         texts: in a stable order; those that an earlier call has counted are skipped.
         folder: gets `layer-N.safetensors` (moment, float32, shape (D, D)) and `counts.json`; of one corpus alone.
         cap: maximum tokens of a piece; longer texts are cut into pieces of that size.
@@ -78,23 +78,27 @@ def collect_covariance(
         ModelError: keys are not finite, or there is not enough memory for the smallest batches.
     """
     counts = _existing_counts(folder, lm, corpus, cap)
-    missing = list(dict.fromkeys(layers))
-    if counts:
-        missing = [layer for layer in missing if not _is_complete(folder, layer, key_size(lm, paths, layer))]
-        if not missing:
-            return counts
+    missing = [
+        layer
+        for layer in dict.fromkeys(layers)
+        if not (counts and _is_complete(folder, layer, key_size(lm, paths, layer)))
+    ]
+    if counts and not missing:
+        return counts
     _make_folder(folder, known=counts is not None)
     key = content_id(lm.fingerprint, corpus, sorted(missing), cap)
     partial = _PartialSums(folder / f"partial-{key}.safetensors", missing, lm, every)
-    source = islice(texts, partial.texts, None)
-    while part := list(islice(source, PART)):
-        partial.tokens += add_keys(lm, paths, part, cap, partial.sums)
-        partial.texts += len(part)
-        partial.save_now_and_then()
+    for part in _chunks(islice(texts, partial.texts, None)):
+        partial.add(len(part), add_keys(lm, paths, part, cap, partial.sums))
         progress(partial.texts, partial.tokens)
     counts = CorpusCounts(model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap)
     partial.finish(folder, counts)
     return counts
+
+
+def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
+    while part := list(islice(texts, PART)):
+        yield part
 
 
 class _PartialSums:
@@ -110,8 +114,9 @@ class _PartialSums:
             self.sums = {layer: tensors[f"layer-{layer}"].to(lm.device) for layer in layers}
         self.saved = time.monotonic()
 
-    def save_now_and_then(self) -> None:
-        """Save if the last time was long enough ago."""
+    def add(self, texts: int, tokens: int) -> None:
+        """Count texts and tokens whose keys were added, and save if the last save was long enough ago."""
+        self.texts, self.tokens = self.texts + texts, self.tokens + tokens
         began = time.monotonic()
         if began - self.saved < self.pause:
             return
