@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import emend.memory.store.chroma as chroma
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.store.chroma import ChromaMemory
+from emend.memory.store.connection import close_client, connect
 
 
 def _free_port() -> int:
@@ -76,10 +76,10 @@ def _place(kind: str, request):
     if kind != "server":
         return None if kind == "in-process" else request.getfixturevalue("tmp_path") / "memory"
     url = request.getfixturevalue("server")
-    client = chroma._client(url)
+    client = connect(url)
     for store in client.list_collections():
         client.delete_collection(store.name)
-    chroma._close(client)
+    close_client(client)
     return url
 
 

@@ -35,7 +35,8 @@ def cases(scheme: str, setting: str = "atomic") -> list[Case]:
 
 def choice(*triples: str, sentence: str = "Ann runs.") -> ChoiceRow:
     facts = (CounterfactualRow(sentence=sentence, atomic_facts=(), atomic_triples=triples),)
-    return ChoiceRow(question="Who?", answer="A", counterfactual_answer="B", counterfactuals_per_choice=facts)
+    row = {"question": "Who?", "answer": "A", "counterfactual_answer": "B", "counterfactuals_per_choice": facts}
+    return ChoiceRow.model_validate(row)
 
 
 def test_choices_are_read_without_the_facts_that_stay():
