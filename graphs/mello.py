@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import build_prompt, clean_answer, repeat_probe
-from emend.agents.roles.continuing import LINE_TOKENS, continue_text
+from emend.agents.roles.completion import LINE_TOKENS, continue_text
 from emend.agents.roles.decompose import (
     CHECKED,
     DEMONSTRATIONS,

@@ -74,12 +74,12 @@ def fenced(parts: Mapping[str, Sequence[str]]) -> str:
     names = sorted({name.partition("-")[0] for name in parts})
     clean = {name: [shorten(neutralise(text, names)) for text in texts] for name, texts in parts.items()}
     code = code_of([text for texts in clean.values() for text in texts])
-    shown = [RULE.format(code=code)]
+    blocks = [RULE.format(code=code)]
     for name, texts in clean.items():
         for number, text in enumerate(texts, 1):
             mark = f"{name} {number}" if len(texts) > 1 else name
-            shown.append(f"<{mark} {code}>\n{text or EMPTY}\n</{mark} {code}>")
-    return "\n\n".join(shown)
+            blocks.append(f"<{mark} {code}>\n{text or EMPTY}\n</{mark} {code}>")
+    return "\n\n".join(blocks)
 
 
 def _visible(letter: str) -> str:

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from emend.agents.roles.answer import clean_answer
-from emend.agents.roles.continuing import LINE_TOKENS, continue_text
+from emend.agents.roles.completion import LINE_TOKENS, continue_text
 from emend.agents.scoring import join_target
 from emend.memory.edit import prompt_id
 from emend.memory.errors import ModelReplyError

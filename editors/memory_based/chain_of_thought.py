@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_prompt_id
-from emend.agents.roles.continuing import has_room
+from emend.agents.roles.completion import has_room
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.mello import read_demonstrations

@@ -230,8 +230,8 @@ def _call(model: BaseChatModel, messages: list[BaseMessage], schema: type[BaseMo
 
 def _read(question: Question, reply: JudgeReply, state: JudgeState) -> tuple[JudgeState, str]:
     """The update, and what is wrong with the reply; where it holds no JSON at all, plain words are read."""
-    given = [text for item in items_of(state) for text in item.texts]
-    texts = [*given, *map(neutralise, given)]
+    judged = [text for item in items_of(state) for text in item.texts]
+    texts = [*judged, *map(neutralise, judged)]
     try:
         if reply.value is not None:
             check_own(reply.text, texts, question.role.stated)

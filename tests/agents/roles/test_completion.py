@@ -2,7 +2,7 @@
 
 import pytest
 
-from emend.agents.roles.continuing import continue_text
+from emend.agents.roles.completion import continue_text
 from emend.memory.errors import ModelReplyError, RequestRefused
 from tests.fakes import ScriptedChatModel
 from tests.provider.models import asked_model

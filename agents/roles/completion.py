@@ -21,7 +21,7 @@ CHARACTERS = 3
 """Lower bound of characters per token in English."""
 
 
-class Continued(NamedTuple):
+class Completion(NamedTuple):
     """The completion without a reasoning model's thoughts, its cost, and the number of prompt tokens cut off."""
 
     text: str
@@ -29,13 +29,13 @@ class Continued(NamedTuple):
     cut_tokens: int = 0
 
 
-def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = None, new_tokens: int = 0) -> Continued:
+def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] = (), new_tokens: int = 0) -> Completion:
     """The model's completion of the text, up to a stop text; a chat model gets the text as one message.
 
     Args:
         model: any chat model.
         text: the prompt.
-        stop: texts that end the completion; None leaves it to the model. Some providers refuse white space alone.
+        stop: texts that end the completion; some providers refuse white space alone.
         new_tokens: maximum number of tokens, for models that continue plain text; 0 leaves it to the model.
 
     Raises:
@@ -43,13 +43,13 @@ def continue_text(model: BaseChatModel, text: str, stop: Sequence[str] | None = 
     """
     plain = isinstance(model, LimitedModel)
     limit: dict[str, Any] = {"max_new_tokens": new_tokens} if new_tokens and plain else {}
-    ends = [end for end in stop or () if plain or end.strip()]
+    ends = [end for end in stop if plain or end.strip()]
     message = _invoke(model, text, ends, limit)
     cut = int(message.response_metadata.get("cut_tokens", 0))
     raw, answer = str(message.text), answer_text(message)
     if not plain:  # some models and protocols take no stop texts, and some servers ignore them
         answer = answer[: min((at for end in ends if (at := answer.find(end)) >= 0), default=len(answer))]
-    return Continued(answer if answer == raw else answer.lstrip("\n"), usage_of(message), cut)
+    return Completion(answer if answer == raw else answer.lstrip("\n"), usage_of(message), cut)
 
 
 def _invoke(model: BaseChatModel, text: str, ends: list[str], limit: dict[str, Any]) -> AIMessage:
