@@ -73,7 +73,7 @@ class Session:
     @property
     def _needs_memory(self) -> bool:
         """All editors but the baseline need the memory's edits."""
-        return not (isinstance(self._factory, type) and issubclass(self._factory, Unedited))
+        return self._factory is not Unedited
 
     def _memory(self) -> AbstractContextManager[Any]:
         from emend.memory.store.open_memory import open_memory

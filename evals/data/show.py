@@ -19,7 +19,7 @@ from emend.evals.data.download import Report
 from emend.evals.data.faults import Fault
 from emend.evals.data.pull import Outcome
 from emend.evals.data.sources import DataSource, Made, Remote
-from emend.evals.data.tables import PaperFigure, PaperTable
+from emend.evals.data.tables import DataFigure, DataTable
 from emend.evals.report.escape import one_line
 
 MARK = "*"
@@ -116,7 +116,7 @@ def show_checked(checked: FolderCheck, console: Console) -> None:
     console.print(Text(summary, style="bold red" if total else "bold green"))
 
 
-def show_tables(tables: Sequence[PaperTable], console: Console) -> None:
+def show_tables(tables: Sequence[DataTable], console: Console) -> None:
     """Print each table in the paper's shape, the paper's figures under ours."""
     for table in tables:
         console.print(Text(table.title, style="bold"))
@@ -127,7 +127,7 @@ def show_tables(tables: Sequence[PaperTable], console: Console) -> None:
             console.print(Text(note, style="dim"))
 
 
-def _paper_shaped(table: PaperTable) -> Table:
+def _paper_shaped(table: DataTable) -> Table:
     printed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     printed.add_column("", no_wrap=True)
     printed.add_column("")
@@ -142,7 +142,7 @@ def _paper_shaped(table: PaperTable) -> Table:
     return printed
 
 
-def _here(cell: PaperFigure | None) -> Text:
+def _here(cell: DataFigure | None) -> Text:
     if cell is None:
         return Text("")
     differs = cell.agrees is False

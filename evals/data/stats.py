@@ -8,14 +8,14 @@ from typing import Any
 from emend.evals.benchmarks.files import data_folder, read_rows
 from emend.evals.data.shapes import Shape, shapes_of
 from emend.evals.data.sources import source_of
-from emend.evals.data.tables import PaperFigure, PaperTable, part
+from emend.evals.data.tables import DataFigure, DataTable, part
 from emend.memory.errors import MissingData
 
 Rows = dict[str, list[Any]]
 """Rows of each file in the folder, by the first of its names."""
 
 
-def stats(name: str, data: Path | None = None) -> list[PaperTable]:
+def stats(name: str, data: Path | None = None) -> list[DataTable]:
     """The paper's table of its data, with the same counts of the files in the folder.
 
     Raises:
@@ -54,7 +54,7 @@ AKEW_PAPER: dict[str, tuple[str, tuple[float | None, ...]]] = {
 AKEW_COLUMNS = ("edits", "multi-hop", "fact", "text", "triplet", "per edit")
 
 
-def akew(rows: Rows) -> list[PaperTable]:
+def akew(rows: Rows) -> list[DataTable]:
     """AKEW, Table 5: edits, multi-hop questions, mean lengths in words, and triplets per edit."""
     figures, notes = [], []
     for file, (name, printed) in AKEW_PAPER.items():
@@ -63,14 +63,14 @@ def akew(rows: Rows) -> list[PaperTable]:
         for place, column in enumerate(AKEW_COLUMNS):
             digits = 0 if place < 2 else 1
             figures.append(
-                PaperFigure(row=name, column=column, here=counted[place], paper=printed[place], digits=digits)
+                DataFigure(row=name, column=column, here=counted[place], paper=printed[place], digits=digits)
             )
         notes += part(name, int(counted[0] or 0), int(printed[0] or 0), "edits") if held else []
     notes.append(
         "fact, text, triplet: mean length in words, split at white space; the paper does not say how it counts"
     )
     notes.append("per edit: extracted triplets")
-    return [PaperTable(title="AKEW, Table 5", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="AKEW, Table 5", figures=tuple(figures), notes=tuple(notes))]
 
 
 def _akew_counts(rows: Sequence[Any]) -> list[float | None]:
@@ -95,18 +95,18 @@ ELKEN_PAPER = {
 }
 
 
-def elken(rows: Rows) -> list[PaperTable]:
+def elken(rows: Rows) -> list[DataTable]:
     """ELKEN, Table 1: events and questions of both splits."""
     figures, notes = [], []
     for place, split in enumerate(("train", "test")):
         held = rows.get(f"{split}.json")
         counted = dict(zip(ELKEN_PAPER, _elken_counts(held), strict=True)) if held else {}
         for row, printed in ELKEN_PAPER.items():
-            figures.append(PaperFigure(row=row, column=split, here=counted.get(row), paper=printed[place]))
+            figures.append(DataFigure(row=row, column=split, here=counted.get(row), paper=printed[place]))
         notes += part(f"{split}.json", int(counted.get("event edits", 0)), ELKEN_PAPER["event edits"][place])
         if held:
             notes.append(f"{split}.json has {len(held):,} events; the paper counts those with a tendency question")
-    return [PaperTable(title="ELKEN, Table 1", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="ELKEN, Table 1", figures=tuple(figures), notes=tuple(notes))]
 
 
 def _elken_counts(rows: Sequence[Any]) -> list[int]:
@@ -131,7 +131,7 @@ RECOE_PAPER = {
 RECOE_COLUMNS = ("examples", "atomic facts", "before the change")
 
 
-def recoe(rows: Rows) -> list[PaperTable]:
+def recoe(rows: Rows) -> list[DataTable]:
     """ReCoE, Table 2: examples and atomic counterfactual facts of each scheme."""
     counted = {scheme: _recoe_counts(rows[f"{scheme}.json"]) for scheme in RECOE_PAPER if f"{scheme}.json" in rows}
     whole = len(counted) == len(RECOE_PAPER) - 1
@@ -142,13 +142,13 @@ def recoe(rows: Rows) -> list[PaperTable]:
     for scheme, (examples, atoms) in RECOE_PAPER.items():
         here = counted.get(scheme, (None, None, None))
         for column, ours, printed in zip(RECOE_COLUMNS, here, (examples, atoms, None), strict=True):
-            figures.append(PaperFigure(row=scheme, column=column, here=ours, paper=printed))
+            figures.append(DataFigure(row=scheme, column=column, here=ours, paper=printed))
         notes += part(scheme, int(here[0] or 0), examples)
     notes += [
         "atomic facts: of the counterfactuals, as the paper's caption says",
         "in aggregation and subtraction the paper's number is that of the facts before the change",
     ]
-    return [PaperTable(title="ReCoE, Table 2", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="ReCoE, Table 2", figures=tuple(figures), notes=tuple(notes))]
 
 
 def _recoe_counts(rows: Sequence[Any]) -> tuple[int, int, int]:
@@ -167,18 +167,18 @@ DOCTER_PAPER: tuple[tuple[str, str, float], ...] = (
 )
 
 
-def docter(rows: Rows) -> list[PaperTable]:
+def docter(rows: Rows) -> list[DataTable]:
     """DocTER, sections 4.2 and 4.4: documents and test instances; the paper has no table of them."""
     figures, notes = [], []
     for name, files, printed in DOCTER_PAPER:
         tables = [rows[file] for file in files.split() if file in rows]
         here = sum(map(len, tables)) if len(tables) == len(files.split()) else None
         queries = [row for table in tables for row in table]
-        figures.append(PaperFigure(row=name, column="instances", here=here, paper=printed))
-        figures.append(PaperFigure(row=name, column="prompts", here=_prompts(queries)))
+        figures.append(DataFigure(row=name, column="instances", here=here, paper=printed))
+        figures.append(DataFigure(row=name, column="prompts", here=_prompts(queries)))
         notes += part(name, here or 0, int(printed))
     notes.append("the paper's mean lengths (369.67 and 338.71) are in tokens of InternLM-7B and are not counted here")
-    return [PaperTable(title="DocTER, sections 4.2 and 4.4", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="DocTER, sections 4.2 and 4.4", figures=tuple(figures), notes=tuple(notes))]
 
 
 def _prompts(rows: Sequence[Any]) -> int | None:
@@ -193,20 +193,20 @@ def _prompts(rows: Sequence[Any]) -> int | None:
 MQUAKE_PAPER = {"CF": 9218, "CF-3k": 3000, "CF-3k-v2": 3000, "T": 1825}
 
 
-def mquake(rows: Rows) -> list[PaperTable]:
+def mquake(rows: Rows) -> list[DataTable]:
     """MQuAKE: instances as its README prints them, by hops, and edits."""
     figures, notes = [], []
     for name, printed in MQUAKE_PAPER.items():
         held = rows.get(f"datasets/MQuAKE-{name}.json")
         here = len(held) if held else None
-        figures.append(PaperFigure(row=name, column="instances", here=here, paper=printed))
+        figures.append(DataFigure(row=name, column="instances", here=here, paper=printed))
         edits = sum(len(row.requested_rewrite) for row in held) if held else None
-        figures.append(PaperFigure(row=name, column="edits", here=edits))
+        figures.append(DataFigure(row=name, column="edits", here=edits))
         for hops in (2, 3, 4):
             count = sum(len(row.new_single_hops) == hops for row in held) if held else None
-            figures.append(PaperFigure(row=name, column=f"{hops} hops", here=count))
+            figures.append(DataFigure(row=name, column=f"{hops} hops", here=count))
         notes += part(name, here or 0, printed)
-    return [PaperTable(title="MQuAKE, README", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="MQuAKE, README", figures=tuple(figures), notes=tuple(notes))]
 
 
 COUNTERFACT_PAPER = {
@@ -217,24 +217,24 @@ COUNTERFACT_PAPER = {
 }
 
 
-def counterfact(rows: Rows) -> list[PaperTable]:
+def counterfact(rows: Rows) -> list[DataTable]:
     """CounterFact: records as ROME and EasyEdit print them, and what is asked about them."""
     figures, notes = [], []
     for name, printed in COUNTERFACT_PAPER.items():
         held = rows.get(name, [])
         here = len(held) or None
-        figures.append(PaperFigure(row=name, column="records", here=here, paper=printed))
+        figures.append(DataFigure(row=name, column="records", here=here, paper=printed))
         for column, field, single in (
             ("paraphrases", "paraphrase_prompts", "rephrase_prompt"),
             ("neighbours", "neighborhood_prompts", "locality_prompt"),
         ):
             count = sum(len(getattr(row, field, ())) or hasattr(row, single) for row in held)
-            figures.append(PaperFigure(row=name, column=column, here=count if held else None))
+            figures.append(DataFigure(row=name, column=column, here=count if held else None))
         notes += part(name, here or 0, printed or 0)
-    return [PaperTable(title="CounterFact", figures=tuple(figures), notes=tuple(notes))]
+    return [DataTable(title="CounterFact", figures=tuple(figures), notes=tuple(notes))]
 
 
-TABLES: dict[str, Callable[[Rows], list[PaperTable]]] = {
+TABLES: dict[str, Callable[[Rows], list[DataTable]]] = {
     "akew": akew,
     "docter": docter,
     "elken": elken,

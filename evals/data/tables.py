@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from emend.memory.edit import FrozenModel
 
 
-class PaperFigure(FrozenModel):
+class DataFigure(FrozenModel):
     """Cell with the files' figure and the paper's; None where there is no file, or nothing is printed."""
 
     row: str
@@ -27,11 +27,11 @@ class PaperFigure(FrozenModel):
         return "-" if value is None else f"{value:,.{self.digits}f}"
 
 
-class PaperTable(FrozenModel):
+class DataTable(FrozenModel):
     """Table with rows and columns in the paper's order, and notes for the comparison."""
 
     title: str
-    figures: tuple[PaperFigure, ...]
+    figures: tuple[DataFigure, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -44,7 +44,7 @@ class PaperTable(FrozenModel):
         """The names of the columns, in order."""
         return list(dict.fromkeys(figure.column for figure in self.figures))
 
-    def cell(self, row: str, column: str) -> PaperFigure | None:
+    def cell(self, row: str, column: str) -> DataFigure | None:
         """The figure of a cell, if it has one."""
         return next((f for f in self.figures if (f.row, f.column) == (row, column)), None)
 

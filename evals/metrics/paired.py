@@ -74,10 +74,7 @@ def compare_pairs(
         flips: number of sign patterns to draw where there are too many to try all.
         share: True if values are shares, which have an interval even where all are equal.
     """
-    if per in EXTREMES:
-        pairs, per = _by_attempt(pairs, per), "record"
-    scored = [(pair, pair.a, pair.b) for pair in pairs if pair.a is not None and pair.b is not None]
-    unscored = len(pairs) - len(scored)
+    scored, unscored, per = _scored(pairs, per)
     if not scored:
         return Paired(unscored=unscored)
     table = _table(scored, per)
@@ -88,6 +85,14 @@ def compare_pairs(
     low, high = _interval(table, per, seed, resamples, share)
     p, test = _test(table, per, seed, flips)
     return result.model_copy(update={"low": low, "high": high, "p": p, "test": test})
+
+
+def _scored(pairs: Sequence[Pair], per: str) -> tuple[list[tuple[Pair, float, float]], int, str]:
+    """Return the pairs with both values, the number of the others, and how they make up the mean."""
+    if per in EXTREMES:
+        pairs, per = _by_attempt(pairs, per), "record"
+    scored = [(pair, pair.a, pair.b) for pair in pairs if pair.a is not None and pair.b is not None]
+    return scored, len(pairs) - len(scored), per
 
 
 def _by_attempt(pairs: Sequence[Pair], per: str) -> list[Pair]:
@@ -236,10 +241,7 @@ def relative_drop(
         seed: random seed of the resampling.
         resamples: bootstrap samples.
     """
-    if per in EXTREMES:
-        pairs, per = _by_attempt(pairs, per), "record"
-    scored = [(pair, pair.a, pair.b) for pair in pairs if pair.a is not None and pair.b is not None]
-    unscored = len(pairs) - len(scored)
+    scored, unscored, per = _scored(pairs, per)
     if not scored:
         return Estimate(mean=None, n=0, unscored=unscored)
     table = _table(scored, per)

@@ -1,6 +1,7 @@
 """Scorers by name: each turns an answer into numbers, or into the reason why a number is missing."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from emend.evals.metrics import counterfact, elken
@@ -27,18 +28,15 @@ class Ask(NamedTuple):
     targets: tuple[str, ...]
 
 
-def score_exact_match(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`em`: 1.0 when the text equals the gold answer or an alias after normalisation."""
-    if answer.text is None:
-        return ProbeScores({}, {"em": NO_TEXT})
-    return ProbeScores({"em": exact_match(answer.text, probe.gold)}, {})
+def _text_scorer(output: str, metric: Callable[[Probe, str], float]) -> Scorer:
+    """A scorer of one output that needs a text."""
 
+    def scorer(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+        if answer.text is None:
+            return ProbeScores({}, {output: NO_TEXT})
+        return ProbeScores({output: metric(probe, answer.text)}, {})
 
-def score_strict_match(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`strict`: 1.0 when the text equals the gold answer or an alias letter for letter."""
-    if answer.text is None:
-        return ProbeScores({}, {"strict": NO_TEXT})
-    return ProbeScores({"strict": strict_match(answer.text, probe.gold)}, {})
+    return scorer
 
 
 def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -89,13 +87,6 @@ def score_per_token(probe: Probe, answer: Answer, before: Answer | None) -> Prob
     if why or uncounted:
         return ProbeScores({}, dict.fromkeys(("success_token", "difference_token"), why or uncounted))
     return ProbeScores({"success_token": success(*means[:2]), "difference_token": difference(*means[:2])}, {})
-
-
-def score_fluency(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
-    """`fluency` of prompt and text, CounterFact's GE."""
-    if answer.text is None:
-        return ProbeScores({}, {"fluency": NO_TEXT})
-    return ProbeScores({"fluency": counterfact.fluency(f"{probe.prompt} {answer.text}")}, {})
 
 
 def score_agreement(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
@@ -156,14 +147,14 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 
 SCORERS: dict[str, Scorer] = {
-    "exact_match": score_exact_match,
-    "strict_match": score_strict_match,
+    "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
+    "strict_match": _text_scorer("strict", lambda probe, text: strict_match(text, probe.gold)),
     "choice": score_choice,
     "likelihood": score_likelihood,
     "likelihood_code": score_likelihood_code,
     "difference": score_difference,
     "per_token": score_per_token,
-    "fluency": score_fluency,
+    "fluency": _text_scorer("fluency", lambda probe, text: counterfact.fluency(f"{probe.prompt} {text}")),
     "agreement": score_agreement,
     "reasoning": score_reasoning,
     "elken_fact": elken.score_fact,

@@ -72,7 +72,7 @@ def ask_unit(
 def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Baseline) -> ProbeResult:
     repeat, start = editor_pass.repeat, time.perf_counter()
     error: Exception | None = None
-    if needs_baseline(probe) and isinstance(editor_pass.editor, Unedited):
+    if needs_baseline(probe) and type(editor_pass.editor) is Unedited:
         line = baseline.get(probe, repeat)
         try:
             answer = line.result()

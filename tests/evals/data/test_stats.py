@@ -6,7 +6,7 @@ import pytest
 
 from emend.evals.data.sources import SOURCES
 from emend.evals.data.stats import stats
-from emend.evals.data.tables import PaperFigure, PaperTable
+from emend.evals.data.tables import DataFigure, DataTable
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
 
@@ -14,18 +14,18 @@ REAL = SHARED / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 
 
-def table(name: str, folder: Path) -> PaperTable:
+def table(name: str, folder: Path) -> DataTable:
     (found,) = stats(name, folder / name)
     return found
 
 
-def cell(found: PaperTable, row: str, column: str) -> PaperFigure:
+def cell(found: DataTable, row: str, column: str) -> DataFigure:
     figure = found.cell(row, column)
     assert figure is not None
     return figure
 
 
-def here(found: PaperTable, row: str) -> list[float | None]:
+def here(found: DataTable, row: str) -> list[float | None]:
     return [cell(found, row, column).here for column in found.columns]
 
 
@@ -37,10 +37,10 @@ def test_every_benchmark_has_a_table_with_printed_and_counted_figures(name):
 
 
 def test_a_figure_agrees_when_it_is_the_same_as_printed():
-    assert PaperFigure(row="", column="", here=6.249, paper=6.2, digits=1).agrees is True
-    assert PaperFigure(row="", column="", here=6.251, paper=6.2, digits=1).agrees is False
-    assert PaperFigure(row="", column="", here=None, paper=6.2).agrees is None
-    assert PaperFigure(row="", column="", here=1067, paper=None).text(1067.0) == "1,067"
+    assert DataFigure(row="", column="", here=6.249, paper=6.2, digits=1).agrees is True
+    assert DataFigure(row="", column="", here=6.251, paper=6.2, digits=1).agrees is False
+    assert DataFigure(row="", column="", here=None, paper=6.2).agrees is None
+    assert DataFigure(row="", column="", here=1067, paper=None).text(1067.0) == "1,067"
 
 
 def test_a_file_that_is_absent_has_no_figure_and_is_never_zero():

@@ -6,23 +6,6 @@ from emend.evals.metrics.elken import FULL_MARK, SCALES, Marks, edit_level
 
 UNREAD = -1
 """The code's mark for a reply that it cannot parse."""
-SCOPE_THRESHOLD = 0.5
-"""A classifier's probability from which on the code (serac/retrieve_event.py) takes a question to be in scope."""
-
-
-def select_event(scores: Sequence[float], threshold: float = SCOPE_THRESHOLD) -> int | None:
-    """The place of the event that a scope classifier chooses for one question: the first of the highest scores.
-
-    None where even that is below the threshold, so that the question is asked without any event (the code's `NA`).
-    """
-    best = max(range(len(scores)), key=lambda place: scores[place], default=None)
-    return best if best is not None and scores[best] >= threshold else None
-
-
-def selection_accuracy(selected: Sequence[int | None], right: Sequence[int | None]) -> float | None:
-    """Share of questions with the right choice: their own event, or for those out of scope none; None if empty."""
-    found = [chosen == wanted for chosen, wanted in zip(selected, right, strict=True)]
-    return sum(found) / len(found) if found else None
 
 
 def parse_marks(reply: str, count: int) -> list[Marks | None]:

@@ -28,8 +28,6 @@ from tests.evals.metrics.elken_code import (
     overall_edit_level,
     parse_consistency,
     parse_marks,
-    select_event,
-    selection_accuracy,
 )
 from tests.paths import DATA
 
@@ -135,30 +133,6 @@ def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
     probe = event_case(EventRow.model_validate(row)).probes[0]
     assert score(probe, Answer(text="United States")).values == {"right": 1.0, "overall": 0.0}
     assert score(probe, Answer(text="USA")).values == {"right": 1.0, "overall": 1.0}
-
-
-def test_a_scope_classifier_chooses_as_in_the_code():
-    case = CASES["serac_selection"]
-    names = [event["event"] for event in case["events"]]
-    selected = [select_event(scores) for scores in case["scores"]]
-    expected = case["expected"]
-    assert ["NA" if place is None else names[place] for place in selected] == expected["selected"]
-    right: list[int | None] = []
-    for place, event in enumerate(case["events"]):
-        right += [place] * len(event["qas"]) + [None] * len(event["local_qas"])
-    assert selection_accuracy(selected, right) == pytest.approx(expected["rate"], rel=1e-9)
-    assert sum(s == r for s, r in zip(selected, right, strict=True)) == expected["correct"]
-
-
-@pytest.mark.parametrize(
-    ("scores", "place"), [([0.2, 0.5], 1), ([0.5, 0.5], 0), ([0.49999, 0.1], None), ([], None), ([0.9, 0.99], 1)]
-)
-def test_no_event_is_chosen_below_the_threshold_and_the_first_of_equals_above(scores, place):
-    assert select_event(scores) == place
-
-
-def test_of_no_questions_there_is_no_selection_accuracy():
-    assert selection_accuracy([], []) is None
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def cases(scheme: str, setting: str = "atomic") -> list[Case]:
 
 def choice(*triples: str, sentence: str = "Ann runs.") -> ChoiceRow:
     facts = (CounterfactualRow(sentence=sentence, atomic_facts=(), atomic_triples=triples),)
-    row = {"question": "Who?", "answer": "A", "counterfactual_answer": "B", "counterfactuals_per_choice": facts}
-    return ChoiceRow.model_validate(row)
+    fields = {"question": "Who?", "answer": "A", "counterfactual_answer": "B", "counterfactuals_per_choice": facts}
+    return ChoiceRow.model_validate(fields)
 
 
 def test_choices_are_read_without_the_facts_that_stay():
