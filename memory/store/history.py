@@ -1,5 +1,6 @@
 """The versions of a fact over time, and counts of the stored edits."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from emend.memory.edit import Edit, FrozenModel
@@ -73,9 +74,7 @@ def _version(edit: Edit, claim: Claim, fact: str, latest: str | None, rule: Supe
 def stats_of(rows: Sequence[MemoryRow], embedding: str, rule: Superseding) -> MemoryStats:
     """The counts over all rows of a memory."""
     edits_of: dict[str, set[str]] = {}
-    kinds: dict[str, int] = {}
     for row in rows:
-        kinds[row.entry.kind] = kinds.get(row.entry.kind, 0) + 1
         for fact in row.facts:
             edits_of.setdefault(fact, set()).add(row.entry.edit_id)
     edits = {row.entry.edit_id for row in rows}
@@ -89,7 +88,7 @@ def stats_of(rows: Sequence[MemoryRow], embedding: str, rule: Superseding) -> Me
         superseded=len(edits - {row.entry.edit_id for row in rows if row.current}),
         entries=len(rows),
         current=sum(row.current for row in rows),
-        kinds=dict(sorted(kinds.items())),
+        kinds=dict(sorted(Counter(row.entry.kind for row in rows).items())),
         facts=len(edits_of),
         changed_facts=sum(len(ids) > 1 for ids in edits_of.values()),
         first=times[0] if times else None,
