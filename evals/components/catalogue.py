@@ -1,56 +1,26 @@
 """Registries of what can be named on the command line, and the settings of the editors."""
 
-from collections.abc import Callable
 from dataclasses import MISSING, fields
+from importlib import import_module
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from emend.memory.registry import Registry
 
-
-def _editors() -> Registry[Any]:
-    from emend.editors.registry import EDITORS
-
-    return EDITORS
-
-
-def _benchmarks() -> Registry[Any]:
-    from emend.evals.benchmarks.registry import BENCHMARKS
-
-    return BENCHMARKS
-
-
-def _retrievers() -> Registry[Any]:
-    from emend.memory.retrieval.registry import RETRIEVERS
-
-    return RETRIEVERS
-
-
-def _judges() -> Registry[Any]:
-    from emend.graphs.registry import JUDGES
-
-    return JUDGES
-
-
-def _models() -> Registry[Any]:
-    from emend.agents.llm import MODELS
-
-    return MODELS
-
-
-def _graphs() -> Registry[Any]:
-    from emend.graphs.registry import GRAPHS
-
-    return GRAPHS
-
-
-KINDS: dict[str, tuple[Callable[[], Registry[Any]], str]] = {
-    "editors": (_editors, "Methods that edit a model's knowledge (--editor)."),
-    "benchmarks": (_benchmarks, "Data sets with edits and probes (--benchmark)."),
-    "retrievers": (_retrievers, "Strategies that search a memory (--retriever)."),
-    "judges": (_judges, "Criteria by which chat models judge answers (--kind)."),
-    "models": (_models, "Where models come from (--model)."),
-    "graphs": (_graphs, "Graphs that emend graph draws."),
+KINDS = {
+    "editors": ("emend.editors.registry:EDITORS", "Methods that edit a model's knowledge (--editor)."),
+    "benchmarks": ("emend.evals.benchmarks.registry:BENCHMARKS", "Data sets with edits and probes (--benchmark)."),
+    "retrievers": ("emend.memory.retrieval.registry:RETRIEVERS", "Strategies that search a memory (--retriever)."),
+    "judges": ("emend.graphs.registry:JUDGES", "Criteria by which chat models judge answers (--kind)."),
+    "models": ("emend.agents.llm:MODELS", "Where models come from (--model)."),
+    "graphs": ("emend.graphs.registry:GRAPHS", "Graphs that emend graph draws."),
 }
+"""Place and summary of each registry; a registry is imported when it is listed."""
+
+
+def registry_of(kind: str) -> Registry[Any]:
+    """The registry of that kind, one of `KINDS`."""
+    module, _, name = KINDS[kind][0].partition(":")
+    return getattr(import_module(module), name)  # type: ignore[no-any-return]
 
 
 def list_settings() -> list[dict[str, Any]]:
@@ -61,8 +31,8 @@ def list_settings() -> list[dict[str, Any]]:
     from emend.editors.hyperparameters import SHIPPED, shipped_settings
 
     rows = []
-    for name in _editors().builtin:
-        editor: Any = _editors().load(name)
+    for name in registry_of("editors").builtin:
+        editor: Any = registry_of("editors").load(name)
         schema = getattr(editor, "schema", None)
         shipped = shipped_settings(name, ()) if (SHIPPED / f"{name}.toml").exists() else {}
         for field in fields(schema) if schema else ():

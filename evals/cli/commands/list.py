@@ -8,7 +8,7 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
 from emend.evals.cli.output import emit
-from emend.evals.components.catalogue import KINDS, list_settings
+from emend.evals.components.catalogue import KINDS, list_settings, registry_of
 from emend.evals.report.escape import one_line
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -42,7 +42,7 @@ def list_parts(
         columns = [{"name": f"{row['editor']}.{row['setting']}", "summary": _in_words(row)} for row in rows]
         emit(rows, as_json, lambda console: _show_columns(columns, console))
         return
-    registry = KINDS[kind][0]()
+    registry = registry_of(kind)
     parts = list(registry.rows())
     if not parts and not as_json:
         typer.echo(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")

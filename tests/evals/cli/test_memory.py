@@ -278,7 +278,7 @@ def none(corpus): return None
         ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
         ("broken_strategies:Unmade", "cannot be made or used (RuntimeError: no room)"),
         ("broken_strategies:none", "fails on 'Kestrel'"),
-        ("builtins:len", "docs/how-to/retrieval.md"),
+        ("builtins:len", "docs/how-to/extend.md"),
         (":foo", "cannot be loaded"),
     ],
 )

@@ -91,7 +91,7 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
         (label("x", "yes", "no_such:JUDGE"), "judge 'no_such:JUDGE' cannot be loaded from"),
         (
             label("x", "yes", "builtins:len"),
-            "judge 'builtins:len' is <built-in function len> and no Judge: see docs/judges",
+            "judge 'builtins:len' is <built-in function len> and no Judge: see docs/how-to/judges",
         ),
         (label("x", "5"), '"5" is not yes or no'),
     ],
