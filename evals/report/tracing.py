@@ -92,7 +92,7 @@ def _probe_lines(probe: TracedProbe, ways: GraphEdges | None) -> Iterator[TraceL
 def heading(record: Record) -> str:
     """Heading of a probe: editor, kind, setting and repeat."""
     repeat = f" · repeat {record.repeat}" if record.repeat else ""
-    again = f" · again when {record.checkpoint} edits stood" if record.checkpoint else ""
+    again = f" · asked again after {record.checkpoint} edits" if record.checkpoint else ""
     return one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}")
 
 

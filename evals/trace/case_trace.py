@@ -213,14 +213,14 @@ def _some(ids: list[str]) -> str:
 def rows(trace: Trace) -> list[dict[str, Any]]:
     """Make one row per probe: its record, the case's number and edits, steps, trajectory, judgements."""
     head = {"number": trace.number, "edits": list(trace.edits)}
-    asked = [
+    rows_of_probes = [
         head
         | probe.record.model_dump(mode="json")
         | {
             "steps": list(probe.shown),
             "trajectory": trajectory(probe.record, probe.steps),
-            "judged": [one.model_dump(mode="json") for one in probe.judged],
+            "judged": [item.model_dump(mode="json") for item in probe.judged],
         }
         for probe in trace.probes
     ]
-    return asked + [head | failure for failure in trace.failures]
+    return rows_of_probes + [head | failure for failure in trace.failures]

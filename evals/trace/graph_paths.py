@@ -51,7 +51,7 @@ class Path(NamedTuple):
 
 def paths_of(graph: GraphEdges, steps: Sequence[dict[str, Any]]) -> list[Path]:
     """The passes of one probe through a graph, from its steps as `steps_from_events` gives them."""
-    return [_path(graph, one) for one in split_passes(steps)]
+    return [_path(graph, part) for part in split_passes(steps)]
 
 
 def _path(graph: GraphEdges, steps: Sequence[dict[str, Any]]) -> Path:

@@ -111,7 +111,7 @@ def spans_of(unit: UnitTrace) -> Iterator[Span]:
 
 def _starts(unit: UnitTrace) -> list[float]:
     """Start of each probe: its first step; without times, after or before the probe beside it."""
-    timed = [[step["at"] for step in unit.steps.get(one.probe, ()) if step["at"]] for one in unit.records]
+    timed = [[step["at"] for step in unit.steps.get(record.probe, ()) if step["at"]] for record in unit.records]
     starts: list[float | None] = [min(times, default=None) for times in timed]
     took = [record.seconds for record in unit.records]
     if not any(timed):
@@ -135,8 +135,8 @@ def _probe(unit: UnitTrace, above: tuple[str, ...], record: Record, start: float
     probe.events = list(_results(record, end, unit.content))
     yield probe
     yield from steps
-    for place, one in enumerate(unit.judged.get(record.probe, ())):
-        yield from _judged((*key, f"judged {place}"), one, unit.content, end)
+    for place, item in enumerate(unit.judged.get(record.probe, ())):
+        yield from _judged((*key, f"judged {place}"), item, unit.content, end)
 
 
 def _probe_attributes(unit: UnitTrace, record: Record) -> dict[str, Value]:
@@ -232,7 +232,7 @@ def _call(key: tuple[str, ...], call: dict[str, Any], content: bool) -> Span:
     if content:
         attributes |= _messages(call)
     span = Span(f"{name} {call['model']}".strip(), key, call["at"], call["at"] + call["ms"] / 1000, attributes)
-    span.events, span.error = [_retry(one) for one in call["retries"]], _error(call["error"], content)
+    span.events, span.error = [_retry(retry) for retry in call["retries"]], _error(call["error"], content)
     span.remote = call["provider"] != LOCAL_PROVIDER
     return span
 
@@ -280,8 +280,8 @@ def spans_of_failure(run: str, number: int, line: dict[str, Any], content: bool 
     attributes |= {"emend.case.number": number, "emend.editor": line["editor"], "emend.setting": line["setting"]}
     yield Span(f"case {number} {line['editor']}", key, start, end, attributes, error=error)
     if steps:
-        asked: dict[str, Value] = {KIND: "AGENT", "emend.probe.id": line["probe"]}
-        yield Span("probe", (*key, str(line["probe"])), start, end, asked, error=error)
+        probe: dict[str, Value] = {KIND: "AGENT", "emend.probe.id": line["probe"]}
+        yield Span("probe", (*key, str(line["probe"])), start, end, probe, error=error)
         yield from steps
 
 

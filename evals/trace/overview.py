@@ -114,11 +114,11 @@ class _CaseSums:
             errors=sum(bool(step["error"]) for step in steps),
             unscored=int(bool(record.unscored)),
         )
-        rank, found = _worst(record, steps)
+        rank, finding = _worst(record, steps)
         if text:
-            rank, found = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
-        if found and rank > self.rank:
-            self.rank, self.found = rank, found
+            rank, finding = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
+        if finding and rank > self.rank:
+            self.rank, self.found = rank, finding
 
     def row(self, setting: str, case: str, editor: str, number: int) -> CaseRow:
         """Make the row of the case."""
