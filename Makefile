@@ -30,12 +30,13 @@ test: $(STAMP) ## run the quick tests; ARGS='-k store -n 0' goes to pytest
 test-slow: $(STAMP) ## run the slow tests: benches, documented commands, training, faults, all architectures
 	$(BIN)/pytest -q -n auto --dist worksteal -m slow $(ARGS)
 
-check: $(STAMP) ## lint, formatting, types, import directions
+check: $(STAMP) ## lint, formatting, types, import directions, structure and names
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q -p no:cacheprovider tests/test_architecture.py
 
 format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff check --fix

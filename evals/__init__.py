@@ -1,1 +1,1 @@
-"""What is asked, how it is scored and how it is shown."""
+"""Evaluation: benchmarks, metrics, the runner, traces, reports and the command line."""

@@ -75,8 +75,8 @@ def _probe_lines(probe: TracedProbe, ways: GraphEdges | None) -> Iterator[TraceL
     yield TraceLine(Text(heading(record), style="bold"))
     yield field("asked", record.prompt, indent=2)
     yield field("right", right(record), indent=2)
-    yield from steps_lines(probe.shown, ways, probe.steps)
-    left = len(probe.steps) - len(probe.shown)
+    yield from steps_lines(probe.visible_steps, ways, probe.steps)
+    left = len(probe.steps) - len(probe.visible_steps)
     if left:
         yield TraceLine(Text(f"{left} other steps are not shown", style="dim"), 2)
     if record.answer is not None:

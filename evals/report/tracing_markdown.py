@@ -63,7 +63,7 @@ def _probe(trace: Trace, probe: TracedProbe) -> Iterator[str]:
     yield f"- cost: {cost(record)}"
     if ways is not None and probe.steps:
         yield from ("", "```mermaid", mermaid(ways, paths_of(ways, probe.steps)), "```")
-    yield from _steps(probe.shown, probe.steps)
+    yield from _steps(probe.visible_steps, probe.steps)
     for item in probe.judged:
         yield from _judged(item)
 

@@ -28,7 +28,7 @@ class TracedProbe(FrozenModel):
     record: Record
     steps: tuple[dict[str, Any], ...]
     """Fields as in `events.jsonl`: node, place, at, ms, update, calls, error; each call with its prompt and reply."""
-    shown: tuple[dict[str, Any], ...]
+    visible_steps: tuple[dict[str, Any], ...]
     """The steps that fit the filter."""
     judged: tuple[JudgedItem, ...] = ()
 
@@ -103,7 +103,7 @@ def _traced(
     for record in records:
         steps = tuple(steps_from_events(events[record.unit].get(record.probe, ())))
         judgements = tuple(judged.get((record.unit, record.probe), ()))
-        probes.append(TracedProbe(record=record, steps=steps, shown=steps, judged=judgements))
+        probes.append(TracedProbe(record=record, steps=steps, visible_steps=steps, judged=judgements))
     return tuple(probes)
 
 
@@ -121,7 +121,7 @@ def _narrow(whole: Trace, steps: StepFilter) -> Trace:
         matching = steps.matching(probe.steps, probe.record)
         judged = tuple(judgement for judgement in probe.judged if _judgement_fits(steps, judgement))
         if matching is not None or judged:
-            probes.append(probe.model_copy(update={"shown": tuple(matching or ()), "judged": judged}))
+            probes.append(probe.model_copy(update={"visible_steps": tuple(matching or ()), "judged": judged}))
     failures = [line for line in whole.failures if steps.fits_failure(line)]
     if not (probes or failures or steps.errors):
         raise BadSettings(f"nothing in {where} fits {steps}: it went through {', '.join(sorted(ran))}.")
@@ -140,10 +140,10 @@ def _judgement_fits(steps: StepFilter, item: JudgedItem) -> bool:
 
 
 def states_before(
-    steps: Sequence[dict[str, Any]], shown: Sequence[dict[str, Any]]
+    steps: Sequence[dict[str, Any]], visible: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each shown step with the state that all steps before it, shown or not, had left in its pass."""
-    left, state = list(shown), dict[str, Any]()
+    left, state = list(visible), dict[str, Any]()
     for step in steps:
         if step["place"] <= 1:
             state = {}
@@ -217,7 +217,7 @@ def rows(trace: Trace) -> list[dict[str, Any]]:
         head
         | probe.record.model_dump(mode="json")
         | {
-            "steps": list(probe.shown),
+            "steps": list(probe.visible_steps),
             "trajectory": trajectory(probe.record, probe.steps),
             "judged": [item.model_dump(mode="json") for item in probe.judged],
         }

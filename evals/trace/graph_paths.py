@@ -45,7 +45,7 @@ class Path(NamedTuple):
     """
 
     nodes: tuple[str, ...]
-    taken: tuple[tuple[Pair, int], ...]
+    edges_taken: tuple[tuple[Pair, int], ...]
     failed: str = ""
 
 
@@ -59,20 +59,20 @@ def _path(graph: GraphEdges, steps: Sequence[dict[str, Any]]) -> Path:
     if not all(step["place"] for step in steps):  # not numbered: an editor made them itself, one after the other
         steps = [{**step, "place": place, "after": [place - 1][: place - 1]} for place, step in enumerate(steps, 1)]
     nodes = {step["place"]: step["node"] for step in steps}
-    taken: dict[tuple[Pair, int], None] = {}
+    edges_taken: dict[tuple[Pair, int], None] = {}
     left = dict(nodes)  # steps that led to no other one
     for step in steps:
         before = [place for place in step["after"] if (nodes.get(place), step["node"]) in known]
         for place in before or step["after"]:  # a node may be reached without an edge, by a `Command`
             left.pop(place, None)
         sources = [nodes[place] for place in before] if step["after"] else [START]
-        taken |= {((source, step["node"]), step["place"]): None for source in sources}
+        edges_taken |= {((source, step["node"]), step["place"]): None for source in sources}
     failed = next((step["node"] for step in steps if step["error"]), "")
     leading_on = {source for source, _ in known}
     if not failed and any((node, END) not in known and node in leading_on for node in left.values()):
         failed = steps[-1]["node"]
     ends = [] if failed else [((node, END), len(steps) + 1) for node in left.values()]
-    return Path(tuple(nodes.values()), tuple(one for one in [*taken, *ends] if one[0] in known), failed)
+    return Path(tuple(nodes.values()), tuple(step for step in [*edges_taken, *ends] if step[0] in known), failed)
 
 
 def edges_of(manifest: Manifest, setting: str) -> dict[str, GraphEdges]:
@@ -83,7 +83,7 @@ def edges_of(manifest: Manifest, setting: str) -> dict[str, GraphEdges]:
 
 
 def _edges(graph: str, drawn: dict[str, Any]) -> GraphEdges:
-    edges = tuple(Edge(one["source"], one["target"], bool(one.get("conditional"))) for one in drawn["edges"])
+    edges = tuple(Edge(edge["source"], edge["target"], bool(edge.get("conditional"))) for edge in drawn["edges"])
     names = (str(node["id"]) for node in drawn["nodes"])
     return GraphEdges(graph=graph, nodes=tuple(name for name in names if name not in ENDS), edges=edges)
 
@@ -110,17 +110,17 @@ def mermaid(graph: GraphEdges, paths: Iterable[Path]) -> str:
 
 
 def _class(name: str, style: str, names: dict[str, str], nodes: set[str]) -> list[str]:
-    own = [names[node] for node in names if node in nodes]
-    return [f"    classDef {name} {style}", f"    class {','.join(own)} {name}"] if own else []
+    styled = [names[node] for node in names if node in nodes]
+    return [f"    classDef {name} {style}", f"    class {','.join(styled)} {name}"] if styled else []
 
 
 def _marks(paths: Counter[Path]) -> dict[Pair, str]:
     """The label of each edge that was taken."""
     counts = Counter[Pair]()
     for path, times in paths.items():
-        for pair, _ in path.taken:
+        for pair, _ in path.edges_taken:
             counts[pair] += times
-    same = next(iter(paths)).taken if len({path.taken for path in paths}) == 1 else ()
+    same = next(iter(paths)).edges_taken if len({path.edges_taken for path in paths}) == 1 else ()
     return {pair: _mark([step for edge, step in same if edge == pair], count) for pair, count in counts.items()}
 
 

@@ -44,7 +44,7 @@ class NodeRow(FrozenModel):
 
 
 class CaseRow(FrozenModel):
-    """One case under one editor: how much was asked, and what went wrong; `found` is the place of a searched text."""
+    """One case under one editor: how much was asked, and what went wrong; `finding` is the place of a searched text."""
 
     case: str
     number: int
@@ -57,7 +57,7 @@ class CaseRow(FrozenModel):
     errors: int
     unscored: int
     failed: int
-    found: str = ""
+    finding: str = ""
 
 
 class Overview(FrozenModel):
@@ -101,7 +101,7 @@ class _CaseSums:
 
     sums: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    found: str = ""
+    finding: str = ""
     rank: int = 0
 
     def add(self, record: Record, steps: Sequence[dict[str, Any]], text: str | None) -> None:
@@ -118,7 +118,7 @@ class _CaseSums:
         if text:
             rank, finding = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
         if finding and rank > self.rank:
-            self.rank, self.found = rank, finding
+            self.rank, self.finding = rank, finding
 
     def row(self, setting: str, case: str, editor: str, number: int) -> CaseRow:
         """Make the row of the case."""
@@ -129,7 +129,7 @@ class _CaseSums:
             setting=setting,
             editor=editor,
             seconds=round(self.seconds, 6),
-            found=self.found,
+            finding=self.finding,
             **{name: self.sums[name] for name in names},
         )
 
@@ -219,7 +219,7 @@ def _add_failures(folder: Path, records: RecordFilter, steps: StepFilter, cases:
         if records.kind is None and records.editor in (None, line["editor"]) and steps.fits_failure(line):
             case = cases[line["setting"], line["case"], line["editor"]]
             case.sums.update(failed=1)
-            case.found = case.found or f"{line['error']}: {line['message']}"
+            case.finding = case.finding or f"{line['error']}: {line['message']}"
 
 
 def _case_rows(folder: Path, cases: dict[CaseKey, _CaseSums]) -> Iterator[CaseRow]:

@@ -31,7 +31,7 @@ def show_overview(overview: Overview, folder: Path, filters: StepFilter, console
     if not beside:
         limit = max(20, console.width - 24) if console.is_terminal else 0
         for row in overview.cases[:MOST]:
-            if row.found:
+            if row.finding:
                 console.print(Text(f"case {row.number}, {one_line(row.editor)}: {_found(row, limit)}"))
     if len(overview.cases) > MOST:
         console.print(Text(f"and {len(overview.cases) - MOST} more: --json lists all", style="dim"))
@@ -65,7 +65,7 @@ def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Frame:
 def _cases(rows: tuple[CaseRow, ...], beside: bool) -> Frame:
     counted = ("probes", "steps", "seconds", "retries", "errors", "unscored", "failed")
     names = [name for name in counted if any(getattr(row, name) for row in rows)]
-    why = beside and any(row.found for row in rows)
+    why = beside and any(row.finding for row in rows)
     table = frame("case", "editor", *("s" if name == "seconds" else name for name in names), names=2)
     if why:
         table.add_column(Text("what", style="bold"), no_wrap=True)
@@ -85,4 +85,4 @@ def _number(value: float) -> str:
 
 
 def _found(row: CaseRow, limit: int) -> str:
-    return one_line(" ".join(row.found.split()), limit)
+    return one_line(" ".join(row.finding.split()), limit)

@@ -98,7 +98,7 @@ def test_runs_are_told_apart_however_long_their_names_begin_alike(
 def overview_of(width: int, terminal: bool = False) -> str:
     case = CaseRow(
         case="c", number=4, setting="s", editor="rag", probes=2, steps=6, seconds=1.5, retries=0, errors=1, unscored=2,
-        failed=0, found=FAILURE,
+        failed=0, finding=FAILURE,
     )  # fmt: skip
     node = NodeRow(
         editor="rag", node="respond", steps=6, median_ms=69.5, p95_ms=215.6, calls=6, input_tokens=9, output_tokens=3,

@@ -66,8 +66,8 @@ def command(*words):
 
 def test_a_node_is_shown_alone(smooth):
     found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="compose"))
-    assert {step["node"] for probe in found.probes for step in probe.shown} == {"compose"}
-    assert all(len(probe.steps) > len(probe.shown) for probe in found.probes)
+    assert {step["node"] for probe in found.probes for step in probe.visible_steps} == {"compose"}
+    assert all(len(probe.steps) > len(probe.visible_steps) for probe in found.probes)
     text = shown(smooth, "1", node="compose")
     assert "2 compose" in text and "respond" not in text and "4 other steps are not shown" in text
 
@@ -81,7 +81,7 @@ def test_an_unknown_node_names_the_nearest(smooth):
 
 def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
     found = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
-    steps = [step["node"] for probe in found.probes for step in probe.shown]
+    steps = [step["node"] for probe in found.probes for step in probe.visible_steps]
     assert set(steps) == {"retrieve", "compose", "respond"}  # the hit, the prompt, and what the model was asked
     with pytest.raises(BadSettings, match="nothing in case 2 fits text 'zebra': it went through compose, respond, ret"):
         trace(smooth, "2", steps=StepFilter(grep="zebra"))
@@ -92,12 +92,12 @@ def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
 def test_a_whole_run_tells_in_which_cases_a_text_stands(smooth):
     found = overview(smooth, steps=StepFilter(grep="Land4"))
     assert {row.number for row in found.cases} == {5}
-    assert all("Land4" in row.found for row in found.cases)
+    assert all("Land4" in row.finding for row in found.cases)
 
 
 def test_node_and_text_must_fit_the_same_step(smooth):
     found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="retrieve", grep="New-0"))
-    assert {step["node"] for probe in found.probes for step in probe.shown} == {"retrieve"}
+    assert {step["node"] for probe in found.probes for step in probe.visible_steps} == {"retrieve"}
 
 
 def test_nothing_went_wrong_is_no_error(smooth):
@@ -109,7 +109,7 @@ def test_nothing_went_wrong_is_no_error(smooth):
 def test_retries_stand_in_the_step_in_which_they_happened(rough):
     found = trace(rough, "1", steps=StepFilter(errors=True))
     retried = [probe for probe in found.probes if probe.record.kind == "neighborhood"]
-    (step,) = retried[0].shown
+    (step,) = retried[0].visible_steps
     assert step["node"] == "respond"
     told = [(one["attempt"], one["error"], one["status"]) for one in step["calls"][0]["retries"]]
     assert told == [(1, "RateLimited", 429), (2, "ModelUnreachable", 503)]
@@ -120,7 +120,7 @@ def test_retries_stand_in_the_step_in_which_they_happened(rough):
 @pytest.mark.parametrize("text", ["RateLimited", "http 429", "attempt 2 failed: ModelUnreachable (HTTP 503)"])
 def test_retries_are_found_as_they_are_shown(rough, text):
     found = trace(rough, "1", steps=StepFilter(grep=text))
-    assert [step["node"] for probe in found.probes for step in probe.shown] == ["respond"]
+    assert [step["node"] for probe in found.probes for step in probe.visible_steps] == ["respond"]
     assert [row.number for row in overview(rough, steps=StepFilter(grep=text)).cases] == [1]
 
 
@@ -139,17 +139,21 @@ def test_a_run_without_retries_has_no_such_column(smooth):
 
 def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
     cases = {row.number: row for row in overview(rough, steps=StepFilter(errors=True)).cases}
-    assert (cases[2].failed, cases[2].probes) == (1, 0) and cases[2].found.startswith("RequestRefused: ")
-    assert (cases[4].errors, cases[4].unscored) == (1, 2) and cases[4].found.startswith("ReplyRefused: ")
-    assert cases[1].found == "respond was retried: RateLimited, ModelUnreachable"
+    assert (cases[2].failed, cases[2].probes) == (1, 0) and cases[2].finding.startswith("RequestRefused: ")
+    assert (cases[4].errors, cases[4].unscored) == (1, 2) and cases[4].finding.startswith("ReplyRefused: ")
+    assert cases[1].finding == "respond was retried: RateLimited, ModelUnreachable"
     assert (cases[3].errors, cases[3].retries, cases[3].unscored) == (0, 0, 1)
     assert "rag failed" in shown(rough, "2", errors=True)
 
 
 def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
     found = trace(rough, "3", steps=StepFilter(errors=True, grep="LAND2"))
-    assert [[step["node"] for step in probe.shown] for probe in found.probes if probe.shown] == [["respond"]]
-    assert not any(probe.shown for probe in trace(rough, "3", steps=StepFilter(errors=True, grep="zebra")).probes)
+    assert [[step["node"] for step in probe.visible_steps] for probe in found.probes if probe.visible_steps] == [
+        ["respond"]
+    ]
+    assert not any(
+        probe.visible_steps for probe in trace(rough, "3", steps=StepFilter(errors=True, grep="zebra")).probes
+    )
 
 
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
@@ -259,7 +263,7 @@ def test_markdown_has_prompt_reply_and_drawing_and_nothing_of_a_model_is_markup(
     probe = found.probes[0]
     rude = probe.record.model_copy(update={"answer": "<img src=x> [a](b) `c` **d**"})
     steps = ({**probe.steps[0], "update": {"note": "```\n# out\n```\x1b[2J"}},)
-    probe = probe.model_copy(update={"record": rude, "shown": steps})
+    probe = probe.model_copy(update={"record": rude, "visible_steps": steps})
     text = markdown(found.model_copy(update={"probes": (probe,)}))
     assert r"\<img src=x\> \[a\](b) \`c\` \*\*d\*\*" in text
     assert "````text\n```\n# out\n```\\x1b[2J\n````" in text

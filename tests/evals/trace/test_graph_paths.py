@@ -60,7 +60,7 @@ def taken(app: Any) -> set[str]:
     thick = [line.split() for line in text.splitlines() if "==>" in line]
     found = {f"{names[words[0]]}>{names[words[-1]]} {' '.join(words[1:-1])[5:-2]}" for words in thick}
     known = {(edge.source, edge.target) for edge in graph.edges}
-    assert all(pair in known for path in paths for pair, _ in path.taken)
+    assert all(pair in known for path in paths for pair, _ in path.edges_taken)
     return found
 
 
@@ -150,7 +150,7 @@ def test_probes_that_go_through_emends_graphs_twice_are_two_walks(graph: str) ->
     nodes = paths[0][1:-1]
     once, again = paths_of(edges, steps_through(*nodes) * 2)
     assert once == again and once.nodes == tuple(nodes) and not once.failed
-    assert once.taken[-1][0][1] == END
+    assert once.edges_taken[-1][0][1] == END
 
 
 def test_steps_that_no_graph_numbered_are_taken_one_after_the_other() -> None:

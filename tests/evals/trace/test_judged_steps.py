@@ -109,7 +109,7 @@ def test_the_trace_shows_judgements_as_text_markdown_and_json(runs, tmp_path):
 def test_steps_of_judges_can_be_looked_for(runs, tmp_path):
     folder = scored(runs, "recoe", tmp_path)
     found = trace(folder, "1", steps=StepFilter(node="split"))
-    assert found.probes and all(not probe.shown for probe in found.probes)
+    assert found.probes and all(not probe.visible_steps for probe in found.probes)
     assert {one.judgement.kind for probe in found.probes for one in probe.judged} == {"recall"}
 
 
