@@ -35,7 +35,8 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 _OPENERS = "|".join(sorted({word.capitalize() for word in FUNCTION_WORDS} - {"The"}, key=len, reverse=True))
 _PART = rf"(?!(?:{_OPENERS})\b)(?:[A-Z0-9]|[^\W\da-z_])(?:\w|[.&/+-](?=\w)|['’](?!s\b)(?=\w)|(?<=\b\w)\.)*!?"
 _NAME = re.compile(
-    rf"{_PART}(?:,?\s(?:(?:of|the|and|in|on|for|at|to|a|de|la|le|du|des|von|van|der|den|di|da|al|el|y|e|&)\s){{0,2}}{_PART})*"
+    rf"{_PART}(?:,?\s(?:(?:of|the|and|in|on|for|at|to|a|de|la|le|du|des|von|van|der|den|di|da|al|el|y|e|&)\s)"
+    rf"{{0,2}}{_PART})*"
 )
 
 

@@ -17,8 +17,8 @@ NEUTER = re.compile(r"\b(?:it|its)\b", re.I)
 _POSSESSIVE = re.compile(r"\b(his|her|its)\b(?=\s+[a-zA-Z])", re.I)
 _SUBJECTIVE = re.compile(r"\b(he|she|it)\b(?!['’])", re.I)
 _EMPTY_IT = re.compile(
-    r"\bit(?='s\b)|\bit(?=\s+(?:\w+\s+){0,3}?(?:\w+ed|known|clear|certain|evident|obvious|true|likely|possible|important|sure|time|come|light|"
-    r"turns?|seems?|worth|said)\b[^.]{0,40}?\bthat\b)|\bas it\b",
+    r"\bit(?='s\b)|\bit(?=\s+(?:\w+\s+){0,3}?(?:\w+ed|known|clear|certain|evident|obvious|true|likely|possible|"
+    r"important|sure|time|come|light|turns?|seems?|worth|said)\b[^.]{0,40}?\bthat\b)|\bas it\b",
     re.I,
 )
 _NOT_NAMES = frozenset("January February March April May June July August September October November December".split())
@@ -124,8 +124,8 @@ def _kinds(main: str, sentences: Sequence[str]) -> Iterable[str]:
     """The nouns that the document uses for the main subject."""
     after = re.compile(
         rf"{re.escape(main)}(?:,| is| was| are|, (?:which|who) is)\s+(?:\w+ly\s+)?(?:a|an|the|one of the)\s+"
-        r"(?P<np>(?:[\w-]+,?\s+){0,6}?[\w-]+)(?=\s+(?:in|on|at|of|by|from|for|that|which|who|located|known|and|with|based|"
-        r"created|developed|produced|situated|founded)\b|[,.;])"
+        r"(?P<np>(?:[\w-]+,?\s+){0,6}?[\w-]+)(?=\s+(?:in|on|at|of|by|from|for|that|which|who|located|known|and|with|"
+        r"based|created|developed|produced|situated|founded)\b|[,.;])"
     )
     before = re.compile(rf"\b(?:the|The)\s+(?:[a-z-]+\s+)*?(?P<np>[a-z-]+)\s+(?:called\s+)?[\"“]?{re.escape(main)}")
     for sentence in sentences:

@@ -13,7 +13,8 @@ from functools import lru_cache
 from emend.graphs.extraction import words as w
 
 _TOKEN = re.compile(
-    r"(?:[A-Z]\.){2,}|[A-Z]\.(?=\s[A-Z])|(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|Mt|Prof|Inc)\.|\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s)?(?!\w)"
+    r"(?:[A-Z]\.){2,}|[A-Z]\.(?=\s[A-Z])|(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|Mt|Prof|Inc)\."
+    r"|\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s)?(?!\w)"
     r"|['’]s\b|\w+(?:[-&]\w+)*(?:['’](?!s\b)\w+)*|[,;:()]|[^\w\s]"
 )
 _PLAIN = {",": "C", "of": "o", "to": "t", "'s": "s", "’s": "s", "'": "s", "’": "s"}
