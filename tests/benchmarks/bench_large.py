@@ -105,7 +105,7 @@ def _method(method: Any, layers: list[int], count: int, model: Any, chosen: argp
     editor = measure(f"{name}, factors", lm, 1, lambda: method(EditorContext(model=model, settings=own)))
     measure(f"{name}, first edit", lm, 1, lambda: editor.solve(every[:1]))
     found = measure(f"{name}, search, {count} edits", lm, count, lambda: editor.search(every))
-    measure(f"{name}, write, {count} edits", lm, count, lambda: editor.factors(every, found))
+    measure(f"{name}, write, {count} edits", lm, count, lambda: editor.deltas(every, found))
 
 
 def main() -> None:
