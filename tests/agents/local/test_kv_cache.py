@@ -154,3 +154,12 @@ def test_a_hook_may_look_at_whole_rows(random_folder):
     lm.model.register_forward_pre_hook(lambda *told: seen.append(told[2]["input_ids"].shape[1]), with_kwargs=True)
     lm.generate([OPENING], 4, ())
     assert max(seen) == len(lm.encode(OPENING))
+
+
+def test_a_prefix_of_a_dropped_row_is_not_offered():
+    cache = KVCache(size(BLOCK * 2))
+    first, second = list(range(BLOCK * 2)), list(range(500, 500 + BLOCK * 2))
+    cache.put(first, states(BLOCK * 2))
+    cache.put(second, states(BLOCK * 2))
+    assert cache.longest_prefix([*first, 1]) is None
+    assert cache.longest_prefix([*second, 1]) is not None

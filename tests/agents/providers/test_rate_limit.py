@@ -140,3 +140,7 @@ def test_many_threads_share_one_limit():
 def test_impossible_limit(limits):
     with pytest.raises(BadSettings, match="give a number above 0"):
         RateLimiter(**limits)
+
+
+def test_less_than_one_call_a_minute_is_a_limit():
+    assert RateLimiter(rpm=0.5).rpm == 0.5

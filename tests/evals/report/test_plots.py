@@ -1,5 +1,6 @@
 """What a plot shows: the direction and length of its bars, its labels and its counts."""
 
+import math
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,8 @@ def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figure
     (panel,) = figures[0].axes
     assert labels(panel.get_xticklabels()) == ["efficacy\nn 10 to 20", "locality\nn 4"]
     assert [bar.get_height() for bar in panel.patches] == [50.0, 100.0, 25.0]
+
+
+def test_an_interval_reaches_to_both_ends_and_a_missing_one_draws_nothing():
+    assert plotting.reach(5.0, 3.0, 9.0) == (2.0, 4.0)
+    assert all(math.isnan(end) for end in (*plotting.reach(5.0, None, 9.0), *plotting.reach(5.0, 3.0, None)))

@@ -71,3 +71,8 @@ def test_equal_entries_come_in_the_order_of_the_corpus():
 def test_impossible_weights_are_refused(told):
     with pytest.raises(BadSettings, match="b from 0 to 1 and k1 from 0 on, got"):
         BM25(ExactCorpus.of(entries(TEXTS), LexicalEmbedding()), **told)
+
+
+@pytest.mark.parametrize("weights", [{"k1": 0.0}, {"b": 0.0}, {"b": 1.0}])
+def test_weights_at_their_bounds_are_accepted(weights):
+    assert BM25(corpus(), **weights).search("rain", 1)

@@ -135,3 +135,10 @@ def test_no_solved_example_retains_what_a_case_edits(split: str) -> None:
     }
     retained = [one.prompt for one in benchmark.demonstrations("triplet") if one.kind == "retain"]
     assert asked and retained and not asked.intersection(retained)
+
+
+@pytest.mark.parametrize(
+    ("seed", "prompt"), [(0, "The native language of Lomio Kraini is"), (1, "Selova is a country where people speak")]
+)
+def test_demonstrations_are_drawn_by_the_seed(seed, prompt):
+    assert TinyWorld().demonstrations("triplet", seed=seed)[0].prompt == prompt

@@ -1,0 +1,28 @@
+"""Agreement compares a free answer out of scope with the unedited model's."""
+
+from emend.agents.judging.agreement import NO_BEFORE, Agreement
+from emend.agents.judging.base import Item, JudgeInput
+
+
+def record(**fields):
+    return JudgeInput(kind="tendency_open", question="q", local=True, outputs=frozenset({"judged"}), **fields)
+
+
+def test_both_answers_are_compared():
+    item = Agreement().pick(record(answer="now", before="then"))
+    assert isinstance(item, Item) and {"now", "then"} <= {text for texts in item.parts.values() for text in texts}
+
+
+def test_without_the_unedited_models_answer_there_is_a_reason():
+    assert Agreement().pick(record(answer="now")) == NO_BEFORE
+
+
+def test_answers_in_scope_are_left_to_other_judges():
+    assert Agreement().pick(record(answer="now", before="then").model_copy(update={"local": False})) is None
+
+
+def test_a_plain_verdict_keeps_the_reason_before_it():
+    item = Agreement().pick(record(answer="now", before="then"))
+    assert isinstance(item, Item)
+    (verdict,) = Agreement().read_words("They differ in one name.\nConsistency: 4", [item])
+    assert verdict.values["consistency"] == 4.0 and verdict.reason == "They differ in one name."
