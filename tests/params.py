@@ -15,5 +15,5 @@ def _slow(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
 
 
-QUICK_ARCHITECTURES = ("llama", "gpt2", "gpt_neox", "gemma2")
-"""A usual model, one with learned positions, one with parallel blocks, one with capped logits and sliding windows."""
+QUICK_ARCHITECTURES = ("llama", "gpt2", "gemma2")
+"""A usual model, one with learned positions, one with capped logits and sliding windows."""

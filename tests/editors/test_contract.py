@@ -95,7 +95,7 @@ SMALL["alphaedit"] = AT_THE_SUBJECT | {"nullspace_threshold": 10.0, "L2": 1.0}
 
 
 class TestEveryEditorOfWeights(ShippedContract):
-    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "lora", "rome", "memit", "alphaedit"))
+    @pytest.fixture(autouse=True, params=mostly_slow(WEIGHTS, "ft", "rome"))
     def _named(self, request, random_model):
         if request.param == "qlora":
             pytest.importorskip("bitsandbytes")

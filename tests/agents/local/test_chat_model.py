@@ -257,6 +257,7 @@ def test_fingerprint_is_that_of_the_weights(model):
     assert model.fingerprint.endswith("/float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chat", "said"), [(True, 1), (False, 0)])
 def test_a_run_that_writes_weights_says_that_it_asks_through_the_template(instruct, tmp_path, chat, said):
     config = RunConfig(

@@ -55,6 +55,7 @@ def test_held_subjects_are_not_edited_in_a_context(documents: list[Document]) ->
     assert len(leaked) < len(contexts) / 1000
 
 
+@pytest.mark.slow
 def test_unseen_templates_never_occur(documents: list[Document], drill: list[Document]) -> None:
     everything = "\n".join(map(text, documents + drill))
     for relation in relations().values():

@@ -11,6 +11,8 @@ from emend.agents.tiny.reasoning import TrainingCorpus
 from emend.agents.tiny.train import Schedule, Trainer, batches
 from emend.agents.tiny.world import World
 
+pytestmark = pytest.mark.slow
+
 PLAN = Schedule(seed=1, steps=4, block=2, positions=256, warm_up=2, drill=2, examples=2)
 
 

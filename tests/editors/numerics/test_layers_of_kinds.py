@@ -87,6 +87,7 @@ def at_the_subject(kind):
     return given(kind, "block", "down_projection", "norm", "head")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MIXED)
 def test_a_model_that_keeps_states_is_searched_through_as_plainly(model_of, kind, monkeypatch):
     lm, path = model_of(kind).lm, PATHS[kind].down_projection

@@ -227,6 +227,7 @@ def edits(known):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("together", "groups"), mostly_slow([(1, 8), (20, 1)], (20, 1)))
 def test_a_trained_model_says_the_new_facts_and_keeps_most_of_the_others(trained_model, known, edits, together, groups):
     kept, success = [], []

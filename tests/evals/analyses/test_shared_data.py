@@ -44,6 +44,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(RUNS, "akew"))
 def test_real_data_is_run_judged_analysed_and_drawn(name: str, tmp_path: Path) -> None:
     data = SHARED / "data" / name

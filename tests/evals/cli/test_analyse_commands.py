@@ -58,6 +58,7 @@ def test_compare_shows_two_editors(tmp_path: Path, capsys: pytest.CaptureFixture
     assert code == 2 and "--editor-b" in err
 
 
+@pytest.mark.slow
 def test_every_form_is_drawn_and_drawn_the_same_again(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
     runs = {"frequency": docter_run, "perplexity": recoe_run, "recall-coherence": recoe_run, "event-type": elken_run}

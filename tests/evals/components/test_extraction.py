@@ -98,6 +98,7 @@ def test_a_foreign_file_is_left_unchanged(tmp_path):
     assert out.read_text() == '[{"id": 1, "src": "the only copy"}]'
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path):
     out = tmp_path / "t.jsonl"
     with FileLock(f"{out}.lock"):

@@ -46,6 +46,7 @@ def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
     assert load_scope(tmp_path / "scope").threshold == rows[0].threshold
 
 
+@pytest.mark.slow
 def test_the_command_shows_accuracy_and_an_editor_takes_the_folder(tmp_path):
     scope = tmp_path / "scope"
     told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]

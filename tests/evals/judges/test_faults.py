@@ -154,6 +154,7 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
     raise AssertionError("the scoring never came to its end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 def test_under_faults_no_judgement_is_lost_none_doubled_and_none_wrong(protocol, tmp_path):
     folder, panel = run_for_all(tmp_path / "run"), Panel(judges=("openai:judge",), repeats=2, batch=False)

@@ -143,6 +143,7 @@ def _hold(folder: str, ready: "multiprocessing.SimpleQueue[str]") -> None:
         time.sleep(60)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     ready = context.SimpleQueue()

@@ -100,6 +100,7 @@ def drawn(rng: np.random.Generator, cases: int, resamples: int = 160, each: int 
     )
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_nineteen_times_in_twenty() -> None:
     rng = np.random.default_rng(8)
     truth = drawn(rng, 40_000, resamples=1)

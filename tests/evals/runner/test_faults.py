@@ -197,6 +197,7 @@ def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_p
     assert set(run_of.outcomes().values()) == {"right"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "server"), mostly_slow(ONCE, ("rag", "chat")))
 def test_under_mixed_faults_no_case_is_lost_or_doubled_and_calls_are_counted(method, server, tmp_path):
     cases, began = MANY, time.process_time()

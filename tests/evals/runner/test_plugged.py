@@ -130,6 +130,7 @@ def test_tokens_that_nobody_told_are_unscored_and_not_0(tmp_path: Path) -> None:
     assert told.spent and told.spent.untold == told.spent.calls > 0
 
 
+@pytest.mark.slow
 def test_intervals_do_not_depend_on_the_order_in_which_threads_wrote(tmp_path: Path) -> None:
     replies = {f"Land{n}": f"New-{n}" if n % 3 else "no" for n in range(30)}
     model = ScriptedChatModel(reply=lambda prompt: next((replies[w] for w in prompt.split() if w in replies), "no"))

@@ -41,6 +41,7 @@ def knows(asked: Asked) -> str:
     return asked.prompt.partition(" is ")[2].partition(".")[0] or "nothing"
 
 
+@pytest.mark.slow
 def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     with Provider(knows, choose=lambda number: "500" if number >= 8 else "") as provider:
         told = config(provider, benchmark_options={"cases": "60"}, concurrency=2)

@@ -119,6 +119,7 @@ def test_the_current_value_is_found_and_none_that_it_superseded(form):
     assert plain.stale == PAIRS and plain.stale_first > PAIRS / 3
 
 
+@pytest.mark.slow
 def test_extracted_facts_leave_fewer_stale_entries():
     told = facts(PAIRS, "document")
     others, embedding = unrelated(50, "document", told), LexicalEmbedding(512)

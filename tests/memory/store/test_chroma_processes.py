@@ -61,6 +61,7 @@ class Counting(LexicalEmbedding):
         return super().documents(texts)
 
 
+@pytest.mark.slow
 def test_adding_again_completes_after_the_server_died(tmp_path, monkeypatch, serve):
     monkeypatch.setattr(store, "PAGE", 40)
     told: list[Edit] = edits(120)

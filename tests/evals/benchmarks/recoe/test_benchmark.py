@@ -195,6 +195,7 @@ def test_demonstrations_are_solved_and_never_a_tested_question():
     assert not asked & {d.prompt for d in shown}
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize(
     ("scheme", "records", "atoms"),
@@ -223,6 +224,7 @@ def test_real_sorting_swaps_exactly_two_places():
         assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
 
 
+@pytest.mark.slow
 @real
 def test_every_real_record_has_facts_and_counterfactuals_to_compare():
     for case in ReCoE(REAL).cases("atomic"):
