@@ -1,9 +1,11 @@
 """Redaction: keeps API keys out of everything that is written or shown."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 from emend.memory.errors import BadSettings
 
@@ -13,35 +15,46 @@ _SECRET = re.compile(
 )
 """Names of settings that may contain keys."""
 NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+OTLP_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 SHORTEST = 8
 """Minimum length of a key; a shorter value would occur in ordinary words."""
 
 
-def hide_keys(text: str, *keys: str) -> str:
-    """The text without the values of the environment's API keys and of `keys`.
+_added: set[str] = set()
 
-    Args:
-        text: to be shown or written.
-        keys: further values to hide, such as a key from a setting.
-    """
-    for name, value in _keys():
+
+def add_secrets(*values: str) -> None:
+    """Hide these values from now on: keys given as settings, and headers that are sent, with or without `Bearer`."""
+    for value in values:
+        _added.update(word for word in (value, *value.split()) if len(word) >= SHORTEST)
+
+
+def hide_keys(text: str) -> str:
+    """Return text to be shown or written without keys: those of the environment, of settings and of headers."""
+    for value, name in _secrets().items():
         text = text.replace(value, f"<{name}>")
-    for value in keys:
-        if len(value) >= SHORTEST:
-            text = text.replace(value, "<key>")
     return text
 
 
 def hide_in_bytes(content: bytes) -> bytes:
-    """The content without API keys, which a model may repeat after a server that leaks them."""
-    values = [os.fsencode(value) for _, value in _keys()]
-    return hide_keys(content.decode()).encode() if any(value in content for value in values) else content
+    """Return UTF-8 without keys; see `hide_keys`."""
+    return hide_keys(content.decode()).encode() if any(os.fsencode(key) in content for key in _secrets()) else content
 
 
-def _keys() -> list[tuple[str, str]]:
-    """Name and value of each key; values of other variables are not read, since this runs for every call."""
-    pairs = [(name, os.environ.get(name, "")) for name in list(os.environ) if name.upper().endswith(NAMES)]
-    return [(name, value) for name, value in pairs if len(value) >= SHORTEST]
+def _secrets() -> dict[str, str]:
+    """Name of each value to hide, the longest first; values of other variables are not read: this runs for all text."""
+    names = dict.fromkeys(_added, "key")
+    for name in list(os.environ):
+        if name.upper().endswith(NAMES):
+            names[os.environ.get(name, "")] = name
+        elif name in OTLP_HEADERS:
+            for field in os.environ.get(name, "").split(","):
+                header = unquote(field.partition("=")[2].strip())
+                names |= dict.fromkeys((field.partition("=")[2].strip(), header, *header.split()), name)
+    for value, name in list(names.items()):  # as JSON and addresses have them
+        names |= {json.dumps(value)[1:-1]: name, quote(value, safe=""): name}
+    long_enough = (value for value in names if len(value) >= SHORTEST)
+    return {value: names[value] for value in sorted(long_enough, key=len, reverse=True)}
 
 
 def refuse_secrets(settings: Mapping[str, Any], above: str) -> None:

@@ -31,7 +31,7 @@ from emend.agents.providers.tool_binding import bound_arguments, structured_resu
 from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
 from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyRefused
-from emend.memory.redaction import hide_keys
+from emend.memory.redaction import add_secrets, hide_keys
 
 NOT_PARAMETERS = {
     "messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config", "extra_headers",
@@ -84,6 +84,7 @@ class ProviderChatModel(BaseChatModel):
         policy.ledger.require_price(spec)
         policy.models.add(spec)
         attach_responses(inner)
+        add_secrets(*secrets_of(inner))
         # LangChain's own cache would answer every repeat with the same reply.
         model = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
         model._settings, model.reply_limit = client_settings(inner, settings or {}), reply_limit_in(settings or {})
@@ -187,7 +188,7 @@ class ProviderChatModel(BaseChatModel):
         try:
             message = request()
         except BaseException as error:
-            known = as_model_error(error, self.spec, *secrets_of(self.inner))
+            known = as_model_error(error, self.spec)
             # A refusal or a reply cut off is an error of the provider's; any other unusable reply was delivered.
             policy.ledger.end_call(self.spec, _usage_in(known), replied=type(known) is ModelReplyError)
             if isinstance(known, RateLimited):

@@ -104,7 +104,7 @@ def _fields(thing: object) -> dict[str, str]:
     return fields if "message" in fields else {}
 
 
-def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError | None:
+def as_model_error(error: BaseException, model: str) -> ModelError | None:
     """Return the error of Emend's that names the remedy; None for errors that are not the provider's.
 
     The classes of clients are known by name, so that none has to be installed.
@@ -112,24 +112,23 @@ def as_model_error(error: BaseException, model: str, *keys: str) -> ModelError |
     Args:
         error: what the client raised.
         model: the model's spec, for the message.
-        keys: values to hide in the message, besides those of the environment.
     """
     if isinstance(error, EmendError):
         return error if isinstance(error, ModelError) else None
     row = _row_of(error)
     if row is None:
         return None
-    message = f"{model}: {_problem(error, row, keys)}. {row.remedy}"
+    message = f"{model}: {_problem(error, row)}. {row.remedy}"
     if issubclass(row.kind, ModelReplyError):
         return row.kind(message, _reply(error), _usage(error))
     return row.kind(message)
 
 
-def _problem(error: BaseException, row: Row, keys: tuple[str, ...]) -> str:
+def _problem(error: BaseException, row: Row) -> str:
     body = _body_without_json(error) if row is AWAY else None
     if body is not None:
-        return f"the reply was not JSON: {hide_keys(' '.join(body.split()), *keys)[:100]!r}"
-    excerpt = hide_keys(" ".join(_message(error).split()), *keys)[:300]
+        return f"the reply was not JSON: {hide_keys(' '.join(body.split()))[:100]!r}"
+    excerpt = hide_keys(" ".join(_message(error).split()))[:300]
     if isinstance(error, BrokenReply) and not error.body:
         return excerpt.rstrip(".")
     code = f" (HTTP {status})" if (status := _status(error)) else ""
