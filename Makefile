@@ -34,7 +34,7 @@ check: $(STAMP) ## lint, formatting, types, import directions, structure and nam
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests scripts
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -q -p no:cacheprovider tests/test_architecture.py
 

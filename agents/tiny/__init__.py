@@ -1,12 +1,16 @@
 """The embedded model: small, offline, trained by Emend itself."""
 
+import gzip
 import hashlib
+import json
 from pathlib import Path
 
 from emend.memory.errors import ModelError
 
 FOLDER = Path(__file__).parent / "model"
 SUMS = "SHA256SUMS"
+TEXTS = Path(__file__).parent / "texts.json.gz"
+"""1,500 documents of the kind that the model was trained on, see `scripts/tiny/texts.py`."""
 
 
 def model_folder(folder: Path = FOLDER) -> Path:
@@ -15,7 +19,7 @@ def model_folder(folder: Path = FOLDER) -> Path:
     Raises:
         ModelError: a file is missing or differs from the shipped one.
     """
-    remedy = "install Emend again, or train it: python -m emend.agents.tiny.train --out DIR."
+    remedy = "install Emend again, or train it: python -m scripts.tiny.train --out DIR, in a checkout."
     if not (folder / SUMS).is_file():
         raise ModelError(f"the embedded model is not installed: {folder / SUMS} is missing; {remedy}")
     lines = (folder / SUMS).read_text("utf-8").splitlines()
@@ -32,6 +36,12 @@ def model_folder(folder: Path = FOLDER) -> Path:
                 f"not {digest}; {remedy}"
             )
     return folder
+
+
+def texts_of_the_world() -> list[str]:
+    """Return texts about the invented world, for the statistics of keys that weight editors collect."""
+    texts: list[str] = json.loads(gzip.decompress(TEXTS.read_bytes()))
+    return texts
 
 
 def seal(folder: Path) -> None:

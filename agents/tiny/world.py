@@ -90,6 +90,13 @@ def relations() -> dict[str, WorldRelation]:
     return {name: _relation(name, row) for name, row in table.items()}
 
 
+def two_hop_question(subject: str, first: str, second: str, possessive: bool = False) -> str:
+    """A question over both relations, e.g. "Who is the head of state of the country of X?"."""
+    hop, last = relations()[first], relations()[second]
+    inner = f"{subject}'s {hop.noun}" if possessive else f"the {hop.noun} of {subject}"
+    return f"{last.wh} is the {last.noun} of {inner}?"
+
+
 def _relation(name: str, row: dict[str, list[str] | str]) -> WorldRelation:
     noun = str(row["noun"])
     wh = "Who" if row["object"] == "person" else "What"

@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
 from emend.editors.numerics.collect_covariance import MOMENT, collect_covariance, layer_file, read_counts
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space
@@ -21,7 +22,7 @@ from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
 from emend.memory.paths import cache_folder
 
-WORLD, WORLD_TEXTS = "tinyworld", 1500
+WORLD = "tinyworld"
 
 
 class KeyCovariance:
@@ -173,7 +174,7 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
         return KeyCovariance(None)
     if name == WORLD:
         folder = covariance_folder(lm, WORLD)
-        collect_covariance(lm, paths, layers, _World(), folder, corpus=WORLD)
+        collect_covariance(lm, paths, layers, texts_of_the_world(), folder, corpus=WORLD)
         return KeyCovariance(folder, "Name another with the setting 'covariance'.")
     if name != "collected":
         folder = _checked(lm, layers, Path(name).expanduser(), name)
@@ -233,14 +234,3 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Pa
             f"statistics '{name}' have no layer {', '.join(map(str, missing))}: {_command(lm, layers)} --out {name}"
         )
     return folder
-
-
-class _World:
-    """Texts of the invented world, made when the first is needed."""
-
-    def __iter__(self) -> Iterator[str]:
-        from emend.agents.tiny.reasoning import TrainingCorpus
-        from emend.agents.tiny.world import World
-
-        corpus = TrainingCorpus(World(), seed=1)
-        return ("".join(span.text for span in corpus.document()) for _ in range(WORLD_TEXTS))

@@ -3,8 +3,7 @@
 import random
 from collections.abc import Collection
 
-from emend.agents.tiny.reasoning import two_hop_question
-from emend.agents.tiny.world import World, WorldFact, WorldRelation, relations
+from emend.agents.tiny.world import World, WorldFact, WorldRelation, relations, two_hop_question
 from emend.editors.base import Demonstration
 from emend.evals.case import Case
 from emend.memory.edit import Edit, Triplet

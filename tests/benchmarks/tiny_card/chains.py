@@ -4,8 +4,8 @@ import random
 from typing import NamedTuple
 
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.tiny.reasoning import NOTHING, two_hop_question
-from emend.agents.tiny.world import World, WorldChain, WorldFact, relations
+from emend.agents.roles.decompose import NOTHING
+from emend.agents.tiny.world import World, WorldChain, WorldFact, relations, two_hop_question
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.retrieval.base import Retriever

@@ -4,8 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from emend.agents.roles.answer import build_prompt
-from emend.agents.tiny.reasoning import two_hop_question
-from emend.agents.tiny.world import World, WorldFact, coin, relations
+from emend.agents.tiny.world import World, WorldFact, coin, relations, two_hop_question
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.memory.probe import Probe, Style
 

@@ -1,7 +1,6 @@
 """Key covariance: equal to numpy's, however the pass was cut, interrupted or batched."""
 
 import shutil
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics import collect_covariance as statistics
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts
@@ -255,9 +255,9 @@ def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
     from emend.editors.numerics import covariance as moments
 
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    monkeypatch.setattr(moments, "WORLD_TEXTS", 6)
+    monkeypatch.setattr(moments, "texts_of_the_world", lambda: texts_of_the_world()[:6])
     first = load_covariance(lm, paths, [0], "tinyworld").matrix(0, 64)
-    texts = list(islice(iter(moments._World()), 6))
+    texts = texts_of_the_world()[:6]
     torch.testing.assert_close(first.float(), by_numpy(lm, 0, texts, cap=96)[0], rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("collected again"))
     load_covariance(lm, paths, [0], "tinyworld")

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from emend.agents.llm import load_model
+from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics import collect_covariance as statistics
 from emend.editors.numerics import factorise as decomposing
 from emend.editors.numerics.architectures import architecture_of
@@ -113,7 +114,7 @@ def test_damaged_tinyworld_statistics_are_collected_again(random_model, lm, tmp_
     from emend.editors.numerics import covariance as moments
 
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    monkeypatch.setattr(moments, "WORLD_TEXTS", 60)
+    monkeypatch.setattr(moments, "texts_of_the_world", lambda: texts_of_the_world()[:60])
     for damage in (lambda folder: None, cut, lambda folder: (folder / COUNTS).write_text("{")):
         damage(covariance_folder(lm, "tinyworld"))
         assert editor(Rome, random_model(), covariance="tinyworld").covariance.matrix(0, 64).isfinite().all()

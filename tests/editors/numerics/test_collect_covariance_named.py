@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from emend.agents.tiny import texts_of_the_world
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics import covariance as moments
 from emend.editors.numerics import tensor_files
@@ -65,7 +66,7 @@ def test_the_same_settings_with_exchanged_statistics_are_another_fingerprint(mod
 
 def test_the_identity_needs_no_mention_and_the_invented_world_no_digest(model, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
-    monkeypatch.setattr(moments, "WORLD_TEXTS", 40)
+    monkeypatch.setattr(moments, "texts_of_the_world", lambda: texts_of_the_world()[:40])
     assert "covariance" not in editor(Rome, model).fingerprint
     told = editor(Rome, model, covariance="tinyworld").fingerprint["covariance"]
     assert told["corpus"] == "tinyworld" and told["texts"] == 40 and set(told) == {"corpus", "texts", "tokens"}

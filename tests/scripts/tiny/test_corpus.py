@@ -9,13 +9,20 @@ from typing import get_args
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.corpus import Document, FactSampler, Writer
-from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Part, Reasoning, TrainingCorpus
-from emend.agents.tiny.tokens import BOS, EOS, VOCABULARY, encode
+from emend.agents.tiny import texts_of_the_world
 from emend.agents.tiny.world import World, WorldFact, relations
+from scripts.tiny.corpus import Document, FactSampler, Writer
+from scripts.tiny.negatives import Negatives
+from scripts.tiny.reasoning import Part, Reasoning, TrainingCorpus
+from scripts.tiny.texts import texts
+from scripts.tiny.tokens import BOS, EOS, VOCABULARY, encode
 
 WORLD = World()
+
+
+@pytest.mark.slow
+def test_the_shipped_texts_are_those_of_the_corpus() -> None:
+    assert texts_of_the_world() == texts()
 
 
 def text(document: Document) -> str:

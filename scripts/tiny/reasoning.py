@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Literal
 
-from emend.agents.tiny.corpus import (
+from emend.agents.tiny.world import World, WorldChain, WorldFact, coin, relations, two_hop_question
+from scripts.tiny.corpus import (
     FACT_HEADERS,
     QUESTION_FORMS,
     Basics,
@@ -13,8 +14,7 @@ from emend.agents.tiny.corpus import (
     TextSpan,
     Writer,
 )
-from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.world import World, WorldChain, WorldFact, coin, relations
+from scripts.tiny.negatives import Negatives
 
 CONTRADICTS = ("contradicts", "to generated answer, so the intermediate answer is:")
 AGREES = ("does", "not contradict to generated answer, so the intermediate answer is:")
@@ -28,13 +28,6 @@ SAME_SUBJECT = 0.4
 Part = Literal["whole", "drill", "examples"]
 """The parts of the training, in order."""
 JUDGED_KINDS = ("person", "city", "country", "club", "company", "language")
-
-
-def two_hop_question(subject: str, first: str, second: str, possessive: bool = False) -> str:
-    """A question over both relations, e.g. "Who is the head of state of the country of X?"."""
-    hop, last = relations()[first], relations()[second]
-    inner = f"{subject}'s {hop.noun}" if possessive else f"the {hop.noun} of {subject}"
-    return f"{last.wh} is the {last.noun} of {inner}?"
 
 
 class Reasoning:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.reasoning import TrainingCorpus
-from emend.agents.tiny.train import Schedule, Trainer, batches
 from emend.agents.tiny.world import World
+from scripts.tiny.reasoning import TrainingCorpus
+from scripts.tiny.train import Schedule, Trainer, batches
 
 pytestmark = pytest.mark.slow
 

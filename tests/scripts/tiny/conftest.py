@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from emend.agents.tiny.tokens import train_tokenizer
 from emend.agents.tiny.world import World
+from scripts.tiny.tokens import train_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Train the embedded model from scratch: `python -m emend.agents.tiny.train --out DIR`.
+"""Train the embedded model from scratch: `python -m scripts.tiny.train --out DIR`.
 
 The schedule counts steps, never seconds, and every block of steps draws from its own seeded corpus, so an interrupted
 run goes on exactly where its last checkpoint was written. 8,000 steps on the whole corpus are followed by a drill of
@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from emend.agents.tiny.negatives import Negatives
-from emend.agents.tiny.reasoning import Part, TrainingCorpus
-from emend.agents.tiny.tokens import BOS, EOS, PAD, EncodedDocument, encode, train_tokenizer
 from emend.agents.tiny.world import World
+from scripts.tiny.negatives import Negatives
+from scripts.tiny.reasoning import Part, TrainingCorpus
+from scripts.tiny.tokens import BOS, EOS, PAD, EncodedDocument, encode, train_tokenizer
 
 LENGTHS = (10, 14, 18, 22, 28, 40, 64, 96, 140, 200, 280, 400, 511)
 """Documents are padded to the next of these and batched with their like."""

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from emend.agents.tiny.negatives import Negatives
 from emend.agents.tiny.world import World, WorldFact, coin, relations
+from scripts.tiny.negatives import Negatives
 
 
 class TextSpan(NamedTuple):

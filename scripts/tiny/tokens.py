@@ -6,9 +6,9 @@ from typing import NamedTuple
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from emend.agents.tiny.corpus import Document
-from emend.agents.tiny.reasoning import TrainingCorpus
 from emend.agents.tiny.world import World
+from scripts.tiny.corpus import Document
+from scripts.tiny.reasoning import TrainingCorpus
 
 BOS, EOS, PAD = 0, 1, 2
 VOCABULARY = 2048
