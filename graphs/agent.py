@@ -12,7 +12,6 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.parsing.messages import usage_of
@@ -20,8 +19,9 @@ from emend.agents.parsing.reasoning_text import strip_reasoning
 from emend.agents.roles.answer import build_prompt
 from emend.agents.roles.decompose import stepwise_question
 from emend.agents.roles.tools import SYSTEM, Toolbox, as_text, call_with_tools, results_of
+from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import RespondState, respond, spent
+from emend.graphs.respond import respond, spent
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 
@@ -36,7 +36,6 @@ class AgentState(RagState, total=False):
 
     messages: list[dict[str, Any]]
     rounds: int
-    final: str
 
 
 @dataclass(frozen=True)
@@ -110,23 +109,12 @@ def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
     return {**update, "reading": "line"} if state.get("reading") == "thoughts" else update
 
 
-def conclude(state: AgentState, runtime: Runtime[AgentContext]) -> RespondState:
-    """Respond with the model's answer; without one, with a reply or scores under the prompt."""
-    if "final" in state and state.get("targets") is None:
-        return {"reply": state["final"], "cut_tokens": 0}
-    return respond(state, runtime)
-
-
-def build() -> CompiledStateGraph[AgentState, AgentContext, AgentState, AgentState]:
+def build() -> Graph:
     """Plan -> use tools, again and again -> compose -> respond."""
     graph = StateGraph(AgentState, context_schema=AgentContext)
-    graph.add_node("plan", plan)
-    graph.add_node("use_tools", use_tools)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", conclude)
+    add_chain(graph, use_tools, plan)
+    add_chain(graph, compose, respond)
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("plan", after_plan)
-    graph.add_edge("use_tools", "plan")
-    graph.add_edge("compose", "respond")
     graph.add_edge("respond", END)
     return graph.compile(name="agent").with_config(recursion_limit=RECURSION_LIMIT)

@@ -4,19 +4,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt, find_wording, repeat_probe
 from emend.agents.roles.chain import DEMONSTRATIONS, LEAD, think_aloud, think_in_steps
 from emend.agents.roles.decompose import FINAL, cloze_of, stepwise_question
+from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, compose, retrieve
-from emend.graphs.respond import RespondState, respond, spent
+from emend.graphs.respond import respond, spent
 from emend.memory.probe import Probe, Reading
 
 Form = Literal["thoughts", "steps"]
-RECURSION_LIMIT = 8
-"""Four nodes."""
 HOPS = 4
 
 
@@ -25,8 +23,6 @@ class CotState(RagState, total=False):
 
     If the probe itself asks for a chain of thought, `final` has it before the answer, for judges of the chain.
     """
-
-    final: str
 
 
 @dataclass(frozen=True)
@@ -71,23 +67,14 @@ def think(state: CotState, runtime: Runtime[CotContext]) -> CotState:
     return update
 
 
-def conclude(state: CotState, runtime: Runtime[CotContext]) -> RespondState:
-    """Respond with the answer of the chain; without one, with a reply or scores under the prompt."""
-    if "final" in state and state.get("targets") is None:
-        return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
-    return respond(state, runtime)
-
-
-def build() -> CompiledStateGraph[CotState, CotContext, CotState, CotState]:
+def build() -> Graph:
     """Retrieve -> think (or compose, without hits) -> respond."""
     graph = StateGraph(CotState, context_schema=CotContext)
     graph.add_node("retrieve", retrieve)
-    graph.add_node("think", think)
+    add_chain(graph, think, respond)
     graph.add_node("compose", compose)
-    graph.add_node("respond", conclude)
     graph.add_edge(START, "retrieve")
     graph.add_conditional_edges("retrieve", after_retrieve)
-    graph.add_edge("think", "respond")
     graph.add_edge("compose", "respond")
     graph.add_edge("respond", END)
-    return graph.compile(name="cot").with_config(recursion_limit=RECURSION_LIMIT)
+    return graph.compile(name="cot")

@@ -5,26 +5,24 @@ reaches the lower one, else `incorrect`. Correct uses the refined passages, inco
 both. The search is any retriever; without one an incorrect retrieval leaves the probe unchanged.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import build_prompt
 from emend.agents.roles.relevance import Evaluator
 from emend.graphs.crag_strips import TOP, WORST, Mode, Recomposed, decompose, recompose, too_short
+from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import HitState, RagContext, RagState, as_hits, retrieve
 from emend.graphs.respond import respond, spent
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Retriever
 
 Action = Literal["correct", "ambiguous", "incorrect"]
-RECURSION_LIMIT = 10
-"""Six nodes."""
 WEB_TOP = 5
 """Number of strips that are kept of the search's passages."""
 
@@ -133,10 +131,15 @@ def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     Raises:
         ModelReplyError: the evaluating model gave no score.
     """
-    context, hits = runtime.context, state["hits"]
-    cut = _cut(hits, context)
-    passages = frozenset(hit["text"] for hit in hits)
-    weighed = _refined(state, context, [strip for strip, _ in cut], passages, context.top or TOP[context.strips])
+    context = runtime.context
+    cut, top = _cut(state["hits"], context), context.top or TOP[context.strips]
+    if context.strips == "selection":  # the passages whole, which have been scored
+        scores = [float(passage["relevance"]) for passage in state["judged"]]
+        strips = [strip for strip, _ in cut]
+        recomposed = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
+        weighed = Weighed(recomposed, scores, Usage())
+    else:
+        weighed = _weigh(state, context, cut, top)
     used = {cut[place][1]["entry_id"]: cut[place][1] for place in weighed.recomposed.chosen}
     return {
         "internal": weighed.recomposed.text,
@@ -168,21 +171,9 @@ def _as_strips(
     ]
 
 
-def _refined(
-    state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
-) -> Weighed:
+def _weigh(state: CragState, context: CragContext, cut: Sequence[tuple[str, HitState]], top: int) -> Weighed:
     """The best strips; a short fact that is a passage of its own is scored like any other."""
-    scored = {str(passage["text"]): float(passage["relevance"]) for passage in state.get("judged", ())}
-    if context.strips == "selection" and len(strips) == len(state.get("judged", ())) and set(strips) <= set(scored):
-        scores = [scored[strip] for strip in strips]  # the passages whole, which have been scored
-        recomposed = recompose(strips, scores, top, context.floor, [False] * len(strips), context.lower)
-        return Weighed(recomposed, scores, Usage())
-    return _score_and_choose(state, context, strips, passages, top)
-
-
-def _score_and_choose(
-    state: CragState, context: CragContext, strips: Sequence[str], passages: Collection[str], top: int
-) -> Weighed:
+    strips, passages = [strip for strip, _ in cut], {hit["text"] for _, hit in cut}
     worst = [too_short(strip) and strip not in passages for strip in strips]
     scores, usage = _scores(state, context, strips, worst)
     return Weighed(recompose(strips, scores, top, context.floor, worst, context.lower), scores, usage)
@@ -203,8 +194,7 @@ def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     query = Probe.model_validate(state["probe"]).retrieval_query
     hits = as_hits(context.search.search(query, k), k) if context.search else []
     cut = _cut(hits, context)
-    passages = frozenset(hit["text"] for hit in hits)
-    weighed = _score_and_choose(state, context, [strip for strip, _ in cut], passages, context.top or WEB_TOP)
+    weighed = _weigh(state, context, cut, context.top or WEB_TOP)
     return {
         "external": weighed.recomposed.text,
         "searched": [_searched(hit, cut, weighed) for hit in hits],
@@ -227,20 +217,14 @@ def compose(state: CragState, runtime: Runtime[CragContext]) -> CragState:
     return {"prompt": build_prompt(Probe.model_validate(state["probe"]), facts, (), runtime.context.wording)}
 
 
-def build() -> CompiledStateGraph[CragState, CragContext, CragState, CragState]:
+def build() -> Graph:
     """Retrieve -> evaluate -> refine, search, or both -> compose -> respond."""
     graph = StateGraph(CragState, context_schema=CragContext)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("evaluate", evaluate)
+    add_chain(graph, retrieve, evaluate)
     graph.add_node("refine", refine)
-    graph.add_node("search", search)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", respond)
+    add_chain(graph, search, compose, respond)
     graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "evaluate")
     graph.add_conditional_edges("evaluate", after_evaluate)
     graph.add_conditional_edges("refine", after_refine)
-    graph.add_edge("search", "compose")
-    graph.add_edge("compose", "respond")
     graph.add_edge("respond", END)
-    return graph.compile(name="crag").with_config(recursion_limit=RECURSION_LIMIT)
+    return graph.compile(name="crag")

@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe
-
-RECURSION_LIMIT = 4
-"""Two nodes."""
 
 
 class DirectState(RespondState, total=False):
@@ -33,12 +29,6 @@ def compose(state: DirectState, runtime: Runtime[DirectContext]) -> DirectState:
     return {"prompt": build_prompt(Probe.model_validate(state["probe"]), (), (), runtime.context.wording)}
 
 
-def build() -> CompiledStateGraph[DirectState, DirectContext, DirectState, DirectState]:
+def build() -> Graph:
     """Compose -> respond."""
-    graph = StateGraph(DirectState, context_schema=DirectContext)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", respond)
-    graph.add_edge(START, "compose")
-    graph.add_edge("compose", "respond")
-    graph.add_edge("respond", END)
-    return graph.compile(name="direct").with_config(recursion_limit=RECURSION_LIMIT)
+    return linear_graph("direct", DirectState, DirectContext, compose, respond)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from emend.agents.calls import CallRecorder, record_calls
@@ -13,6 +14,20 @@ from emend.memory.probe import Step
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
+
+
+def linear_graph(name: str, state: type, context: type, *nodes: Callable[..., Any]) -> Graph:
+    """The graph of nodes that run one after the other, each named after its function."""
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(state, context_schema=context)
+    add_chain(graph, *nodes)
+    graph.add_edge(START, nodes[0].__name__)
+    graph.add_edge(nodes[-1].__name__, END)
+    return graph.compile(name=name)
+
+
+def add_chain(graph: StateGraph[Any, Any, Any, Any], *nodes: Callable[..., Any]) -> None:
+    """Add nodes that run one after the other, each named after its function."""
+    graph.add_sequence(list(nodes))
 
 
 def graph_in(source: object) -> Graph | None:

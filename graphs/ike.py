@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import Solved, build_prompt
-from emend.graphs.rag import RECURSION_LIMIT, RagContext, RagState, retrieve
+from emend.graphs.execution import Graph, linear_graph
+from emend.graphs.rag import RagContext, RagState, retrieve
 from emend.graphs.respond import respond
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, Vectors
@@ -182,16 +181,6 @@ def compose(state: IkeState, runtime: Runtime[IkeContext]) -> IkeState:
     return {"prompt": build_prompt(probe, facts, examples, runtime.context.wording)}
 
 
-def build() -> CompiledStateGraph[IkeState, IkeContext, IkeState, IkeState]:
+def build() -> Graph:
     """Retrieve -> demonstrate -> compose -> respond."""
-    graph = StateGraph(IkeState, context_schema=IkeContext)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("demonstrate", demonstrate)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", respond)
-    graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "demonstrate")
-    graph.add_edge("demonstrate", "compose")
-    graph.add_edge("compose", "respond")
-    graph.add_edge("respond", END)
-    return graph.compile(name="ike").with_config(recursion_limit=RECURSION_LIMIT)
+    return linear_graph("ike", IkeState, IkeContext, retrieve, demonstrate, compose, respond)

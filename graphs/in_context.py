@@ -3,17 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt
 from emend.graphs.direct import DirectContext, DirectState
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import respond
 from emend.memory.probe import Probe
-
-RECURSION_LIMIT = 8
-"""Three nodes."""
 
 
 class InContextState(DirectState, total=False):
@@ -45,14 +41,6 @@ def compose(state: InContextState, runtime: Runtime[InContextContext]) -> InCont
     return {"prompt": build_prompt(probe, state["facts"], (), runtime.context.wording)}
 
 
-def build() -> CompiledStateGraph[InContextState, InContextContext, InContextState, InContextState]:
+def build() -> Graph:
     """Choose -> compose -> respond."""
-    graph = StateGraph(InContextState, context_schema=InContextContext)
-    graph.add_node("choose", choose)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", respond)
-    graph.add_edge(START, "choose")
-    graph.add_edge("choose", "compose")
-    graph.add_edge("compose", "respond")
-    graph.add_edge("respond", END)
-    return graph.compile(name="in_context").with_config(recursion_limit=RECURSION_LIMIT)
+    return linear_graph("in_context", InContextState, InContextContext, choose, compose, respond)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -37,8 +36,9 @@ from emend.agents.roles.decompose import (
     take_step,
 )
 from emend.agents.structured import ask_structured
+from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import RagContext, RagState, as_hits
-from emend.graphs.respond import RespondState, respond, spent
+from emend.graphs.respond import respond, spent
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import search
@@ -67,7 +67,6 @@ class MelloState(RagState, total=False):
 
     transcript: str
     hops: list[HopState]
-    final: str
 
 
 @dataclass(frozen=True)
@@ -231,25 +230,14 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     return {"prompt": state["transcript"] + FINAL, "reading": "line"}
 
 
-def conclude(state: MelloState, runtime: Runtime[MelloContext]) -> RespondState:
-    """Respond with the final answer of the steps; without one, with a reply or scores under the prompt."""
-    if "final" in state and state.get("targets") is None:
-        return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
-    return respond(state, runtime)
-
-
-def build() -> CompiledStateGraph[MelloState, MelloContext, MelloState, MelloState]:
+def build() -> Graph:
     """Decompose -> retrieve -> check, again and again -> compose -> respond."""
     graph = StateGraph(MelloState, context_schema=MelloContext)
-    graph.add_node("decompose", decompose)
+    add_chain(graph, check, decompose)
     graph.add_node("retrieve", retrieve)
-    graph.add_node("check", check)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", conclude)
+    add_chain(graph, compose, respond)
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("decompose", after_decompose)
     graph.add_conditional_edges("retrieve", after_retrieve)
-    graph.add_edge("check", "decompose")
-    graph.add_edge("compose", "respond")
     graph.add_edge("respond", END)
     return graph.compile(name="mello").with_config(recursion_limit=RECURSION_LIMIT)

@@ -4,18 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from emend.agents.roles.answer import build_prompt
+from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Hit, Retriever, search_probe
-
-RECURSION_LIMIT = 8
-"""Three nodes; langgraph's own limit is in the thousands."""
 
 
 class HitState(TypedDict):
@@ -68,14 +64,6 @@ def compose(state: RagState, runtime: Runtime[C]) -> RagState:
     return {"prompt": build_prompt(probe, facts, (), runtime.context.wording)}
 
 
-def build() -> CompiledStateGraph[RagState, RagContext, RagState, RagState]:
+def build() -> Graph:
     """Retrieve -> compose -> respond."""
-    graph = StateGraph(RagState, context_schema=RagContext)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("compose", compose)
-    graph.add_node("respond", respond)
-    graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "compose")
-    graph.add_edge("compose", "respond")
-    graph.add_edge("respond", END)
-    return graph.compile(name="rag").with_config(recursion_limit=RECURSION_LIMIT)
+    return linear_graph("rag", RagState, RagContext, retrieve, compose, respond)

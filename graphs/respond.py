@@ -23,13 +23,14 @@ Chat models behind an API end such a reply themselves."""
 class RespondState(TypedDict, total=False):
     """JSON values: the prompt, `targets` if they are scored instead of generating a reply, and the response.
 
-    `reading` is set if the reply has several lines.
+    `reading` is set if the reply has several lines; `final` is an answer that an earlier node already has.
     """
 
     prompt: str
     targets: list[str]
     reading: Reading
     new_tokens: int
+    final: str
     reply: str
     log_probs: list[float]
     target_tokens: list[int]
@@ -48,7 +49,12 @@ C = TypeVar("C", bound=RespondContext)
 
 
 def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
-    """Score the targets if the state has some, else generate a reply; the usage includes that of earlier nodes."""
+    """Respond with the `final` answer; without one, score the targets if there are some, else generate a reply.
+
+    The usage includes that of earlier nodes.
+    """
+    if "final" in state and state.get("targets") is None:
+        return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
     response = speak(
         runtime.context.model,
         state["prompt"],

@@ -11,19 +11,16 @@ from typing import Literal
 import numpy as np
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt
 from emend.agents.scope.base import Scope
+from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.exact import best
-
-RECURSION_LIMIT = 8
-"""Four nodes."""
 
 
 class SeracState(RagState, total=False):
@@ -98,18 +95,16 @@ def answer(state: SeracState, runtime: Runtime[SeracContext]) -> RespondState:
     return respond(state, Runtime(context=RespondContext(second)))
 
 
-def build() -> CompiledStateGraph[SeracState, SeracContext, SeracState, SeracState]:
+def build() -> Graph:
     """Retrieve -> classify -> counterfact or leave -> respond."""
     graph = StateGraph(SeracState, context_schema=SeracContext)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("classify", classify)
+    add_chain(graph, retrieve, classify)
     graph.add_node("counterfact", counterfact)
-    graph.add_node("leave", leave)
     graph.add_node("respond", answer)
+    graph.add_node("leave", leave)
     graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "classify")
     graph.add_conditional_edges("classify", after_classify)
     graph.add_edge("counterfact", "respond")
     graph.add_edge("leave", "respond")
     graph.add_edge("respond", END)
-    return graph.compile(name="serac").with_config(recursion_limit=RECURSION_LIMIT)
+    return graph.compile(name="serac")

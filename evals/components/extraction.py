@@ -19,7 +19,7 @@ from emend.evals.log.config import CallLimits, RunConfig
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.runner.components import load_benchmark
 from emend.evals.runner.results import Progress
-from emend.graphs.extraction import canonical
+from emend.graphs.extraction.base import rules_digest
 from emend.graphs.extraction.graph import ExtractContext, build, extract_document
 from emend.graphs.extraction.load import load_extractor
 from emend.memory.edit import Edit, content_id
@@ -182,7 +182,7 @@ def settings_of(context: ExtractContext) -> dict[str, str | int | bool]:
         "coreference": context.coreference,
         "validation": context.validation,
         "deduplication": context.deduplication,
-        "normalisation": f"rules/{canonical.fingerprint()}" if context.normalisation else False,
+        "normalisation": f"rules/{rules_digest()}" if context.normalisation else False,
         "attempts": context.attempts,
         "embedding": context.embedding.identity,
     }

@@ -1,8 +1,11 @@
 """The base of extractors, which the graph `extract` works with."""
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, Triplet
@@ -52,6 +55,13 @@ class Extractor(ABC):
     def is_entity(self, phrase: str, sentences: Sequence[str]) -> bool:
         """Return whether the phrase, out of these sentences, contains a named entity: a name, a date or a number."""
         return has_name(phrase)
+
+
+@cache
+def rules_digest() -> str:
+    """Eight hex digits that change with any file of the rules."""
+    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".toml"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
 def has_name(phrase: str) -> bool:

@@ -7,26 +7,17 @@ of') and stays a statement about O. Verbs lose auxiliaries and agreement.
 """
 
 import re
-from functools import cache
 
 from emend.graphs.extraction import inflection
-from emend.graphs.extraction import vocabulary as v
 from emend.graphs.extraction import words as w
 from emend.graphs.extraction.base import has_name
 from emend.graphs.extraction.inflection import base_of, is_plural
-from emend.graphs.extraction.rules import digest_of
 from emend.memory.edit import Triplet
 
-_PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{v.PLACES}) of$")
+_PLACED = re.compile(rf"(?:^|(?<=\w) )(?:the|a) (?:[a-z]+ )?(?:{w.PLACES}) of$")
 _OWNED = re.compile(r"^(?:the )?(?P<owner>.*[A-Z\d].*?)(?:['’]s|(?<=s)['’]) (?P<role>[a-z][a-z -]*)$")
 _ROLE = re.compile(r"^(?:(?:over|in|to be) )?(?P<as>as )?(?P<article>the |an? )?(?P<role>[a-z][\w'’ -]*?) of$")
 _SAID = re.compile(r"(?<=\w) (?:is|was|are|were|has been)(?: now)?(?: (?:called|named|known as))?$")
-
-
-@cache
-def fingerprint() -> str:
-    """Eight hex digits that change with the rules."""
-    return digest_of(__file__, *(str(module.__file__) for module in (inflection, v, w)))
 
 
 def canonical(triplet: Triplet) -> Triplet | None:
@@ -36,7 +27,7 @@ def canonical(triplet: Triplet) -> Triplet | None:
     """
     words = _PLACED.sub("", triplet.relation).split() or triplet.relation.split()
     lower = [word.lower() for word in words]
-    if not words or v.OPEN.intersection(lower[:3]):
+    if not words or w.OPEN.intersection(lower[:3]):
         return triplet
     if _is_past(lower) or lower[:3] == ["used", "to", "be"]:
         return None
@@ -46,7 +37,7 @@ def canonical(triplet: Triplet) -> Triplet | None:
         return None
     if kind and (turned := _turned(triplet, kind, verb, text)):
         return turned if turned.relation else None
-    if not kind and lower[0] in v.PAST_FIRST and len(lower) > 1:
+    if not kind and lower[0] in w.PAST_FIRST and len(lower) > 1:
         return None
     return triplet.model_copy(update={"relation": f"{verb} {text}".strip() if kind else _noun(text)})
 
@@ -54,14 +45,14 @@ def canonical(triplet: Triplet) -> Triplet | None:
 def role_of(noun: str) -> str:
     """A role without its article and words such as 'new'; empty if an owner has several of the kind."""
     words = noun.split()
-    while len(words) > 1 and words[0].lower() in v.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
+    while len(words) > 1 and words[0].lower() in w.CURRENT | {"a", "an", "the", "its", "their", "his", "her"}:
         words = words[1:]
-    several = not words or is_plural(words[-1]) or words[-1] in v.SEVERAL
+    several = not words or is_plural(words[-1]) or words[-1] in w.SEVERAL
     return "" if several else " ".join(words)
 
 
 def _is_past(words: list[str]) -> bool:
-    return any(word in v.PAST or word.startswith("ex-") for word in words)
+    return any(word in w.PAST or word.startswith("ex-") for word in words)
 
 
 def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
@@ -71,19 +62,19 @@ def verb_of(words: list[str]) -> tuple[str, str, list[str]]:
     """
     at = 0
     helping: list[str] = []
-    while at < len(words) and (words[at].lower() in v.BE | v.HAVE or helping and _is_adverb(words[at])):
+    while at < len(words) and (words[at].lower() in w.BE | w.HAVE or helping and _is_adverb(words[at])):
         helping.append(words[at].lower())
         at += 1
     rest = words[at:]
     main = rest[0].lower() if rest else ""
-    be = any(word in v.BE for word in helping)
+    be = any(word in w.BE for word in helping)
     if be and main.endswith("ing") and base_of(main):
         tense = inflection.past if helping[0] in ("was", "were", "had") else w.third_person
         return "active", tense(base_of(main)), rest[1:]
     if be or not helping:
         if be and _is_participle(main):
             return "passive", main, rest[1:]
-        if be or base_of(main) in v.COPULAR:
+        if be or base_of(main) in w.COPULAR:
             return "be", "is", rest if be else rest[1:]
         return _active(words)
     if base_of(main) == "become":
@@ -114,14 +105,14 @@ def _is_participle(word: str) -> bool:
 def _ended(kind: str, verb: str, rest: str) -> bool:
     """Return whether a role has ended: 'resigned as R of', 'was replaced as R of'."""
     base = base_of(verb)
-    leaves = base in v.ENDED or kind == "passive" and base in ("replace", "succeed")
+    leaves = base in w.ENDED or kind == "passive" and base in ("replace", "succeed")
     return leaves and bool(re.match(r"(?:down )?(?:as|from)\b", rest))
 
 
 def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None:
     """(S, R, O) if the relation says that the subject is the R of the object; without relation if R is past."""
     base = base_of(verb)
-    filled = kind == "be" or base in v.APPOINT and kind == "passive" or base in v.ROLE_VERBS and kind == "active"
+    filled = kind == "be" or base in w.APPOINT and kind == "passive" or base in w.ROLE_VERBS and kind == "active"
     if not filled:
         return None
     if rest in ("", "as") and (match := _OWNED.match(triplet.object)):
@@ -137,12 +128,12 @@ def _turned(triplet: Triplet, kind: str, verb: str, rest: str) -> Triplet | None
 
 def _owned(thing: str, role: str, owner: str, bare: bool) -> Triplet | None:
     words = role.split()
-    inner = w.PREPOSITIONS | w.BE | w.RELATIVES | w.DETERMINERS | {"to", "of"}
+    inner = w.PREPOSITIONS | w.AUXILIARIES | w.RELATIVES | w.DETERMINERS | {"to", "of"}
     if inner.intersection(words) or len(words) > 5 or not (has_name(owner) and has_name(thing)):
         return None
-    if _is_past(words) or words[0] in v.PAST_FIRST:
+    if _is_past(words) or words[0] in w.PAST_FIRST:
         return Triplet(subject=owner, relation="", object=thing)
-    if (bare and words[-1] in v.TAKE_OF) or not (plain := role_of(role)):
+    if (bare and words[-1] in w.TAKE_OF) or not (plain := role_of(role)):
         return None
     return Triplet(subject=owner.removeprefix("the "), relation=plain, object=thing.removeprefix("the "))
 
@@ -150,6 +141,6 @@ def _owned(thing: str, role: str, owner: str, bare: bool) -> Triplet | None:
 def _noun(text: str) -> str:
     """'the new capital is' is 'capital'."""
     words = _SAID.sub("", text).split()
-    while len(words) > 1 and words[0].lower() in v.CURRENT | {"the", "its"}:
+    while len(words) > 1 and words[0].lower() in w.CURRENT | {"the", "its"}:
         words = words[1:]
     return " ".join(words)

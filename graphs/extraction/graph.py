@@ -10,16 +10,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from emend.graphs.execution import run_graph
+from emend.graphs.execution import Graph, add_chain, run_graph
 from emend.graphs.extraction import canonical
-from emend.graphs.extraction.base import Extractor
-from emend.graphs.extraction.load import load_extractor
+from emend.graphs.extraction.base import Extractor, rules_digest
 from emend.memory.edit import Edit, FrozenModel, Triplet, content_id
-from emend.memory.embeddings.embed import Embedding, load_embedding
+from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadSettings, ModelReplyError, ReplyCutOff, ReplyRefused
 from emend.memory.probe import Usage
 from emend.memory.registry import nearest
@@ -81,7 +79,7 @@ class ExtractContext:
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that change whenever the output may change."""
-        form = canonical.fingerprint() if self.normalisation else ""
+        form = rules_digest() if self.normalisation else ""
         parts = (self.coreference, self.validation, self.deduplication, self.embedding.identity, self.attempts, form)
         return content_id(self.extractor.fingerprint, *parts)[:12]
 
@@ -187,23 +185,15 @@ def _first(cosines: Any) -> list[int]:
     return first
 
 
-def build() -> CompiledStateGraph[ExtractState, ExtractContext, ExtractState, ExtractState]:
+def build() -> Graph:
     """Segment -> resolve -> extract (again, a bounded number of times) -> normalise -> validate -> deduplicate."""
     graph = StateGraph(ExtractState, context_schema=ExtractContext)
-    graph.add_node("segment", segment)
-    graph.add_node("resolve", resolve)
-    graph.add_node("extract", extract)
+    add_chain(graph, segment, resolve, extract)
     graph.add_node("give_up", give_up)
-    graph.add_node("normalise", normalise)
-    graph.add_node("validate", validate)
-    graph.add_node("deduplicate", deduplicate)
+    add_chain(graph, normalise, validate, deduplicate)
     graph.add_edge(START, "segment")
-    graph.add_edge("segment", "resolve")
-    graph.add_edge("resolve", "extract")
     graph.add_conditional_edges("extract", after_extract)
     graph.add_edge("give_up", END)
-    graph.add_edge("normalise", "validate")
-    graph.add_edge("validate", "deduplicate")
     graph.add_edge("deduplicate", END)
     return graph.compile(name="extract").with_config(recursion_limit=RECURSION_LIMIT)
 
@@ -249,44 +239,12 @@ def extract_document(text: str, context: ExtractContext, language: str = "en", a
     )
 
 
-def extract_edits(
-    edits: Sequence[Edit],
-    method: str = "rules",
-    *,
-    model: Any = None,
-    embedding: Embedding | None = None,
-    coreference: bool = True,
-    validation: str = "both",
-    deduplication: bool = True,
-    normalisation: bool = True,
-) -> list[Edit]:
-    """The edits, with unchanged ids and texts, and with the triplets extracted from their texts.
-
-    Some may have no triplets; `extract_document` gives the reason.
-
-    Args:
-        edits: documents or events.
-        method: `rules`, `spacy` or `llm`.
-        model: a chat model for `llm`, a pipeline's name for `spacy`.
-        embedding: finds repetitions; None is the memory's default.
-        coreference: replace pronouns by names.
-        validation: `both`, `subject` or `off`, see `ExtractContext`.
-        deduplication: remove repetitions.
-        normalisation: make triplets canonical.
+def extract_edits(edits: Sequence[Edit], context: ExtractContext) -> list[Edit]:
+    """The edits, unchanged but for the triplets extracted from their texts; `extract_document` says why some have none.
 
     Raises:
-        BadSettings: unknown method or validation, or an unsupported language.
-        MissingExtra: the method's package or model is not installed.
+        BadSettings: the extractor does not support a language.
     """
-    extractor = load_extractor(method, model)
-    context = ExtractContext(
-        extractor,
-        embedding or load_embedding(),
-        coreference,
-        validation,
-        deduplication,
-        normalisation=normalisation,
-    )
     app = build()
     triplets = (extract_document(edit.text, context, edit.language, app).triplets for edit in edits)
     return [edit.model_copy(update={"triplets": ts}) for edit, ts in zip(edits, triplets, strict=True)]

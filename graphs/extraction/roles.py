@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from emend.graphs.extraction import vocabulary as v
+from emend.graphs.extraction import words as w
 from emend.graphs.extraction.inflection import base_of, is_plural
 from emend.graphs.extraction.tagging import Tagged
 from emend.memory.edit import Triplet
@@ -31,14 +31,14 @@ def filled_roles(s: Tagged) -> Iterator[Filled]:
     for match in _AS.finditer(s.tags):
         verb = s.words[match.end("verb") - 1].lower()
         as_ = s.words[match.end("thing")].lower() == "as"
-        if as_ and (base_of(verb) in v.APPOINT or verb in v.HAVE):
+        if as_ and (base_of(verb) in w.APPOINT or verb in w.HAVE):
             yield _filled(s, match, match["of"] and "of" or match["whose"] and "whose" or "owner")
     for match in _NAMED.finditer(s.tags):
-        if base_of(s.words[match.end("verb") - 1].lower()) in v.APPOINT and (filled := _named(s, match)):
+        if base_of(s.words[match.end("verb") - 1].lower()) in w.APPOINT and (filled := _named(s, match)):
             yield filled
     for match in _BESIDE.finditer(s.tags):
         noun = s.words[match.end("role") - 1].lower()
-        if not (is_plural(noun) or noun in v.SEVERAL | v.TAKE_OF or s.tags[: match.start()].endswith("K")):
+        if not (is_plural(noun) or noun in w.SEVERAL | w.TAKE_OF or s.tags[: match.start()].endswith("K")):
             yield _filled(s, match, "of")
     front = _FRONT.match(s.tags)
     if front and s.words[0].lower() == "as" and (front["of"] or front["whose"]):

@@ -1,22 +1,9 @@
 """The extractor that needs no model, no download and no key."""
 
-import hashlib
 from collections.abc import Sequence
-from functools import cached_property
-from pathlib import Path
 
-from emend.graphs.extraction import (
-    base,
-    coreference,
-    inflection,
-    patterns,
-    roles,
-    sentences,
-    tagging,
-    vocabulary,
-    words,
-)
-from emend.graphs.extraction.base import Extractor, ExtractorOutput
+from emend.graphs.extraction import coreference, patterns
+from emend.graphs.extraction.base import Extractor, ExtractorOutput, rules_digest
 from emend.memory.errors import BadSettings
 
 
@@ -25,11 +12,8 @@ class RulesExtractor(Extractor):
 
     method = "rules"
 
-    @cached_property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        """A text that changes with the rules."""
-        modules = (base, coreference, inflection, patterns, roles, sentences, tagging, vocabulary, words)
-        return f"rules/{digest_of(*(str(module.__file__) for module in modules))}"
+    def __init__(self) -> None:
+        self.fingerprint = f"rules/{rules_digest()}"
 
     def resolve(self, sentences: Sequence[str]) -> list[str]:
         """The sentences with names for pronouns, short names and definite descriptions."""
@@ -47,8 +31,3 @@ class RulesExtractor(Extractor):
             )
         triplets = (triplet for sentence in sentences for triplet in patterns.find_triplets(sentence))
         return ExtractorOutput(triplets=tuple(dict.fromkeys(triplets)))
-
-
-def digest_of(*files: str) -> str:
-    """Eight hex digits of a hash over files."""
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:8]

@@ -11,9 +11,8 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Any
 
-from emend.graphs.extraction import base, coreference, sentences, words
-from emend.graphs.extraction.base import Extractor, ExtractorOutput
-from emend.graphs.extraction.rules import digest_of
+from emend.graphs.extraction import coreference
+from emend.graphs.extraction.base import Extractor, ExtractorOutput, rules_digest
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.words import REPORTING
 from emend.memory.edit import Triplet
@@ -48,8 +47,7 @@ class SpacyExtractor(Extractor):
                 f"choose one that has, such as {DEFAULT_PIPELINE}."
             )
         meta = self._nlp.meta
-        rules = digest_of(__file__, *(str(module.__file__) for module in (base, coreference, sentences, words)))
-        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}/{rules}"
+        self.fingerprint = f"spacy/{meta['lang']}_{meta['name']}/{meta['version']}/{rules_digest()}"
         self._lock = threading.Lock()
         self._parsed = lru_cache(CACHED)(self._parse)
 

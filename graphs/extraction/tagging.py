@@ -69,21 +69,21 @@ def _names_something(tokens: tuple[str, ...], place: int) -> bool:
     word, after = tokens[place].lower(), tokens[place + 1] if place + 1 < len(tokens) else ""
     if word in w.DETERMINERS:  # 'The Iron Tower is', but 'The United States'
         return word == "the" and after[:1].isupper()
-    closed = w.PREPOSITIONS | w.BE | w.PRONOUNS | w.RELATIVES | w.CONJUNCTIONS | w.ADVERBS | w.QUANTITIES | {"of", "to"}
-    if word in closed or (word.endswith("ly") and not after[:1].isupper()):
+    closed = w.PREPOSITIONS | w.AUXILIARIES | w.PRONOUNS | w.RELATIVES | w.CONJUNCTIONS | w.ADVERBS | w.QUANTITIES
+    if word in closed | {"of", "to"} or (word.endswith("ly") and not after[:1].isupper()):
         return False
     beyond = tokens[place + 2] if place + 2 < len(tokens) else ""
     if after[:1].isupper() or after in ("'s", "’s") or after == "and" and beyond[:1].isupper():
         return True
     plural = word.endswith("s") and after not in ("is", "was", "has")
     known = word in w.BASES | w.IRREGULAR or plural or word.endswith(("ed", "ing"))
-    return not known and (after in w.BE or after == "," or after in w.THIRD_PERSON or after.endswith("ly"))
+    return not known and (after in w.AUXILIARIES or after == "," or after in w.THIRD_PERSON or after.endswith("ly"))
 
 
 def _lower(word: str, before: str, after: str) -> str:
     last = before[-1:]
     for letters, known in (
-        ("B", w.BE),
+        ("B", w.AUXILIARIES),
         ("D", w.DETERMINERS),
         ("W", w.RELATIVES),
         ("K", w.CONJUNCTIONS),

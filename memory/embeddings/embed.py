@@ -79,12 +79,8 @@ def _features(word: str, dimensions: int) -> tuple[tuple[int, float], ...]:
     padded = f"^{word}$"
     trigrams = [padded[i : i + 3] for i in range(len(padded) - 2)] if weight == 1.0 else []
     parts = [(f"w:{word}", weight)] + [(f"t:{t}", 0.5 / max(1, len(trigrams)) ** 0.5) for t in trigrams]
-    return tuple(_slot(name, dimensions, value) for name, value in parts)
-
-
-def _slot(name: str, dimensions: int, value: float) -> tuple[int, float]:
-    code = zlib.crc32(name.encode())
-    return code % dimensions, value if code >> 31 else -value
+    codes = ((zlib.crc32(name.encode()), value) for name, value in parts)
+    return tuple((code % dimensions, value if code >> 31 else -value) for code, value in codes)
 
 
 class SentenceEmbedding:

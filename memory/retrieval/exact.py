@@ -43,25 +43,18 @@ class QueryVectors:
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Shape (len(texts), dimensions); missing texts are embedded in one batch."""
-        vectors = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        with self._lock:
+            vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        if missing:
-            for text, vector in zip(missing, self.embedding.queries(missing), strict=True):
-                vectors[text] = vector.copy()  # a row would keep its whole batch alive
-                self._put(text, vectors[text])
-        return np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), np.float32)
-
-    def _get(self, text: str) -> Vectors | None:
+        if missing:  # copied, because a row would keep its whole batch alive
+            vectors |= {t: row.copy() for t, row in zip(missing, self.embedding.queries(missing), strict=True)}
         with self._lock:
-            if text in self._vectors:
+            for text in texts:
+                self._vectors[text] = vectors[text]
                 self._vectors.move_to_end(text)
-            return self._vectors.get(text)
-
-    def _put(self, text: str, vector: Vectors) -> None:
-        with self._lock:
-            self._vectors[text] = vector
             while len(self._vectors) > self._size:
                 self._vectors.popitem(last=False)
+        return np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), np.float32)
 
 
 class ExactCorpus:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
@@ -16,14 +16,6 @@ MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
 _LOCK = threading.Lock()  # fast tokenizers are not thread-safe
 
 
-class PairScorer(Protocol):
-    """A model that scores pairs of query and text, such as sentence-transformers' `CrossEncoder`."""
-
-    def predict(self, inputs: Any, *, show_progress_bar: bool = False) -> Any:
-        """A score per (query, text), higher is better."""
-        ...
-
-
 class Rerank:
     """The first hits of another strategy in the order of a cross-encoder's scores.
 
@@ -31,7 +23,7 @@ class Rerank:
         corpus: the entries to search.
         inner: the factory of the strategy that searches.
         model: a sentence-transformers cross-encoder with one output: a folder, or a name on the Hugging Face Hub; or
-            any object that scores pairs.
+            any object with CrossEncoder's `predict`.
         depth: number of hits to rerank; further hits are dropped.
 
     Raises:
@@ -43,13 +35,13 @@ class Rerank:
         self,
         corpus: Corpus,
         inner: Callable[[Corpus], Retriever] = Default,
-        model: str | PairScorer = MODEL,
+        model: Any = MODEL,
         depth: int = 20,
     ) -> None:
         if depth < 1:
             raise BadSettings(f"depth={depth} of rerank: give at least 1.")
         self._inner = inner(corpus)
-        self._model: PairScorer = model if hasattr(model, "predict") else _cross_encoder(str(model))
+        self._model = model if hasattr(model, "predict") else _cross_encoder(str(model))
         self._depth = depth
 
     def search(self, query: str, k: int) -> list[Hit]:

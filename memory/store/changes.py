@@ -1,7 +1,7 @@
 """Plans the writes that add or withdraw edits: rows to insert, rows whose flags change, rows to delete."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from emend.memory.edit import Edit
 from emend.memory.store.rows import MemoryRow, rows_of
@@ -16,12 +16,8 @@ class StoreChanges(NamedTuple):
     delete: list[str]
 
 
-class FactLookup(Protocol):
-    """Finds the stored rows that are about any of these facts."""
-
-    def __call__(self, facts: Iterable[str]) -> Iterable[MemoryRow]:
-        """Each row once."""
-        ...
+FactLookup = Callable[[Iterable[str]], Iterable[MemoryRow]]
+"""Finds the stored rows that are about any of these facts, each once."""
 
 
 def plan_changes(

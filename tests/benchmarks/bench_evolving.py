@@ -18,7 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.graphs.extraction.graph import extract_edits  # noqa: E402
+from emend.graphs.extraction.graph import ExtractContext, extract_edits  # noqa: E402
+from emend.graphs.extraction.rules import RulesExtractor  # noqa: E402
 from emend.memory.edit import Edit, Triplet  # noqa: E402
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding  # noqa: E402
 from emend.memory.retrieval.base import Corpus  # noqa: E402
@@ -147,7 +148,7 @@ def measure(
     stream = mixed(told, others)
     if read:
         bare = [edit.model_copy(update={"triplets": ()}) for edit in stream]
-        stream = extract_edits(bare, embedding=embedding, normalisation=normalisation)
+        stream = extract_edits(bare, ExtractContext(RulesExtractor(), embedding, normalisation=normalisation))
     score = Score(unread=sum(not edit.triplets for edit in stream))
     with ChromaMemory(None, embedding, superseding=rule) as memory:
         memory.add(stream)

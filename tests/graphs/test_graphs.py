@@ -6,12 +6,11 @@ import sys
 from itertools import pairwise
 
 import pytest
-from langgraph.errors import GraphRecursionError
 
 from emend.graphs import ike, rag
 from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.ike import IkeContext, Pool
-from emend.graphs.rag import RECURSION_LIMIT, RagContext
+from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS, JUDGES
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
@@ -40,7 +39,6 @@ EDGES = {
     "agent": "start?plan start?compose plan?use_tools plan?compose use_tools>plan compose>respond>end",
 }
 """Ways that are always taken (`>`), and ways that a router chooses (`?`)."""
-LINEAR = ("rag", "ike")
 
 
 def model():
@@ -74,9 +72,9 @@ def test_the_drawing_shows_every_way_from_node_to_node(name):
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_every_graph_ends_in_respond_and_has_a_small_limit_of_its_own(name):
+def test_every_graph_ends_in_respond_and_a_loop_has_a_small_limit_of_its_own(name):
     app = GRAPHS.load(name)()
-    assert 0 < (app.config or {})["recursion_limit"] < 100
+    assert name not in ("agent", "mello") or 0 < (app.config or {})["recursion_limit"] < 100
     last = [edge.source for edge in app.get_graph().edges if edge.target == "__end__"]
     assert last == ["respond"]
 
@@ -92,16 +90,6 @@ def test_studio_is_told_of_every_graph_and_opens_each_offline():
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         assert "__start__" in getattr(module, attribute)().get_graph().draw_mermaid()
-
-
-@pytest.mark.parametrize("name", LINEAR)
-def test_a_graph_does_not_reach_its_limit(name):
-    app = GRAPHS.load(name)()
-    assert (app.config or {}).get("recursion_limit") == RECURSION_LIMIT
-    context = IkeContext(model(), retriever())
-    run_graph(app, state(), context)
-    with pytest.raises(GraphRecursionError):
-        run_graph(app.with_config(recursion_limit=2), state(), context)
 
 
 def test_rag_finds_composes_and_responds():

@@ -194,15 +194,13 @@ def test_the_fingerprint_changes_with_every_switch():
 
 def test_edits_keep_id_text_and_order_and_get_triplets():
     edits = [Edit(form="document", text=TEXT, time="2020"), Edit(form="event", text="Nothing was there.")]
-    told = extract_edits(edits, embedding=LexicalEmbedding())
+    told = extract_edits(edits, context())
     assert [(e.id, e.text, e.form, e.time) for e in told] == [(e.id, e.text, e.form, e.time) for e in edits]
     assert told[0].triplets and told[1].triplets == ()
 
 
 def test_edits_can_be_read_by_a_model_object():
-    (told,) = extract_edits(
-        [Edit(form="document", text=TEXT)], "llm", model=scripted(GOOD), embedding=LexicalEmbedding()
-    )
+    (told,) = extract_edits([Edit(form="document", text=TEXT)], context(load_extractor("llm", scripted(GOOD))))
     assert [t.text for t in told.triplets] == ["Ana Rojo born in Oslo"]
 
 

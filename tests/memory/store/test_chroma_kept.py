@@ -7,7 +7,8 @@ import warnings
 import pytest
 
 import emend.memory.store.connection as connection
-from emend.graphs.extraction.graph import extract_edits
+from emend.graphs.extraction.graph import ExtractContext, extract_edits
+from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MemoryMismatch
@@ -142,9 +143,8 @@ def test_more_paraphrases_leave_only_unparsable_facts_stale():
 def test_a_value_that_is_no_name_is_superseded_where_the_subject_alone_is_validated(validation, current):
     texts = ["The sport of Toleix is cycling.", "Toleix's new sport is rowing."]
     embedding = LexicalEmbedding()
-    edits = extract_edits(
-        [Edit(form="document", text=text) for text in texts], embedding=embedding, validation=validation
-    )
+    context = ExtractContext(RulesExtractor(), embedding, validation=validation)
+    edits = extract_edits([Edit(form="document", text=text) for text in texts], context)
     with ChromaMemory(None, embedding, superseding="arrival") as memory:
         memory.add(edits)
         kept = {entry.text for entry in memory.view().entries()}
