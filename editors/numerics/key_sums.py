@@ -1,30 +1,18 @@
 """Sums of k k^T over the keys k that enter the down-projections of some layers when the model reads text."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from scipy.linalg.blas import ssyrk
-from torch import Tensor, nn
+from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
+from emend.editors.numerics.low_rank import activations
 from emend.editors.numerics.oom_retry import retry_on_oom
-from emend.editors.numerics.padding import padded
 from emend.memory.errors import ModelError
-
-
-class _Keys(NamedTuple):
-    keys: dict[int, Tensor]
-    """By layer, shape (positions, D), float32; zeros where a row is padded."""
-    rows: int
-    tokens: int
-
-
-class _LastLayerDone(Exception):
-    """Ends a forward pass after the last layer that is read."""
 
 
 def key_size(lm: CausalLM, paths: Architecture, layer: int) -> int:
@@ -42,10 +30,10 @@ def add_keys(lm: CausalLM, paths: Architecture, texts: Sequence[str], cap: int, 
     rows = _rows(lm, texts, cap)
     start, tokens = 0, 0
     while start < len(rows):
-        batch = retry_on_oom(lm, partial(_keys, lm, paths, rows[start:], list(sums)))
-        for layer, keys in batch.keys.items():
+        by_layer, lengths = retry_on_oom(lm, partial(_keys, lm, paths, rows[start:], list(sums)))
+        for layer, keys in by_layer.items():
             sums[layer] = _add_products(sums[layer], keys)
-        start, tokens = start + batch.rows, tokens + batch.tokens
+        start, tokens = start + len(lengths), tokens + sum(lengths)
     _check_finite(lm, sums)
     return tokens
 
@@ -64,7 +52,7 @@ def _check_finite(lm: CausalLM, sums: Mapping[int, Tensor]) -> None:
         other = "--set model.dtype=float32, or bfloat16" if dtype == "float16" else "other weights: these are damaged"
         raise ModelError(
             f"the keys that enter the down-projection of layer {layer} are not finite in {dtype}, so they have no "
-            f"statistics: load the model with {other}."
+            f"covariance: load the model with {other}."
         )
 
 
@@ -85,38 +73,17 @@ def _add_products(total: Tensor, keys: Tensor) -> Tensor:
     return total.addmm_(keys.T, keys)
 
 
-def _keys(lm: CausalLM, paths: Architecture, pending: list[tuple[int, ...]], layers: list[int]) -> _Keys:
-    """The keys of each layer at the tokens of the first rows, as many as fit the token budget."""
+def _keys(
+    lm: CausalLM, paths: Architecture, pending: list[tuple[int, ...]], layers: list[int]
+) -> tuple[dict[int, Tensor], list[int]]:
+    """The keys of each layer, shape (positions, D), float32, of as many first rows as fit the token budget.
+
+    The rows' numbers of tokens come with them. Where a row is padded, the keys are zeros.
+    """
     rows = pending[: max(1, lm.batch_tokens // len(pending[0]))]
-    ids, mask = (tensor.to(lm.device) for tensor in padded(rows, lm.tokenizer.pad_token_id))
-    padding = (mask.flatten() == 0).nonzero()[:, 0]
-    with lm.lock.asking(), torch.no_grad(), _capturing(lm.model, paths, layers) as captured:
-        try:
-            lm.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        except _LastLayerDone:
-            pass
+    with lm.lock.asking(), torch.no_grad():
+        captured, _, mask = activations(lm, paths, rows, layers)
+        padding = (mask.flatten() == 0).nonzero()[:, 0]
         # A key of zeros adds nothing; removing padding would copy all the others.
         flat = {layer: keys.flatten(0, -2).float().index_fill_(0, padding, 0) for layer, keys in captured.items()}
-    return _Keys(keys=flat, rows=len(rows), tokens=int(mask.sum()))
-
-
-@contextmanager
-def _capturing(model: nn.Module, paths: Architecture, layers: list[int]) -> Iterator[dict[int, Tensor]]:
-    captured: dict[int, Tensor] = {}
-    last = max(layers)
-
-    def capture(layer: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            captured[layer] = inputs[0]
-            if layer == last:
-                raise _LastLayerDone
-
-        return hook
-
-    modules = [(layer, model.get_submodule(paths.of_layer(layer, "down_projection"))) for layer in layers]
-    handles = [module.register_forward_pre_hook(capture(layer)) for layer, module in modules]
-    try:
-        yield captured
-    finally:
-        for handle in handles:
-            handle.remove()
+    return flat, [len(row) for row in rows]

@@ -1,7 +1,7 @@
 """Keys in, low-rank deltas out: the numerics that ROME, MEMIT and AlphaEdit share."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -30,20 +30,17 @@ class LowRankDelta(NamedTuple):
         return shape[::-1] if input_first(module) else shape
 
 
-class KeysAndStates(NamedTuple):
-    """Activations at the subject's last token: keys into a down-projection, states out of a block."""
-
-    keys: Tensor
-    """Shape (rows, inputs), float32."""
-    states: Tensor
-    """Shape (rows, width), float32."""
+class _LastModuleDone(Exception):
+    """Ends a forward pass after the last module that is read."""
 
 
-def capture_keys(lm: CausalLM, paths: Architecture, rows: Sequence[Located], layer: int, last: int) -> KeysAndStates:
+def capture_keys(
+    lm: CausalLM, paths: Architecture, rows: Sequence[Located], layer: int, last: int
+) -> tuple[Tensor, Tensor]:
     """Keys into `layer`'s down-projection and states out of block `last`, at the subject of each row.
 
-    The rows end with the subject's last token, since nothing after it can change what is read there, and the pass ends
-    with block `last`. Published code calls this `compute_ks`.
+    Shapes (rows, inputs) and (rows, width), float32. The rows end with the subject's last token, since nothing after it
+    can change what is read there. Published code calls this `compute_ks`.
     """
     keys: list[Tensor] = []
     states: list[Tensor] = []
@@ -51,44 +48,41 @@ def capture_keys(lm: CausalLM, paths: Architecture, rows: Sequence[Located], lay
     size = max(1, lm.batch_tokens // (rows[order[-1]].subject + 1))
     for start in range(0, len(order), size):
         part = [rows[n].ids[: rows[n].subject + 1] for n in order[start : start + size]]
-        key, state = _last_token_activations(lm, paths, part, layer, last)
-        keys.append(key)
-        states.append(state)
+        captured, state, mask = activations(lm, paths, part, [layer], last)
+        ends = torch.arange(len(part), device=lm.device), mask.sum(1) - 1
+        keys.append(captured[layer].reshape(*mask.shape, -1)[ends].float())
+        states.append(state.reshape(*mask.shape, -1)[ends].float())
     back = torch.tensor(sorted(range(len(order)), key=order.__getitem__))
-    return KeysAndStates(torch.cat(keys)[back], torch.cat(states)[back])
+    return torch.cat(keys)[back], torch.cat(states)[back]
 
 
-def _last_token_activations(
-    lm: CausalLM, paths: Architecture, part: list[tuple[int, ...]], layer: int, last: int
-) -> tuple[Tensor, Tensor]:
-    ids, mask = padded(part, lm.tokenizer.pad_token_id)
-    ends = torch.arange(len(part), device=lm.device), torch.tensor([len(row) - 1 for row in part], device=lm.device)
-    with torch.no_grad(), _hooks(lm.model, paths, layer, last) as captured:
-        try:
-            lm.model.base_model(input_ids=ids.to(lm.device), attention_mask=mask.to(lm.device), use_cache=False)
-        except _LastBlockDone:
-            pass
-    key, state = (captured[name].reshape(*ids.shape, -1)[ends].float() for name in ("key", "state"))
-    return key, state
+def activations(
+    lm: CausalLM, paths: Architecture, rows: Sequence[tuple[int, ...]], layers: Sequence[int], block: int | None = None
+) -> tuple[dict[int, Tensor], Tensor, Tensor]:
+    """Keys into the down-projections of some layers, the states out of a block, and the mask of the padded rows.
 
+    The pass ends with the last module that is read. Some MLPs see rows and places as one dimension.
+    """
+    ids, mask = (tensor.to(lm.device) for tensor in padded(rows, lm.tokenizer.pad_token_id))
+    keys: dict[int, Tensor] = {}
+    states = [torch.zeros(0)]
 
-class _LastBlockDone(Exception):
-    """Ends a forward pass after the last block that is read."""
-
-
-@contextmanager
-def _hooks(model: nn.Module, paths: Architecture, layer: int, last: int) -> Iterator[dict[str, Tensor]]:
-    captured: dict[str, Tensor] = {}
-
-    def on_key(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        captured["key"] = inputs[0]
+    def on_keys(layer: int, inputs: tuple[Tensor, ...]) -> None:
+        keys[layer] = inputs[0]
+        if block is None and layer == max(layers):
+            raise _LastModuleDone
 
     def on_state(_: nn.Module, __: Any, output: Tensor | tuple[Tensor, ...]) -> None:
-        captured["state"] = output[0] if isinstance(output, tuple) else output
-        raise _LastBlockDone
+        states[0] = output[0] if isinstance(output, tuple) else output
+        raise _LastModuleDone
 
-    with ExitStack() as hooks:
-        down = model.get_submodule(paths.of_layer(layer, "down_projection"))
-        hooks.enter_context(down.register_forward_pre_hook(on_key))
-        hooks.enter_context(model.get_submodule(paths.of_layer(last, "block")).register_forward_hook(on_state))
-        yield captured
+    with ExitStack() as hooks, suppress(_LastModuleDone), torch.no_grad():
+        for layer in layers:
+            down = lm.model.get_submodule(paths.of_layer(layer, "down_projection"))
+            hook = down.register_forward_pre_hook(lambda _, inputs, layer=layer: on_keys(layer, inputs))
+            hooks.enter_context(hook)
+        if block is not None:
+            module = lm.model.get_submodule(paths.of_layer(block, "block"))
+            hooks.enter_context(module.register_forward_hook(on_state))
+        lm.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    return keys, states[0], mask

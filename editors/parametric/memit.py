@@ -78,21 +78,15 @@ class Memit(LocateThenEdit):
         inner = keys.double() @ solved + self.settings.mom2_update_weight * identity
         return LowRankDelta(torch.linalg.solve(inner, residual).T, solved.T)
 
-    def keys_at(self, edits: Sequence[Edit], layer: int) -> Tensor:
-        """The averaged keys of a layer with the current weights; shape (edits, inputs), on the CPU."""
-        located = [locate(self.lm, edit, self.prefixes) for edit in edits]
-        return self._keys_and_states(located, layer, layer)[0]
-
     def _keys_and_states(self, located: Sequence[Sequence[Located]], layer: int, last: int) -> tuple[Tensor, Tensor]:
         """Averaged keys (edits, inputs) of a layer, and bare prompts' states (edits, width) out of the last one."""
         rows = [row for per_edit in located for row in per_edit]
         captured = capture_keys(self.lm, self.paths, rows, layer, last)
-        keys = captured.keys.reshape(len(located), len(self.prefixes), -1).cpu()
-        states = captured.states.reshape(len(located), len(self.prefixes), -1)[:, 0].cpu()
+        keys, states = (tensor.reshape(len(located), len(self.prefixes), -1).cpu() for tensor in captured)
         if len(self.prefixes) == 1:
-            return keys[:, 0], states
+            return keys[:, 0], states[:, 0]
         # As in the published code, the bare prompt weighs as much as all contexts together.
-        return (keys[:, 0] + keys[:, 1:].mean(1)) / 2, states
+        return (keys[:, 0] + keys[:, 1:].mean(1)) / 2, states[:, 0]
 
 
 @contextmanager

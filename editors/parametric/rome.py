@@ -53,8 +53,8 @@ class Rome(LocateThenEdit):
     def _keys(self, edits: Sequence[Edit], layer: int) -> tuple[Tensor, Tensor]:
         """The key of each edit's bare prompt, and the mean over all contexts; shape (edits, inputs) each."""
         rows = [row for edit in edits for row in locate(self.lm, edit, self.prefixes)]
-        keys = capture_keys(self.lm, self.paths, rows, layer, layer).keys.cpu().double()
-        per_edit = keys.reshape(len(edits), len(self.prefixes), -1)
+        keys, _ = capture_keys(self.lm, self.paths, rows, layer, layer)
+        per_edit = keys.cpu().double().reshape(len(edits), len(self.prefixes), -1)
         return per_edit[:, 0], per_edit.mean(1)
 
 

@@ -1,21 +1,18 @@
 """File of extracted triplets: one line per document, resumed where it stopped, never mixed from two methods."""
 
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock, Timeout
 
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
-from emend.evals.log.manifest import replace
+from emend.evals.log.locking import locked
+from emend.evals.log.manifest import changes, replace
 from emend.evals.log.records import AppendLog
-from emend.evals.runner.results import NoProgress, Progress
+from emend.evals.runner.results import Progress
 from emend.memory.edit import Edit, FrozenModel
-from emend.memory.errors import ModelError, RunRefused, TooManyFailures
+from emend.memory.errors import RunRefused, TooManyFailures
 
 MODEL_FAILED = "the model failed: "
 """Beginning of the reason of a document for which the model returned no reply at all."""
@@ -61,8 +58,12 @@ def extract_to(
         RunRefused: the file was made with other settings, is in use, or cannot be written; nothing in it is lost.
         BadData: a line of it is damaged.
     """
-    bar = progress or NoProgress()
-    with _lock(out):
+    bar = progress or Progress()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunRefused(f"cannot write to '{out}': {error.strerror or error}. Give another --out.") from error
+    with locked(Path(f"{out}.lock"), f"writing '{out}'"):
         rows = {row.document_id: row for row in _read_repaired(out, fingerprint, settings or {})}
         left = [each for each in documents if each.edit.id not in rows or rows[each.edit.id].failed]
         bar.start(len(documents), len(documents) - len(left))
@@ -97,48 +98,22 @@ def _until_silent(rows: Iterator[ExtractedDocument]) -> Iterator[ExtractedDocume
             )
 
 
-def _lock(out: Path) -> Any:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{out}.lock", timeout=0)
-        return lock.acquire()
-    except Timeout as error:
-        raise RunRefused(f"another process is writing '{out}': wait for it, or give another --out.") from error
-    except OSError as error:
-        raise RunRefused(f"cannot write to '{out}': {error.strerror or error}. Give another --out.") from error
-
-
 def _read_repaired(out: Path, fingerprint: str, settings: ExtractionSettings) -> list[ExtractedDocument]:
     """Lines of an existing file; a last line that a killed process left unfinished is cut off."""
     if not out.exists():
         return []
     rows = list(read_extracted(out))
     if other := next((row for row in rows if row.fingerprint != fingerprint), None):
+        changed = changes({"fingerprint": other.fingerprint} | other.settings, {"fingerprint": fingerprint, **settings})
         raise RunRefused(
-            f"'{out}' was made with other settings (fingerprint {other.fingerprint}, now {fingerprint}"
-            f"{_difference(other.settings, settings)}): give the same method, model, switches and embedding, or "
-            "another --out."
+            f"'{out}' was made with other settings ({'; '.join(changed)}): give the same method, model, switches and "
+            "embedding, or another --out."
         )
     whole, line_end, torn = out.read_bytes().rpartition(b"\n")
     if not LINE_START.startswith(torn[: len(LINE_START)]):
         raise RunRefused(f"'{out}' ends in what `emend extract` has not written ({torn[:40]!r}): give another --out.")
     os.truncate(out, len(whole) + len(line_end))
     return rows
-
-
-def _difference(then: ExtractionSettings, now: ExtractionSettings) -> str:
-    """Settings that differ, or the current ones if the file does not say how it was made."""
-    if not then:
-        current = ", ".join(f"{name} {_in_words(value)}" for name, value in now.items())
-        return f"; it does not say with which settings, those of now are: {current}" if current else ""
-    changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    return "".join(f"; {name}: was {_in_words(then.get(name))}, now {_in_words(now.get(name))}" for name in changed)
-
-
-def _in_words(value: str | int | bool | None) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "unknown" if value is None else str(value)
 
 
 def _line(row: ExtractedDocument) -> str:
@@ -150,19 +125,11 @@ def _in_threads(extract: Extract, edits: Sequence[Edit], count: int) -> Iterator
     if count <= 1:
         yield from map(extract, edits)
         return
-    waiting = iter(edits)
-    stop = threading.Event()
-
-    def guarded(edit: Edit) -> ExtractedDocument:
-        if stop.is_set():
-            raise ModelError("stopped")
-        return extract(edit)
-
     with ThreadPoolExecutor(count) as pool:
-        running: list[Future[ExtractedDocument]] = [pool.submit(guarded, edit) for edit in islice(waiting, count)]
-        try:
-            while running:
-                yield running.pop(0).result()
-                running += [pool.submit(guarded, edit) for edit in islice(waiting, 1)]
-        finally:
-            stop.set()
+        running: deque[Future[ExtractedDocument]] = deque()
+        for edit in edits:
+            if len(running) == count:
+                yield running.popleft().result()
+            running.append(pool.submit(extract, edit))
+        while running:
+            yield running.popleft().result()

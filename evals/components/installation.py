@@ -29,12 +29,17 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 EMBEDDED = "tiny"
 
 
+Status = Literal["ok", "absent", "broken"]
+Finding = tuple[str, str, Status, str]
+"""Section, check, status and detail of a result."""
+
+
 class CheckResult(FrozenModel):
     """Result of one check: `absent` is worth knowing, `broken` must be fixed."""
 
     section: str
     check: str
-    status: Literal["ok", "absent", "broken"]
+    status: Status
     detail: str
     mean: float | None = None
     n: int | None = None
@@ -44,89 +49,77 @@ class CheckResult(FrozenModel):
 
 def examine(model: str | None = None) -> list[CheckResult]:
     """Findings of all checks; the model is asked a question, and the embedded one's card is added if it is named."""
-    findings = [*_versions(), *_extras(), *_keys(), *_devices(), *_data(), _answers(model or EMBEDDED)]
-    return [*findings, *_card()] if model == EMBEDDED else findings
+    findings = [*_installed(), *_data(), _answers(model or EMBEDDED)]
+    rows = [
+        CheckResult(section=part, check=check, status=status, detail=text) for part, check, status, text in findings
+    ]
+    return [*rows, *_card()] if model == EMBEDDED else rows
 
 
-def _versions() -> Iterator[CheckResult]:
-    for name, number in versions().items():
-        yield CheckResult(section="versions", check=name, status="ok", detail=number)
-
-
-def _extras() -> Iterator[CheckResult]:
-    for extra, module in EXTRAS.items():
-        installed = importlib.util.find_spec(module) is not None
-        detail = "installed" if installed else f"pip install 'emend[{extra}]'"
-        yield CheckResult(section="extras", check=extra, status="ok" if installed else "absent", detail=detail)
-
-
-def _keys() -> Iterator[CheckResult]:
-    for name in KEYS:
-        is_set = bool(os.environ.get(name))
-        detail = "set" if is_set else "not set; needed only for that provider's models"
-        yield CheckResult(section="keys", check=name, status="ok" if is_set else "absent", detail=detail)
-
-
-def _devices() -> Iterator[CheckResult]:
+def _installed() -> Iterator[Finding]:
+    """Versions, extras, keys and devices."""
     from emend.agents.local.model_folder import devices
 
+    for name, number in versions().items():
+        yield "versions", name, "ok", number
+    for extra, module in EXTRAS.items():
+        if importlib.util.find_spec(module) is None:
+            yield "extras", extra, "absent", f"pip install 'emend[{extra}]'"
+        else:
+            yield "extras", extra, "ok", "installed"
+    for name in KEYS:
+        if os.environ.get(name):
+            yield "keys", name, "ok", "set"
+        else:
+            yield "keys", name, "absent", "not set; needed only for that provider's models"
     for name, detail in devices().items():
-        yield CheckResult(section="devices", check=name, status="ok", detail=detail)
+        yield "devices", name, "ok", detail
 
 
-def _data() -> Iterator[CheckResult]:
+def _data() -> Iterator[Finding]:
     named = os.environ.get("EMEND_DATA")
     if not named:
         detail = "not set; it names a folder with one folder per benchmark, as --data does for one benchmark"
-        yield CheckResult(section="data", check="EMEND_DATA", status="absent", detail=detail)
+        yield "data", "EMEND_DATA", "absent", detail
         yield _default_folder()
-        return
-    folder = Path(named)
-    if not folder.is_dir():
-        detail = f"'{named}' is not a folder: correct it, or unset it"
-        yield CheckResult(section="data", check="EMEND_DATA", status="broken", detail=detail)
-        return
-    inside = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    detail = f"{named}: {', '.join(inside) or 'no folders in it'}"
-    yield CheckResult(section="data", check="EMEND_DATA", status="ok", detail=detail)
+    elif not Path(named).is_dir():
+        yield "data", "EMEND_DATA", "broken", f"'{named}' is not a folder: correct it, or unset it"
+    else:
+        inside = sorted(path.name for path in Path(named).iterdir() if path.is_dir())
+        yield "data", "EMEND_DATA", "ok", f"{named}: {', '.join(inside) or 'no folders in it'}"
 
 
-def _default_folder() -> CheckResult:
-    """CheckResult about ./data, where a run without --data looks while EMEND_DATA is not set."""
+def _default_folder() -> Finding:
+    """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
     from emend.evals.benchmarks.files import data_folder
     from emend.evals.data.shapes import SHAPES, shapes_of
 
     present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in shapes_of(name))]
     if present:
-        detail = f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
-        return CheckResult(section="data", check="data/", status="ok", detail=detail)
-    detail = "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
-    return CheckResult(section="data", check="data/", status="absent", detail=detail)
+        return "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
+    return "data", "data/", "absent", "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"
 
 
-def _answers(spec: str) -> CheckResult:
+def _answers(spec: str) -> Finding:
     """Ask one question; the embedded model must answer it correctly, another must only answer."""
     from emend.agents.llm import load_model
     from emend.agents.roles.answer import clean_answer
+    from emend.agents.tiny.world import World, relations
 
-    question, gold = known_question() if spec == EMBEDDED else ("What is the capital of France?", "")
+    question, gold = "What is the capital of France?", ""
+    if spec == EMBEDDED:  # its invented world has no France
+        fact = World().facts[0]
+        question, gold = relations()[fact.relation].questions[0].format(fact.subject), fact.object
     try:
         reply = clean_answer(str(load_model(spec).invoke(f"Q: {question}\nA:").text))
     except EmendError as error:
-        return CheckResult(section="model", check=spec, status="broken", detail=hide_keys(str(error)))
+        return "model", spec, "broken", hide_keys(str(error))
     except Exception as error:  # a provider's client may raise anything; that is a finding too
-        return CheckResult(section="model", check=spec, status="broken", detail=error_text(error))
-    status: Literal["ok", "broken"] = "ok" if reply and gold in ("", reply) else "broken"
-    detail = hide_keys(f"{question} {reply}") + ("" if status == "ok" else f" (correct: {gold})")
-    return CheckResult(section="model", check=spec, status=status, detail=detail)
-
-
-def known_question() -> tuple[str, str]:
-    """A question about the embedded model's invented world, and its answer."""
-    from emend.agents.tiny.world import World, relations
-
-    fact = World().facts[0]
-    return relations()[fact.relation].questions[0].format(fact.subject), fact.object
+        return "model", spec, "broken", error_text(error)
+    detail = hide_keys(f"{question} {reply}")
+    if reply and gold in ("", reply):
+        return "model", spec, "ok", detail
+    return "model", spec, "broken", f"{detail} (correct: {gold})"
 
 
 def _card() -> Iterator[CheckResult]:

@@ -5,20 +5,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
 from emend.agents.judging.base import Item, Scale
 from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_judge, make_calls
 from emend.evals.judges.store import calibration_file
-from emend.evals.judges.stress_cases import case_of
+from emend.evals.judges.stress import case_of
 from emend.evals.log.manifest import now, replace
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, ModelUnreachable
-from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -57,14 +56,6 @@ class LabelLine(FrozenModel):
     label: bool | int | float | str | None = None
 
 
-class JudgeKind(NamedTuple):
-    """A judge's scale, the parts of its items (empty: any), and the id of its prompt."""
-
-    scale: Scale
-    fields: tuple[str, ...] = ()
-    prompt_id: str = ""
-
-
 class Calibration(RaterAgreement):
     """A judge's agreement with people on one kind of item, by its first repeat, and of its repeats with each other.
 
@@ -87,18 +78,12 @@ class Calibration(RaterAgreement):
     measured: str
 
 
-def judge_kind(name: str) -> JudgeKind:
-    """Describe the judge of that name, or at that `module:attribute`, of whose items the parts are not known.
-
-    Raises:
-        BadSettings: there is no such judge.
-    """
-    if ":" not in name and name not in JUDGES.names():
-        hint = nearest(name, list(JUDGES.names()))
-        raise BadSettings(f"no judge '{name}': {hint} One of your own is named as module:attribute.")
-    role = load_judge(name).role
-    fields = next(iter(case_of(name, {}).items(name).values())).parts if name in JUDGES.builtin else ()
-    return JudgeKind(role.scale, tuple(fields), role.prompt_id)
+def parts_of(kind: str) -> frozenset[str]:
+    """List the parts of a shipped judge's items; those of a user's own judge are not known."""
+    if kind not in JUDGES.builtin:
+        return frozenset()
+    case = case_of(kind, {})
+    return frozenset({*case.parts, case.varies})
 
 
 def read_labels(path: Path) -> list[LabelledItem]:
@@ -125,20 +110,22 @@ def _labelled(text: str, where: str) -> LabelledItem:
         field = ".".join(str(part) for part in first["loc"]) or "the whole line"
         raise BadData(f"{where}, field '{field}': {first['msg']}. A line is to be like {FORMAT}.") from error
     try:
-        kind = judge_kind(line.kind)
+        scale = load_judge(line.kind).role.scale
     except BadSettings as error:
-        raise BadData(f"{where}, field 'kind': {error}") from error
-    if kind.fields and set(line.item) != set(kind.fields):
+        raise BadData(f"{where}, field 'kind': {error} One of your own is named as module:attribute.") from error
+    known = parts_of(line.kind)
+    if known and set(line.item) != known:
         raise BadData(
             f"{where}, field 'item': it has {', '.join(sorted(line.item))}, and a judge of {line.kind} is shown "
-            f"{', '.join(kind.fields)}. Give exactly these."
+            f"{', '.join(sorted(known))}. Give exactly these."
         )
     parts = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in line.item.items()}
     if empty := [name for name, texts in parts.items() if not texts]:
         raise BadData(f"{where}, field 'item.{empty[0]}': an empty list. Give a text, or several.")
     item = Item(kind=line.kind, parts=parts)
-    label = _number(line.label, kind.scale, where)
-    return LabelledItem(kind=line.kind, case=str(line.case) or item.id, item=item, label=label)
+    return LabelledItem(
+        kind=line.kind, case=str(line.case) or item.id, item=item, label=_number(line.label, scale, where)
+    )
 
 
 def _number(label: bool | int | float | str | None, scale: Scale, where: str) -> float | None:
@@ -216,30 +203,28 @@ def _calibration(
     verdicts: Sequence[Sequence[Verdict]],
     seed: int,
 ) -> Calibration:
-    kind = judge_kind(name)
-    ordered, categories = kind.scale != "yes or no", kind.scale != "share"
+    role = load_judge(name).role
+    scales: dict[str, Any] = {"ordered": role.scale != "yes or no", "categories": role.scale != "share", "seed": seed}
     cases = [row.case for row in labelled]
     labels = [row.label for row in labelled if row.label is not None]
-    first = agreement(labels, _numbers(verdicts[0]), cases, ordered=ordered, categories=categories, seed=seed)
+    first = agreement(labels, _numbers(verdicts[0]), cases, **scales)
     return Calibration(
         **dict(first),
         kind=name,
         judge=", ".join(judges),
-        scale=kind.scale,
-        prompt_id=kind.prompt_id,
+        scale=role.scale,
+        prompt_id=role.prompt_id,
         labelled=len(labelled),
         missing=len(of_kind) - len(labelled),
         reasons=dict(Counter(verdict for verdict in verdicts[0] if isinstance(verdict, str)).most_common()),
         repeats=len(verdicts),
-        retest=_retest(verdicts, cases, ordered, categories, seed) if len(verdicts) > 1 else None,
+        retest=_retest(verdicts, cases, scales) if len(verdicts) > 1 else None,
         items=content_id([(row.item.id, row.label) for row in labelled]),
         measured=now(),
     )
 
 
-def _retest(
-    verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], ordered: bool, categories: bool, seed: int
-) -> RaterAgreement:
+def _retest(verdicts: Sequence[Sequence[Verdict]], cases: Sequence[str], scales: Mapping[str, Any]) -> RaterAgreement:
     """Every two repeats on the same item; a pair without one of its verdicts is unscored."""
     firsts: list[float] = []
     seconds: list[float | None] = []
@@ -251,7 +236,7 @@ def _retest(
                 seconds.append(b)
                 owners.append(case)
     raters = ("one repeat", "another repeat")
-    return agreement(firsts, seconds, owners, ordered=ordered, categories=categories, raters=raters, seed=seed)
+    return agreement(firsts, seconds, owners, raters=raters, **scales)
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
@@ -264,11 +249,3 @@ def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, calibration.model_dump_json(indent=1) + "\n")
     return path
-
-
-def stored_calibration(judges: Sequence[str], kind: str) -> Calibration | None:
-    """Read what is stored of these judges; None where nobody has measured it, or it cannot be read."""
-    try:
-        return Calibration.model_validate_json(calibration_file(judges, kind).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

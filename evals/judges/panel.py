@@ -4,9 +4,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,12 +14,12 @@ from pydantic import Field, model_validator
 
 from emend.agents.judging.base import Item
 from emend.agents.providers.policy import repetition
+from emend.evals.runner.queues import TaskQueue
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
 from emend.memory.probe import Step, Usage
 from emend.memory.redaction import hide_keys
-from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -71,8 +71,6 @@ class Panel(FrozenModel):
             raise BadSettings("no judge is named: give at least one, for example --judge openai:NAME.")
         if self.repeats < 1 or not 0 <= self.retries < 10:
             raise BadSettings(f"repeats is {self.repeats}, retries {self.retries}: give 1 or more, and 0 to 9.")
-        if self.combine not in ("majority", "mean"):
-            raise BadSettings(f"unknown way to combine '{self.combine}': {nearest(self.combine, ['majority', 'mean'])}")
         return self
 
     def orders(self, judge: "Judge") -> tuple[bool, ...]:
@@ -222,29 +220,24 @@ def ask_all(
             with lock:
                 counts.failed += 1
                 counts.first_failure = counts.first_failure or f"{type(error).__name__}: {hide_keys(str(error))}"
+                if counts.failed > max(MAX_FAILED, counts.succeeded):
+                    raise TooManyFailures(
+                        f"{counts.failed} calls to judges failed, the first with {counts.first_failure}. What was "
+                        "judged is kept; the same command goes on."
+                    ) from error
             return
         keep(judgements)
         with lock:
             counts.succeeded += 1
 
     with ThreadPoolExecutor(concurrency, "emend-judge") as pool:
-        pending: set[Future[None]] = set()
+        queue = TaskQueue(pool, 2 * concurrency)
         try:
-            while True:
-                pending |= {pool.submit(make, call) for call in islice(calls, 2 * concurrency - len(pending))}
-                if not pending:
-                    break
-                ended, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    future.result()
-                if counts.failed > max(MAX_FAILED, counts.succeeded):
-                    raise TooManyFailures(
-                        f"{counts.failed} calls to judges failed, the first with {counts.first_failure}. What was "
-                        "judged is kept; the same command goes on."
-                    )
+            for call in calls:
+                queue.put(partial(make, call))
+            queue.drain()
         finally:
-            for future in pending:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
     return counts
 
 

@@ -30,19 +30,32 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[st
         raise RunRefused(
             f"'{folder}' has {free} MB of free space, a run needs {needed_mb} MB: free some, or give another --out."
         )
-    lock = FileLock(folder / LOCK, timeout=0)
     try:
-        lock.acquire()
-    except Timeout as error:
-        raise RunRefused(
-            f"another process is working in '{folder}' (it holds {LOCK}): wait for it, or give another --out."
-        ) from error
-    try:
-        yield folder
+        with locked(folder / LOCK, f"working in '{folder}' (it holds {LOCK})"):
+            yield folder
     finally:
-        lock.release()
         if new and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path, act: str) -> Iterator[None]:
+    """Hold the lock file; `act` says in an error what another process is doing.
+
+    Raises:
+        RunRefused: another process holds it, or it cannot be made.
+    """
+    try:
+        lock = FileLock(path, timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise RunRefused(f"another process is {act}: wait for it, or give another --out.") from error
+    except OSError as error:
+        raise RunRefused(f"cannot write '{path}': {error.strerror or error}. Give another --out.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _make_writable(folder: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -110,12 +111,9 @@ class Manifest(FrozenModel):
         """
         then = _decisive(self.model_dump(mode="json", include=set(now)))
         new = _decisive(now)
-        changed = [name for name in then | new if then.get(name) != new.get(name)]
-        if changed:
-            was_now = (f"{name}: was {_short(then.get(name))}, now {_short(new.get(name))}" for name in changed)
-            changes = "; ".join(was_now)
+        if changed := "; ".join(changes(then, new)):
             raise RunRefused(
-                f"the run in '{folder}' was started differently ({changes}). Give the same, or another --out folder."
+                f"the run in '{folder}' was started differently ({changed}). Give the same, or another --out folder."
             )
 
 
@@ -134,6 +132,12 @@ def _decisive(manifest: dict[str, Any]) -> dict[str, Any]:
     parts = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
     config = {name: value for name, value in manifest["config"].items() if name not in FREE}
     return dict(_flat(config | parts))
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """List the fields that differ, each with both values, shortened."""
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    return [f"{name}: was {_short(then.get(name))}, now {_short(now.get(name))}" for name in names]
 
 
 def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:

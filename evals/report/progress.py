@@ -14,7 +14,7 @@ MIN_UNITS = 16
 """Units whose pace says little about the rest: an editor may solve so many ahead, and then asks them quickly."""
 
 
-class RunProgress:
+class RunProgress(Progress):
     """Counts units, and shows nothing; base of the other kinds of progress."""
 
     def __init__(self) -> None:
@@ -37,9 +37,6 @@ class RunProgress:
 
     def show(self) -> None:
         """Do nothing; subclasses show the counts."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
     @property
     def processed(self) -> int:

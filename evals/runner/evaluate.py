@@ -1,8 +1,6 @@
-"""Evaluation of one pass: applies the edits of each group, asks its units, and hands every result to a sink.
+"""Evaluation of one pass: applies the edits of each group, asks its units, and writes every result."""
 
-Nothing here writes to the run folder by itself: see `results.ResultWriter`.
-"""
-
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +13,14 @@ from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.case import Case
+from emend.evals.log.records import COSTS
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
 from emend.evals.runner.bisect import find_failing_edits
 from emend.evals.runner.components import RunComponents
 from emend.evals.runner.perplexity import Perplexity
-from emend.evals.runner.queues import BoundedQueue, Inline, TaskQueue
+from emend.evals.runner.queues import TaskQueue
 from emend.evals.runner.results import ResultWriter
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import EditorPass, Group, Unit
@@ -67,7 +66,7 @@ class PassEvaluator:
     def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
         bound = 2 * context.components.config.concurrency
-        self._queue: TaskQueue = Inline() if self.editor.needs_weights else BoundedQueue(pool, bound)
+        self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
         self._lookahead = Lookahead(editor_pass, self._meter)
 
     def evaluate(self) -> None:
@@ -86,7 +85,7 @@ class PassEvaluator:
             if kind == "all" or group.checkpoint:  # many units: these share the pool
                 self.evaluate_group(group, self._queue)
             else:
-                self._queue.put(partial(self.evaluate_group, group, Inline()))
+                self._queue.put(partial(self.evaluate_group, group, TaskQueue()))
         self._queue.drain()
 
     def evaluate_group(self, group: Group, queue: TaskQueue) -> None:
@@ -137,6 +136,9 @@ class PassEvaluator:
         """Go on without the edits that cannot be applied; if that does not help, the whole group has failed."""
         errors: dict[str, Exception] = {}
         if self.editor.needs_weights and len(group.edits) > 1:
+            logging.getLogger(__name__).warning(
+                "%s edits fail together: searching for the culprits", f"{len(group.edits):,}"
+            )
             errors = find_failing_edits(self.editor, group.edits, FATAL)
         sound = [edit for edit in group.edits if edit.id not in errors]
         if not errors or not sound:
@@ -188,7 +190,7 @@ class PassEvaluator:
         try:
             with unit_scope(context.journal, unit.key):
                 result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop)
-                context.results.unit(result)
+                context.results.log.unit(result.records, result.events)
         except FATAL:
             raise
         except Exception as error:
@@ -226,4 +228,4 @@ class PassEvaluator:
         """Write what applying edits cost; their ids are those of `cases.jsonl`, of many at once the first ones."""
         ids = [edit.id for edit in edits[:MAX_COST_IDS]]
         line = {"act": "edit", **self.editor_pass.labels, **cost.model_dump(), "again": again, "of": ids}
-        self.context.results.cost(line)
+        self.context.results.log.line(COSTS, line)

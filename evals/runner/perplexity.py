@@ -7,7 +7,7 @@ log-likelihood of every text in nats, so that a report can give an interval.
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from emend.agents.scoring import ScoringModel
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, RunLog, read_lines
@@ -17,15 +17,6 @@ from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
 
 SHIPPED = Path(__file__).parent / "held_out.toml"
 NO_TEXTS = "none"
-
-
-@runtime_checkable
-class HasHeldOutTexts(Protocol):
-    """A benchmark with texts of its own that no edit is about."""
-
-    def held_out(self, seed: int = 0) -> Sequence[str]:
-        """Return the texts, each to be read by itself."""
-        ...
 
 
 class TextLikelihoods(FrozenModel):
@@ -45,7 +36,7 @@ def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
     """
     if name == NO_TEXTS:
         return ()
-    if name is None and isinstance(benchmark, HasHeldOutTexts):
+    if name is None and hasattr(benchmark, "held_out"):
         return tuple(benchmark.held_out(seed))
     if name is None:
         return tuple(tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["texts"])

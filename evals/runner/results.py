@@ -2,45 +2,28 @@
 
 import threading
 from collections import Counter
-from typing import Any, Protocol
 
-from emend.evals.log.records import COSTS, ERRORS, RunLog
+from emend.evals.log.records import ERRORS, RunLog
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
 from emend.evals.runner.units import EditorPass, Unit
 
 
-class Progress(Protocol):
-    """Receiver of a run's progress; called by one thread at a time."""
+class Progress:
+    """Receiver of a run's progress, called by one thread at a time; this one shows nothing."""
 
     def start(self, total: int, skipped: int) -> None:
         """Begin: number of units in all, and of those finished earlier."""
-        ...
 
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         """Count one unit, finished or failed."""
-        ...
 
     def close(self) -> None:
         """End: no more calls follow."""
-        ...
-
-
-class NoProgress:
-    """Shows nothing."""
-
-    def start(self, total: int, skipped: int) -> None:
-        """Do nothing."""
-
-    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class ResultWriter:
-    """Writes and counts results; safe for many threads.
+    """Counts results and writes failures; safe for many threads.
 
     Args:
         log: of the run.
@@ -53,14 +36,6 @@ class ResultWriter:
         self.totals = Counter[str]()
         """Units, records and unscored records of this process, and what its calls used without the baseline's."""
         self._lock = threading.Lock()
-
-    def unit(self, result: UnitResult) -> None:
-        """Write a finished unit.
-
-        Raises:
-            RunRefused: the disk is full or failing.
-        """
-        self.log.unit(result.records, result.events)
 
     def count(self, editor_pass: EditorPass, result: UnitResult) -> None:
         """Count a unit that has been written."""
@@ -86,7 +61,3 @@ class ResultWriter:
         with self._lock:
             self.progress.unit(editor_pass.name, failed=True)
             self.failures.failed(error)
-
-    def cost(self, line: dict[str, Any]) -> None:
-        """Write what something cost."""
-        self.log.line(COSTS, line)

@@ -13,13 +13,13 @@ from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
-from emend.evals.log.records import EVENTS, RunLog, repair_torn_tail
+from emend.evals.log.records import COSTS, EVENTS, RunLog, repair_torn_tail
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.runner.failures import Failures
 from emend.evals.runner.perplexity import Perplexity
-from emend.evals.runner.results import NoProgress, Progress, ResultWriter
+from emend.evals.runner.results import Progress, ResultWriter
 from emend.evals.runner.start import DRAFTS, check_folder, prepare_run
 from emend.evals.runner.summary import Summary, save_usage
 from emend.memory.errors import RunRefused
@@ -62,7 +62,7 @@ def run(
             baseline=Baseline(components.unedited(), log, components.model_fingerprint),
             perplexity=Perplexity(components.model, components.perplexity_texts, log),
             restore_check=RestoreCheck(components.model),
-            results=ResultWriter(log, progress or NoProgress(), Failures(components.failure_limit)),
+            results=ResultWriter(log, progress or Progress(), Failures(components.failure_limit)),
             finished=finished,
             journal=stack.enter_context(run_journal(out, finished)) if calls_providers else None,
         )
@@ -91,7 +91,7 @@ def _evaluate_passes(context: EvaluationContext, units: int) -> Summary:
         summary = _summary(context, units, time.perf_counter() - wall, time.process_time() - cpu)
         if summary.finished or summary.failed:
             with suppress(RunRefused):  # the error that a full disk gave is under way already
-                results.cost({"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()})
+                results.log.line(COSTS, {"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()})
     return summary
 
 

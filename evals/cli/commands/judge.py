@@ -126,7 +126,8 @@ def calibrate(
 ) -> None:
     """Measure how far judges agree with human labels, and store the result for reports."""
     from emend.evals.judges.calibration import calibrate as calibrate_on
-    from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration, stored_calibration
+    from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration
+    from emend.evals.judges.store import read_calibration
 
     if plot is not None:
         from emend.evals.report.plots.plotting import require_plotting
@@ -137,7 +138,7 @@ def calibrate(
         models = panel.models(policy, judges.settings)
         results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
     if scored := [each for each in results if each.n]:
-        previous = [stored_calibration(panel.judges, each.kind) for each in scored]
+        previous = [read_calibration(panel.judges, each.kind) for each in scored]
         files = [store_calibration(each, panel.judges) for each in scored]
         _print_calibrations(scored, files, previous, plot, as_json)
     if silent := [each.kind for each in results if not each.n]:
@@ -170,8 +171,8 @@ def stress(
     as_json: Json = False,
 ) -> None:
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
+    from emend.evals.judges.stress import own_cases
     from emend.evals.judges.stress import stress as stress_judges
-    from emend.evals.judges.stress_cases import own_cases
     from emend.evals.report.tables.stress import show_stress
 
     stress_cases = own_cases(cases) if cases else None
@@ -209,7 +210,7 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
 def _print_calibrations(
     calibrations: "Sequence[Calibration]",
     files: Sequence[Path],
-    previous: "Sequence[Calibration | None]",
+    previous: Sequence[dict[str, Any] | None],
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -221,7 +222,8 @@ def _print_calibrations(
     def show(console: "Console") -> None:
         for each, file, old in zip(calibrations, files, previous, strict=True):
             console.print(render_calibration(each))
-            replaced = f" It replaces one over {old.labelled} labels." if old and old != each else ""
+            changed = old and old != each.model_dump(mode="json")
+            replaced = f" It replaces one over {old['labelled']} labels." if old and changed else ""
             typer.echo(f"Stored in {file}; reports with this judge show it.{replaced}\n")
 
     emit(calibrations, as_json, show)

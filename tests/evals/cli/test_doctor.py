@@ -18,7 +18,7 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told() -> dict[str, tuple[str, str]]:
-    return {row.check: (row.status, row.detail) for row in _data()}
+    return {check: (status, detail) for _, check, status, detail in _data()}
 
 
 def test_the_default_data_folder_is_reported_with_its_benchmarks(tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ from emend.evals.cli.main import app
 from emend.evals.judges.calibration import (
     Verdict,
     calibrate,
-    judge_kind,
     panel_verdicts,
+    parts_of,
     read_labels,
     store_calibration,
-    stored_calibration,
 )
-from emend.evals.judges.panel import Panel
+from emend.evals.judges.panel import Panel, load_judge
 from emend.evals.judges.store import read_calibration
 from emend.evals.report.tables.calibration import render_calibration
 from emend.graphs.registry import JUDGES as JUDGE_KINDS
@@ -37,7 +36,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def line(label: Any, kind: str = "tendency", case: str = "", text: str = "x", **more: Any) -> dict[str, Any]:
-    parts = judge_kind(kind if kind in JUDGE_KINDS.names() else "tendency").fields
+    parts = parts_of(kind if kind in JUDGE_KINDS.names() else "tendency")
     return {"kind": kind, "case": case, "item": dict.fromkeys(parts, text), "label": label} | more
 
 
@@ -67,13 +66,13 @@ def test_labels_are_read_on_the_scale_of_their_kind(tmp_path: Path) -> None:
     [
         ("{", "line 2, field 'the whole line'"),
         ({"kind": "tendency", "label": 3}, "line 2, field 'item'"),
-        (line(3, kind="tendancy"), "line 2, field 'kind': no judge 'tendancy': did you mean 'tendency'"),
+        (line(3, kind="tendancy"), "line 2, field 'kind': unknown judge 'tendancy': did you mean 'tendency'"),
         (line(6), "line 2, field 'label': 6 is not a whole number from 1 to 5"),
         (line(2.5), "2.5 is not a whole number"),
         (line(True), "true is not a whole number"),
         (line("maybe", "coherence"), '"maybe" is not yes or no'),
         (line(1.5, "recall"), "1.5 is not a share from 0 to 1"),
-        (line("yes", "coherence", item={"answer": "a"}), "a judge of coherence is shown question, thoughts, answer"),
+        (line("yes", "coherence", item={"answer": "a"}), "a judge of coherence is shown answer, question, thoughts"),
         (
             line("yes", "coherence", item={"question": "q", "thoughts": "t", "answer": []}),
             "'item.answer': an empty list",
@@ -166,18 +165,17 @@ def test_where_nothing_varies_no_interval_claims_certainty(tmp_path: Path) -> No
 def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
     (found,) = calibrate(rows, JUDGES, said([5.0, 2.0]))
-    assert stored_calibration(JUDGES, "tendency") is None
+    assert read_calibration(JUDGES, "tendency") is None
     store_calibration(found, JUDGES)
-    assert stored_calibration(JUDGES, "tendency") == found and stored_calibration(("openai:other",), "tendency") is None
     told = read_calibration(JUDGES, "tendency")
+    assert told == found.model_dump(mode="json") and read_calibration(("openai:other",), "tendency") is None
     assert told is not None and told["n"] == 2 and "value" in told["kappa"]
 
 
 def test_every_shipped_judge_can_be_calibrated() -> None:
-    kinds = {name: judge_kind(name) for name in JUDGE_KINDS.names()}
-    assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(kinds)
-    assert all(kind.fields and kind.prompt_id for kind in kinds.values())
-    assert kinds["coherence"].fields == ("question", "thoughts", "answer")
+    assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(JUDGE_KINDS.builtin)
+    assert all(parts_of(name) and load_judge(name).role.prompt_id for name in JUDGE_KINDS.builtin)
+    assert parts_of("coherence") == {"question", "thoughts", "answer"}
 
 
 def test_judges_are_asked_about_the_items_and_unreadable_replies_are_reasons() -> None:
@@ -216,7 +214,7 @@ def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.
     assert told.exit_code == 0, told.output
     assert "Cohen's kappa" in told.output and "1.00" in told.output and "8 labels of 8 cases" in told.output
     assert plot.read_text(encoding="utf-8").startswith("<?xml")
-    assert stored_calibration(("echo:x",), "coherence") is not None
+    assert read_calibration(("echo:x",), "coherence") is not None
     rows = json.loads(CliRunner().invoke(app, [*words[:5], "--json"]).output)["rows"]
     assert rows[0]["confusion"] == [[4, 0], [0, 4]]
 
@@ -231,4 +229,4 @@ def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.M
     file = written(tmp_path, *(line("yes", "coherence", str(n), f"text {n}") for n in range(3)))
     told = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
     assert "no verdict on any label of coherence" in str(told.exception) and told.exit_code
-    assert stored_calibration(("silent:x",), "coherence") is None
+    assert read_calibration(("silent:x",), "coherence") is None

@@ -13,9 +13,9 @@ from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.aggregate.rows import report
 from emend.evals.cli.main import app
-from emend.evals.judges.calibration import stored_calibration
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
+from emend.evals.judges.store import read_calibration
 from emend.graphs.judges.graph import Judge
 from emend.memory.errors import BadData, BadSettings
 from tests.evals.judged_runs import Terse, elken_run
@@ -76,8 +76,9 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
     done = shell("calibrate", file)
     assert done.exit_code == 0, done.output
     assert "4 labels of 4 cases" in done.output and "0.75" in done.output
-    found = stored_calibration(["reader:"], OWN)
-    assert found is not None and (found.n, found.scale, found.prompt_id) == (4, "yes or no", Lettered().prompt_id)
+    found = read_calibration(["reader:"], OWN)
+    assert found is not None
+    assert (found["n"], found["scale"], found["prompt_id"]) == (4, "yes or no", Lettered().prompt_id)
     run = elken_run(tmp_path / "run")
     score_run(run, Panel(judges=("reader:",)), [OWN], models={"reader:": load_reader("")})
     (shown,) = {row.judge for row in report(run).rows if row.metric == "short"}
@@ -87,7 +88,7 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (label("x", "yes", "terse"), "no judge 'terse': .* One of your own is named as module:attribute"),
+        (label("x", "yes", "terse"), "unknown judge 'terse': .* One of your own is named as module:attribute"),
         (label("x", "yes", "no_such:JUDGE"), "judge 'no_such:JUDGE' cannot be loaded from"),
         (
             label("x", "yes", "builtins:len"),

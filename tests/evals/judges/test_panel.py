@@ -6,8 +6,7 @@ import pytest
 
 from emend.agents.judging.base import Item
 from emend.evals.judges.panel import NOT_YET, ORDER_DEPENDENT, Judgement, Panel, ask_all, combine, judge_id, make_calls
-from emend.evals.judges.stress import TOLERANCE, stress
-from emend.evals.judges.stress_cases import WORDS, case_of
+from emend.evals.judges.stress import TOLERANCE, case_of, stress, variants
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import BadSettings
 from tests.evals.judged_runs import judge_model, verdict
@@ -150,8 +149,8 @@ def test_judges_are_kept_apart_under_names_that_are_fit_for_a_path():
 def test_every_judge_has_every_text():
     for kind in JUDGES.builtin:
         found = case_of(kind, {}).items(kind)
-        assert list(found) == list(WORDS)
-        assert len({item.id for item in found.values()}) == len(WORDS)
+        assert list(found) == list(variants())
+        assert len({item.id for item in found.values()}) == len(variants())
         assert max(len(text) for text in found["long"].texts) > 4_000
 
 
