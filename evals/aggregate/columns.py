@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
@@ -66,6 +66,16 @@ class ResultGroup(NamedTuple):
     setting: str
     mode: str
     editor: str
+
+    def row(self, metric: Metric, value: Estimate) -> MetricRow:
+        """The metric's row of this group."""
+        return MetricRow(**self._asdict(), metric=metric.name, **value.model_dump())
+
+
+def order_by(editors: Sequence[str]) -> Callable[[ResultGroup], tuple[str, str, int]]:
+    """Sort key of result groups: setting, mode, and the place of the editor in the run."""
+    places = {name: place for place, name in enumerate(editors)}
+    return lambda group: (group.setting, group.mode, places.get(group.editor, len(places)))
 
 
 class RecordTable:

@@ -7,8 +7,7 @@ from emend.evals.log.records import read_records
 from emend.evals.metrics.consistency import References, consistency
 from emend.memory.errors import BadData
 
-CASES = 100.0
-"""RS is printed in percent, as the paper does."""
+PERCENT = 100.0  # as the paper prints it
 
 
 def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
@@ -24,16 +23,6 @@ def consistency_rows(run: Path, references: Path) -> list[MetricRow]:
             f"'{run}' has no generated texts: run it with --benchmark counterfact --benchmark-option generation=100."
         )
     return [
-        MetricRow(
-            editor=editor,
-            setting="all",
-            mode="all",
-            metric="RS",
-            mean=None if value.mean is None else CASES * value.mean,
-            n=value.n,
-            unscored=value.unscored,
-            low=None if value.low is None else CASES * value.low,
-            high=None if value.high is None else CASES * value.high,
-        )
+        MetricRow(editor=editor, setting="all", mode="all", metric="RS", **value.scaled(PERCENT).model_dump())
         for editor, value in estimates.items()
     ]

@@ -14,6 +14,7 @@ from emend.evals.aggregate.columns import (
     RecordTable,
     ResultGroup,
     estimate_of,
+    order_by,
 )
 from emend.evals.case import Metric
 from emend.evals.log.records import BASELINE, COSTS, read_lines
@@ -60,32 +61,23 @@ def costs_of(gathered: RecordTable, folder: Path, editors: Sequence[str]) -> lis
 
     Retries have rows only where there were some.
     """
-    order = {name: number for number, name in enumerate(editors)}
     edits = _edits(folder)
-    places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
-    estimates = [
-        (place, metric, _estimate(columns.get(place, {}), metric))
-        for place in places
+    rows = [
+        group.row(metric, _estimate(columns.get(group, {}), metric))
+        for group in sorted(gathered.places, key=order_by(editors))
         for metrics, columns in ((PER_PROBE, gathered.places), (PER_EDIT, edits))
         for metric in metrics
     ]
-    smooth = not any(value.mean for _, metric, value in estimates if metric.value == RETRIES)
-    return [
-        MetricRow(editor=place.editor, setting=place.setting, mode=place.mode, metric=metric.name, **value.model_dump())
-        for place, metric, value in estimates
-        if value.n and not (smooth and metric.value == RETRIES)
-    ]
+    retried = any(row.mean for row in rows if row.metric == PER_PROBE[-1].name)
+    return [row for row in rows if row.n and (retried or row.metric != PER_PROBE[-1].name)]
 
 
 def _estimate(columns: Columns, metric: Metric) -> Estimate:
     """Estimate of a cost. A constant cost is no proportion, so its interval is that number."""
     value = estimate_of(columns, metric)
     distinct = {number for (name, _), column in columns.items() if name == metric.value for number in column.values}
-    return (
-        value.model_copy(update={"low": value.mean, "high": value.mean})
-        if len(distinct) == 1 and value.n > 1
-        else value
-    )
+    constant = len(distinct) == 1 and value.n > 1
+    return value.model_copy(update={"low": value.mean, "high": value.mean}) if constant else value
 
 
 def _edits(folder: Path) -> dict[ResultGroup, Columns]:
@@ -108,20 +100,16 @@ def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
     from emend.evals.runner.baseline import BaselineAnswer  # imports the graphs' libraries
 
-    totals = {name: gathered.spent[name] for name in ("input_tokens", "output_tokens", "calls", "untold")}
-    tokens = calls = 0
+    names = ("input_tokens", "output_tokens", "calls", "untold")
+    before = dict.fromkeys(names, 0)
     for line in read_lines(folder, BASELINE):
         usage = BaselineAnswer.model_validate(line).usage
-        totals["input_tokens"] += usage.input_tokens
-        totals["output_tokens"] += usage.output_tokens
-        totals["calls"] += usage.calls
-        totals["untold"] += usage.untold
-        tokens, calls = tokens + usage.input_tokens + usage.output_tokens, calls + usage.calls
+        before = {name: before[name] + getattr(usage, name) for name in names}
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return RunCost(
-        **totals,
-        baseline_tokens=tokens,
-        baseline_calls=calls,
+        **{name: gathered.spent[name] + before[name] for name in names},
+        baseline_tokens=before["input_tokens"] + before["output_tokens"],
+        baseline_calls=before["calls"],
         processes=len(runs),
         seconds=round(sum(line["seconds"] for line in runs), 3),
         cpu_seconds=round(sum(line["cpu_seconds"] for line in runs), 3),

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from emend.evals.aggregate.columns import MetricRow, ResultGroup
+from emend.evals.aggregate.columns import MetricRow, ResultGroup, order_by
 from emend.evals.log.config import Checkpoints
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
 from emend.evals.metrics.estimate import Estimate, estimate
@@ -29,28 +30,15 @@ class PerplexityRow(MetricRow):
 
 def perplexities_of(folder: Path, editors: Sequence[str], checkpoints: Checkpoints) -> list[PerplexityRow]:
     """Row per editor, setting and mode; in a sequence, at each checkpoint and at its end."""
-    order = {name: number for number, name in enumerate(editors)}
+    rank = order_by(editors)
     before = _over_texts([line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY_BEFORE][:1])
-    measured = {
-        (
-            ResultGroup(line["setting"], line["mode"], line["editor"]),
-            line["standing"],
-            line["repeat"],
-            line["edits"],
-        ): line
-        for line in read_lines(folder, COSTS)
-        if line.get("act") == PERPLEXITY
-    }
+    key = itemgetter("setting", "mode", "editor", "standing", "repeat", "edits")  # of two lines the later one counts
+    measured = {key(line): line for line in read_lines(folder, COSTS) if line.get("act") == PERPLEXITY}
     rows: dict[tuple[ResultGroup, int], Lines] = {}
-    for (place, standing, *_), line in measured.items():
-        rows.setdefault((place, standing if place.mode == "sequential" else 0), []).append(line)
-    chosen = _at_checkpoints(list(rows), checkpoints)
-    return [
-        _row(place, standing, rows[place, standing], before)
-        for place, standing in sorted(
-            chosen, key=lambda key: (key[0].setting, key[0].mode, order.get(key[0].editor, len(order)), key[1])
-        )
-    ]
+    for (setting, mode, editor, standing, *_), line in measured.items():
+        rows.setdefault((ResultGroup(setting, mode, editor), standing if mode == "sequential" else 0), []).append(line)
+    chosen = sorted(_at_checkpoints(list(rows), checkpoints), key=lambda key: (rank(key[0]), key[1]))
+    return [_row(place, standing, rows[place, standing], before) for place, standing in chosen]
 
 
 def _at_checkpoints(
@@ -68,9 +56,7 @@ def _row(place: ResultGroup, standing: int, lines: Lines, before: Estimate) -> P
     several = len(scored) > 1 and not standing
     value = _over_edits(scored) if several else _over_texts(scored)
     return PerplexityRow(
-        editor=place.editor,
-        setting=place.setting,
-        mode=place.mode,
+        **place._asdict(),
         metric="perplexity",
         **value.model_dump() | {"unscored": len(lines) - len(scored)},
         standing=standing,

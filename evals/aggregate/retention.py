@@ -1,8 +1,8 @@
 """Forgetting under sequential editing: metrics at the checkpoints beside the first evaluation of the same cases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from emend.evals.aggregate.columns import Columns, MetricRow, RecordTable, ResultGroup, estimate_of, only
+from emend.evals.aggregate.columns import MetricRow, RecordTable, estimate_of, only, order_by
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 
@@ -16,31 +16,14 @@ class ForgettingRow(MetricRow):
 
 def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[ForgettingRow]:
     """Row per result group, metric and checkpoint with results; editors in the order of the run."""
-    order = {name: number for number, name in enumerate(editors)}
-
-    def rank(key: tuple[ResultGroup, int]) -> tuple[str, str, int, int]:
-        place, standing = key
-        return place.setting, place.mode, order.get(place.editor, len(order)), standing
-
-    return [
-        row
-        for metric in metrics
-        for place, standing in sorted(gathered.again, key=rank)
-        for row in _rows(place, standing, metric, gathered.again[place, standing], gathered.places.get(place, {}))
-    ]
-
-
-def _rows(place: ResultGroup, standing: int, metric: Metric, now: Columns, first: Columns) -> Iterator[ForgettingRow]:
-    value = estimate_of(now, metric)
-    if not value.n and not value.unscored:
-        return
-    cases = {case for column in now.values() for case in (*column.cases, *column.missing)}
-    yield ForgettingRow(
-        editor=place.editor,
-        setting=place.setting,
-        mode=place.mode,
-        metric=metric.name,
-        **value.model_dump(),
-        standing=standing,
-        first=estimate_of(only(first, cases), metric),
-    )
+    rank = order_by(editors)
+    rows = []
+    for metric in metrics:
+        for group, standing in sorted(gathered.again, key=lambda key: (rank(key[0]), key[1])):
+            now = gathered.again[group, standing]
+            row = group.row(metric, estimate_of(now, metric))
+            if row.n or row.unscored:
+                cases = {case for column in now.values() for case in (*column.cases, *column.missing)}
+                first = estimate_of(only(gathered.places.get(group, {}), cases), metric)
+                rows.append(ForgettingRow(**dict(row), standing=standing, first=first))
+    return rows

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emend.evals.aggregate.columns import MetricRow as MetricRow
-from emend.evals.aggregate.columns import RecordTable, estimate_of
+from emend.evals.aggregate.columns import RecordTable, estimate_of, order_by
 from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import RunCost, costs_of, spent_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
@@ -46,24 +46,12 @@ class Report(FrozenModel):
 
 def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
     """One row per place and metric that has something to show; editors in the order of the run."""
-    order = {name: place for place, name in enumerate(editors)}
-    places = sorted(gathered.places, key=lambda p: (p.setting, p.mode, order.get(p.editor, len(order))))
-    estimates = [(place, metric, estimate_of(gathered.places[place], metric)) for place in places for metric in metrics]
-    return [
-        MetricRow(
-            editor=place.editor,
-            setting=place.setting,
-            mode=place.mode,
-            metric=metric.name,
-            mean=value.mean,
-            n=value.n,
-            unscored=value.unscored,
-            low=value.low,
-            high=value.high,
-        )
-        for place, metric, value in estimates
-        if value.n or value.unscored
-    ]
+    rows = (
+        group.row(metric, estimate_of(gathered.places[group], metric))
+        for group in sorted(gathered.places, key=order_by(editors))
+        for metric in metrics
+    )
+    return [row for row in rows if row.n or row.unscored]
 
 
 def report(folder: Path, scoring: str | None = None) -> Report:

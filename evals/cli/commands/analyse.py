@@ -38,7 +38,7 @@ def analyse(
     from emend.evals.analyses.base import AnalysisRequest
     from emend.evals.analyses.compute import analyse_runs, possible
     from emend.evals.analyses.load_run import open_run
-    from emend.evals.report.tables.analysis import show_analysis, show_possible
+    from emend.evals.report.tables.analysis import render_analysis, show_possible
 
     if kind is None:
         if plot is not None:
@@ -54,7 +54,7 @@ def analyse(
     runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
     analysis = analyse_runs(kind, runs, AnalysisRequest(tuple(triples or ()), metric, embedding))
     rows = [row.model_dump(exclude={"x"}) for row in analysis.rows]
-    emit(rows, as_json, lambda console: show_analysis(analysis, console))
+    emit(rows, as_json, lambda console: console.print(render_analysis(analysis)))
     if plot is not None:
         from emend.evals.report.plots.analysis_plot import plot_analysis
 

@@ -39,9 +39,9 @@ def compare(
 ) -> None:
     """Compare two runs, or two editors of one run, probe by probe: difference, interval and paired test."""
     from emend.evals.analyses.compare import compare as compare_runs
-    from emend.evals.report.tables.comparison import show_comparison
+    from emend.evals.report.tables.comparison import render_comparison
 
     comparison = compare_runs(run_a, run_b, editor_a, editor_b, checkpoint, scoring)
     rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in comparison.rows]
     rows += [coverage.model_dump() for coverage in comparison.coverage]
-    emit(rows, as_json, lambda console: show_comparison(comparison, console))
+    emit(rows, as_json, lambda console: console.print(render_comparison(comparison)))

@@ -27,16 +27,13 @@ def extract(
     """Extract triplets from a benchmark's documents and measure them; repeat the command to continue."""
     from emend.evals.components.extraction import run_extraction
     from emend.evals.report.progress import progress_on
-    from emend.evals.report.tables.extraction import PUBLISHED, show_extraction
+    from emend.evals.report.tables.extraction import PUBLISHED, render_extraction
 
     result = run_extraction(config, limits, out, progress_on())
     published = PUBLISHED.get((config.benchmark, result.language), ())
     row = {"benchmark": config.benchmark, "method": config.method, "embedding": result.embedding}
-    emit(
-        [row | result.quality.model_dump()],
-        as_json,
-        lambda console: show_extraction(config.method, result.quality, result.embedding, published, console),
-    )
+    table = render_extraction(config.method, result.quality, result.embedding, published)
+    emit([row | result.quality.model_dump()], as_json, lambda console: console.print(table))
     if not as_json:
         _print_next(config, out, result.file)
 

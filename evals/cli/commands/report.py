@@ -56,12 +56,12 @@ def papers(
     """List the published result tables of the four papers, or print one."""
     from emend.evals.papers.tables import paper, table
     from emend.evals.papers.tables import papers as all_papers
-    from emend.evals.report.tables.papers import show_list, show_paper_table
+    from emend.evals.report.tables.papers import render_paper_table, show_list
 
     if name is not None and ":" in name:
         published = table(name)
         cells = [{"table": published.id} | cell.as_row() for cell in published.cells]
-        emit(cells, as_json, lambda console: show_paper_table(published, console))
+        emit(cells, as_json, lambda console: console.print(render_paper_table(published, console)))
         return
     listed = all_papers() if name is None else [paper(name)]
     rows = [row.as_row() for each in listed for row in each.tables]
@@ -71,16 +71,16 @@ def papers(
 def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | None) -> None:
     """Print a run beside a published table."""
     from emend.evals.papers.compare_published import against
-    from emend.evals.report.tables.published import show_against
+    from emend.evals.report.tables.published import render_against
 
     comparison = against(folder, table, scoring)
-    emit(comparison.lines, as_json, lambda console: show_against(comparison, console))
+    emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
 
 
 def _print_consistency(run: Path, references: Path, as_json: bool) -> None:
     """Print the RS of a run on CounterFact."""
     from emend.evals.aggregate.consistency import consistency_rows
-    from emend.evals.report.tables.consistency import consistency_table
+    from emend.evals.report.tables.secondary import consistency_table
 
     rows = consistency_rows(run, references)
     emit(rows, as_json, lambda console: console.print(consistency_table(rows)))

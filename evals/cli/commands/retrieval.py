@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def retrieval(config: RetrievalConfig, plot: Plot = None, as_json: Json = False) -> None:
     """Measure retrievers on a benchmark's probes, without a language model: hit@1, hit@5, MRR and false hits."""
     from emend.evals.components.retrieval import measure_retrieval
-    from emend.evals.report.tables.retrieval import show_retrieval
+    from emend.evals.report.tables.retrieval import render_retrieval
 
     if as_json and len(config.settings) > 1:
         raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
@@ -31,7 +31,7 @@ def retrieval(config: RetrievalConfig, plot: Plot = None, as_json: Json = False)
 
     def show(console: "Console") -> None:
         for report in reports:
-            show_retrieval(report, console)
+            console.print(render_retrieval(report, console))
 
     rows = [row.model_dump(by_alias=True) for report in reports for row in report.rows]
     thresholds = [row.model_dump(by_alias=True) for report in reports for row in report.thresholds]

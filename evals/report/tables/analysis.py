@@ -10,12 +10,7 @@ from rich.text import Text
 
 from emend.evals.analyses.base import Analysis, AnalysisRow
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.layout import INTERVALS, Frame, frame, without_empty
-
-
-def show_analysis(analysis: Analysis, console: Console) -> None:
-    """Print the tables and their notes."""
-    console.print(render_analysis(analysis))
+from emend.evals.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame, unscored, without_empty
 
 
 def render_analysis(analysis: Analysis) -> RenderableType:
@@ -23,50 +18,18 @@ def render_analysis(analysis: Analysis) -> RenderableType:
     unit = f" ({analysis.unit})" if analysis.unit else ""
     parts: list[RenderableType] = [Text(one_line(f"{analysis.title}{unit}"), style="bold"), Text("")]
     for panel, rows in groupby(analysis.rows, key=lambda row: row.panel):
-        chosen = list(rows)
-        parts += [
-            Text(one_line(panel), style="bold"),
-            _table(chosen, analysis.series),
-            *_levels(analysis, panel),
-            Text(""),
-        ]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in (*analysis.notes, _counting())))
-
-
-def _counting() -> str:
-    return f"{INTERVALS}; n is scored, the rest is unscored"
-
-
-def _levels(analysis: Analysis, panel: str) -> list[RenderableType]:
-    """The levels that the plot draws in."""
-    return [Text(one_line(f"{line.label}"), style="dim") for line in analysis.lines if line.panel == panel]
+        levels = dim(line.label for line in analysis.lines if line.panel == panel)
+        parts += [Text(one_line(panel), style="bold"), _table(list(rows), analysis.series), *levels, Text("")]
+    return Group(*parts, *dim([*analysis.notes, f"{INTERVALS}; n is scored, the rest is unscored"]))
 
 
 def _table(rows: Sequence[AnalysisRow], series: str) -> Frame:
     table = frame("", series, "mean", "95 %", "n", "unscored", names=2)
     digits = 2 if max((abs(row.mean) for row in rows if row.mean is not None), default=0.0) < 10 else 1
-    before = ""
     for row in rows:
-        table.add_row(
-            Text(one_line(row.label) if row.label != before else ""),
-            Text(one_line(row.series)),
-            _number(row.mean, digits),
-            Text(_interval(row, digits), style="dim"),
-            str(row.n),
-            Text(str(row.unscored or ""), style="yellow"),
-        )
-        before = row.label
+        figures = decimal(row.mean, digits), bounds(row.low, row.high, digits), str(row.n), unscored(row.unscored)
+        table.add(row.label, Text(one_line(row.series)), *figures)
     return without_empty(table, "unscored")
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def _interval(row: AnalysisRow, digits: int) -> str:
-    if row.low is None or row.high is None:
-        return "-"
-    return f"[{_number(row.low, digits)}, {_number(row.high, digits)}]"
 
 
 def show_possible(rows: Sequence[tuple[str, str, str]], run: str, console: Console) -> None:

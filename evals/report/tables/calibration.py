@@ -12,7 +12,7 @@ from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.plots.plotting import drawing, plain
-from emend.evals.report.tables.layout import INTERVALS, Frame, frame
+from emend.evals.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame
 
 PUBLISHED = {
     "tendency": "ELKEN's judge, gpt-4-1106-preview, on 120 answers that one person marked: Spearman 0.744, Kendall "
@@ -47,7 +47,7 @@ def render_calibration(result: Calibration) -> RenderableType:
             Text(f"agreement of {result.repeats} repeats with each other", style="bold"),
             _measures(result.retest),
         ]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in _notes(result)))
+    return Group(*parts, *dim(_notes(result)))
 
 
 def _measures(result: RaterAgreement) -> Frame:
@@ -67,9 +67,8 @@ def _cells(value: Estimate | Coefficient) -> tuple[Text, Text]:
     if number is None:
         why = value.why if isinstance(value, Coefficient) else "nothing was scored"
         return Text("-"), Text(why, style="yellow")
-    certain = value.low is None or value.high is None or value.low == value.high  # where nothing varies, none is known
-    reach = "-" if certain else f"[{value.low:.2f}, {value.high:.2f}]"
-    return Text(f"{number + 0.0:.2f}"), Text(reach, style="dim")
+    low = None if value.low == value.high else value.low  # where nothing varies, no interval is known
+    return Text(decimal(number, 2)), bounds(low, value.high, 2)
 
 
 def _counts(result: Calibration) -> Frame:

@@ -2,20 +2,15 @@
 
 from itertools import groupby
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emend.evals.analyses.compare import Comparison, ComparisonRow, Coverage
+from emend.evals.analyses.compare import Comparison, ComparisonRow
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.layout import Frame, frame, interval, number, without_empty
+from emend.evals.report.tables.layout import Frame, dim, frame, interval, number, unscored, without_empty
 
 LEVEL = 0.05
-
-
-def show_comparison(comparison: Comparison, console: Console) -> None:
-    """Print the tables and their notes."""
-    console.print(render_comparison(comparison))
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
@@ -24,18 +19,14 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     known = {metric.name: metric for metric in comparison.metrics}
     covered = {(coverage.editor_a, coverage.editor_b, coverage.setting): coverage for coverage in comparison.coverage}
     for key, rows in groupby(comparison.rows, key=lambda row: (row.editor_a, row.editor_b, row.setting)):
-        parts.append(Text(_title(comparison, covered[key]), style="bold"))
+        pairs = f"{covered[key].paired} probes of {covered[key].cases} cases paired"
+        parts.append(Text(one_line(f"{comparison.benchmark}, {key[2]}: {pairs}"), style="bold"))
         sides = (("A", comparison.run_a, key[0]), ("B", comparison.run_b, key[1]))
         parts += [Text(one_line(f"{side} = {run} ({editor})")) for side, run, editor in sides]
         for judge, members in groupby(rows, key=lambda row: row.judge):
             parts += [Text(one_line(judge), style="bold")] if judge else []
             parts += [_table(list(members), known), Text("")]
-    return Group(*parts, *(Text(one_line(note), style="dim") for note in comparison.notes))
-
-
-def _title(comparison: Comparison, coverage: Coverage) -> str:
-    pairs = f"{coverage.paired} probes of {coverage.cases} cases paired"
-    return one_line(f"{comparison.benchmark}, {coverage.setting}: {pairs}")
+    return Group(*parts, *dim(comparison.notes))
 
 
 def _table(rows: list[ComparisonRow], known: dict[str, Metric]) -> Frame:
@@ -53,7 +44,7 @@ def _table(rows: list[ComparisonRow], known: dict[str, Metric]) -> Frame:
             Text(_interval(row, metric), style="dim"),
             Text(_p(paired.p), style=style),
             str(paired.n),
-            Text(str(paired.unscored or ""), style="yellow"),
+            unscored(paired.unscored),
         )
     return without_empty(table, "unscored")
 

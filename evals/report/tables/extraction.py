@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
+from rich.console import Group, RenderableType
 
-from emend.evals.metrics.estimate import Estimate
 from emend.evals.metrics.triples import ERRORS, TripleQuality
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.layout import frame
+from emend.evals.report.tables.layout import bounds, decimal, dim, frame
 
 FIGURES = {
     "triples per document": "per_document",
@@ -44,13 +42,6 @@ PUBLISHED = {
 """DocTER, Table 6; its measure may differ in embedding and averaging, which the paper does not say."""
 
 
-def show_extraction(
-    name: str, quality: TripleQuality, embedding: str, published: tuple[PublishedQuality, ...], console: Console
-) -> None:
-    """Print the table and its notes."""
-    console.print(render_extraction(name, quality, embedding, published))
-
-
 def render_extraction(
     name: str, quality: TripleQuality, embedding: str, published: tuple[PublishedQuality, ...] = ()
 ) -> RenderableType:
@@ -59,16 +50,10 @@ def render_extraction(
     for label, figure in FIGURES.items():
         estimate = quality.errors[figure] if figure in ERRORS else getattr(quality, figure)
         digits, scale = (2, 1) if figure == "per_document" else (1, 100)
-        mean = None if estimate.mean is None else estimate.mean * scale
-        theirs = (_number(_printed(row, figure), digits) for row in published)
-        table.add_row(
-            label,
-            _number(mean, digits),
-            Text(_interval(estimate, scale, digits), style="dim"),
-            str(estimate.n),
-            *(Text(text, style="dim") for text in theirs),
-        )
-    return Group(table, *(Text(note, style="dim") for note in extraction_notes(quality, embedding)))
+        value = estimate.scaled(scale)
+        figures = decimal(value.mean, digits), bounds(value.low, value.high, digits), str(value.n)
+        table.add(label, *figures, *dim(decimal(_printed(row, figure), digits) for row in published))
+    return Group(table, *dim(extraction_notes(quality, embedding)))
 
 
 def _printed(row: PublishedQuality, figure: str) -> float | None:
@@ -88,13 +73,3 @@ def extraction_notes(quality: TripleQuality, embedding: str) -> Iterator[str]:
     yield f"AT, IS, IR: of the triplets without a match, sorted by {one_line(quality.sorted_by)}"
     for reason, count in quality.reasons.items():
         yield f"{count} unscored: {one_line(reason, 160)}"
-
-
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _interval(estimate: Estimate, scale: float, digits: int) -> str:
-    if estimate.low is None or estimate.high is None:
-        return "-"
-    return f"[{estimate.low * scale:.{digits}f}, {estimate.high * scale:.{digits}f}]"

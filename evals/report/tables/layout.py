@@ -1,6 +1,6 @@
 """Layout of tables and numbers, for narrow consoles too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.case import Metric
+from emend.evals.report.escape import one_line
 
 EXACT = 4.0  # an interval narrower than this, in percent, is shown with a decimal
 INTERVALS = "95 % intervals: bootstrap over cases, Wilson's where all cases are alike"
@@ -24,6 +25,12 @@ class Frame(Table):
 
     names = 1
     """Number of leading columns that identify a row; rows about the same thing may leave them empty."""
+    last_name = ""
+
+    def add(self, name: str, *cells: str | Text) -> None:
+        """Add a row; a name that the row before has too is left out."""
+        self.add_row(Text(one_line(name) if name != self.last_name else ""), *cells)
+        self.last_name = name
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._least(console) <= options.max_width:
@@ -99,6 +106,32 @@ def without_empty(table: Frame, *headings: str) -> Frame:
     return table
 
 
+def titled(title: str, table: Table) -> Table:
+    """The table with a title above its left edge."""
+    table.title, table.title_justify = title, "left"
+    return table
+
+
+def dim(notes: Iterable[str]) -> Iterator[Text]:
+    """Notes below a table, each a line."""
+    return (Text(one_line(note), style="dim") for note in notes)
+
+
+def unscored(count: int) -> Text:
+    """Cell of the number that could not be scored; empty without any."""
+    return Text(str(count or ""), style="yellow")
+
+
+def decimal(value: float | None, digits: int) -> str:
+    """A number, or - where there is none; no -0."""
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def bounds(low: float | None, high: float | None, digits: int) -> Text:
+    """Cell of an interval, or - where there is none."""
+    return Text("-" if low is None or high is None else f"[{decimal(low, digits)}, {decimal(high, digits)}]", "dim")
+
+
 def decimals(metric: Metric) -> int:
     """Digits after the point: one in percent."""
     return 1 if metric.scale >= 10 else 3
@@ -106,7 +139,7 @@ def decimals(metric: Metric) -> int:
 
 def number(mean: float, metric: Metric) -> str:
     """The mean as it is shown; no -0."""
-    return f"{round(mean, decimals(metric)) + 0.0:.{decimals(metric)}f}"
+    return decimal(mean, decimals(metric))
 
 
 def interval(low: float, high: float, metric: Metric) -> str:
@@ -114,5 +147,4 @@ def interval(low: float, high: float, metric: Metric) -> str:
     digits = decimals(metric)
     if metric.scale == 100 and high - low >= EXACT:
         digits = 0
-    low, high = (round(end, digits) + 0.0 for end in (low, high))  # no -0
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+    return bounds(low, high, digits).plain

@@ -15,11 +15,9 @@ from rich.text import Text
 from emend.evals.aggregate.rows import MetricRow, Report
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.costs import cost_tables, spent_line
-from emend.evals.report.tables.layout import INTERVALS, decimals, fits
+from emend.evals.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.report.tables.layout import interval as interval
-from emend.evals.report.tables.perplexity import perplexity_tables
-from emend.evals.report.tables.retention import forgetting_tables
+from emend.evals.report.tables.secondary import cost_tables, forgetting_tables, perplexity_tables, spent_line
 
 NARROW = 100
 STAR = "*"
@@ -58,7 +56,7 @@ def render(report: Report, console: Console) -> RenderableType:
     beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
     for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
         parts += [Text(title, style="bold"), further, Text("")]
-    return Group(*parts, *(Text(note, style="dim") for note in notes(report, plain)))
+    return Group(*parts, *dim(notes(report, plain)))
 
 
 def blocks(report: Report) -> Iterator[Block]:
@@ -94,8 +92,7 @@ def _cell(block: Block, editor: str, metric: Metric, plain: bool) -> Text:
 def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]:
     """Value, interval and unscored count, those that there are."""
     row = block.rows[editor, metric.name]
-    rounded = None if row.mean is None else round(row.mean, decimals(metric)) + 0.0
-    value = Text("-" if rounded is None else f"{rounded:.{decimals(metric)}f}")
+    value = Text("-" if row.mean is None else number(row.mean, metric))
     best = _best(block, metric)
     if editor in best:
         value.stylize("bold green")
@@ -166,9 +163,8 @@ def notes(report: Report, plain: bool = False) -> list[str]:
         )
     if report.missing:
         parts_shown.append(f"{report.missing} units are not done yet: the run is unfinished")
-    parts_shown += [
-        f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in list(report.reasons.items())[:5]
-    ]
+    reasons = list(report.reasons.items())[:5]
+    parts_shown += [f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in reasons]
     parts_shown += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:
         parts_shown.append("no record has a score yet")

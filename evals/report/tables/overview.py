@@ -54,11 +54,8 @@ def _nodes(rows: tuple[NodeRow, ...], wide: bool) -> Frame:
     heads |= {"input_tokens": "in", "output_tokens": "out", "retries": "retries", "errors": "errors"}
     names = [name for name in heads if any(getattr(row, name) for row in rows)]
     table = frame("editor", "node", *(heads[name] for name in names), names=2)
-    last = ""
     for row in rows:
-        cells = [_number(getattr(row, name)) for name in names]
-        table.add_row(one_line(row.editor) if row.editor != last else "", one_line(row.node), *cells)
-        last = row.editor
+        table.add(row.editor, one_line(row.node), *(_number(getattr(row, name)) for name in names))
     return table
 
 

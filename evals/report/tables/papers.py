@@ -12,7 +12,7 @@ from rich.text import Text
 
 from emend.evals.papers.disagreements import Disagreement, known_disagreements
 from emend.evals.papers.tables import Cell, Paper, PaperTable, paper
-from emend.evals.report.tables.layout import fits
+from emend.evals.report.tables.layout import dim, fits
 
 DASH, DOUBT = "—", "!"
 Key = tuple[str, ...]
@@ -32,13 +32,8 @@ def show_list(papers: list[Paper], console: Console) -> None:
         console.print(*([""] if number else []), Text(match.citation, style="bold"), listed, sep="\n")
 
 
-def show_paper_table(table: PaperTable, console: Console) -> None:
-    """Print one table; where it is too wide, its groups of columns stand under each other."""
-    console.print(render_paper_table(table, console))
-
-
 def render_paper_table(table: PaperTable, console: Console) -> RenderableType:
-    """The table, its caption in our words, its notes and what disagrees in it."""
+    """The table with caption and notes; where it is too wide, its groups of columns stand under each other."""
     doubts = [match for match in known_disagreements() if (match.paper, match.table) == (table.paper, table.number)]
     title = Text(f"{table.id}  {table.caption}", style="bold")
     parts: list[RenderableType] = [title.append(_units(table), style="not bold dim")]
@@ -46,8 +41,7 @@ def render_paper_table(table: PaperTable, console: Console) -> RenderableType:
         parts.append(_grid(table, columns, doubts))
     illegible = (f"not legible: {text}" for text in table.not_legible)
     notes = [*table.notes, *illegible, *(_told(match, table) for match in doubts)]
-    cited = Text(paper(table.paper).citation, style="dim")
-    return Group(*parts, *(Text(note, style="dim") for note in notes), cited)
+    return Group(*parts, *dim([*notes, paper(table.paper).citation]))
 
 
 def _chunks(table: PaperTable, doubts: list[Disagreement], console: Console) -> Iterator[list[Key]]:
@@ -55,17 +49,13 @@ def _chunks(table: PaperTable, doubts: list[Disagreement], console: Console) -> 
     groups = [list(keys) for _, keys in groupby(table.keys(table.columns), key=lambda key: key[:-1] or key)]
     columns_so_far: list[Key] = []
     for group in groups:
-        whole = _fits(table, group, doubts, console)
+        whole = fits(_grid(table, group, doubts), console)
         for columns in [group] if whole else [[key] for key in group]:
-            if columns_so_far and not _fits(table, [*columns_so_far, *columns], doubts, console):
+            if columns_so_far and not fits(_grid(table, [*columns_so_far, *columns], doubts), console):
                 yield columns_so_far
                 columns_so_far = []
             columns_so_far += columns
     yield columns_so_far
-
-
-def _fits(table: PaperTable, columns: list[Key], doubts: list[Disagreement], console: Console) -> bool:
-    return fits(_grid(table, columns, doubts), console)
 
 
 def _grid(table: PaperTable, columns: list[Key], doubts: list[Disagreement]) -> Grid:

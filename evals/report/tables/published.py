@@ -12,7 +12,7 @@ from rich.text import Text
 
 from emend.evals.papers.compare_published import PublishedComparison, PublishedLine
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.layout import INTERVALS, fits
+from emend.evals.report.tables.layout import INTERVALS, bounds, decimal, dim, fits
 from emend.evals.report.tables.papers import DASH
 
 DECIMALS = {"percent": 1}
@@ -21,13 +21,8 @@ DIFFERS = ("differs", "differ")
 RUN_ONLY, PAPER_ONLY = "run only", "paper only"
 
 
-def show_against(comparison: PublishedComparison, console: Console) -> None:
-    """Print the comparison: what differs first, then a table per data and setting."""
-    console.print(render_against(comparison, console))
-
-
 def render_against(comparison: PublishedComparison, console: Console) -> RenderableType:
-    """The comparison in the layout that fits the console."""
+    """What differs, then a table per data and setting in the layout that fits the console."""
     parts: list[RenderableType] = [
         Text(one_line(f"{comparison.benchmark} run of {comparison.model} beside {comparison.table}"), style="bold"),
         Text(comparison.caption),
@@ -37,8 +32,7 @@ def render_against(comparison: PublishedComparison, console: Console) -> Rendera
         grid = _grid(label, lines, comparison.models)
         table = grid if fits(grid, console) else _stacked(label, lines, comparison.models)
         parts += [Text(""), Text(title, style="bold"), table]
-    parts.append(Text(f"run: mean [{INTERVALS}]; n: of the run / of the paper", style="dim"))
-    return Group(*parts)
+    return Group(*parts, *dim([f"run: mean [{INTERVALS}]; n: of the run / of the paper"]))
 
 
 def _blocks(lines: Sequence[PublishedLine]) -> Iterator[tuple[str, Label, list[PublishedLine]]]:
@@ -111,11 +105,8 @@ def _editor(line: PublishedLine) -> str:
 def _ours(line: PublishedLine) -> Iterator[Text]:
     """The run's number, its interval, and what it is over."""
     decimals = DECIMALS.get(line.unit, 2)
-    yield Text(DASH if line.mean is None else f"{round(line.mean, decimals) + 0.0:.{decimals}f}")
-    if line.low is None or line.high is None:
-        yield Text("")
-    else:
-        yield Text(f"[{round(line.low, decimals) + 0.0:.{decimals}f}, {round(line.high, decimals) + 0.0:.{decimals}f}]")
+    yield Text(DASH if line.mean is None else decimal(line.mean, decimals))
+    yield Text("" if line.low is None else bounds(line.low, line.high, decimals).plain)
     text = "" if line.n is None else f"{line.n:,}" + (f" / {line.published_n:,}" if line.published_n else "")
     yield Text(text + (f" ({line.unscored} unscored)" if line.unscored else ""))
 

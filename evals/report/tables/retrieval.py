@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal
-from itertools import groupby
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -10,30 +9,25 @@ from rich.text import Text
 from emend.evals.components.retrieval import DEPTH
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
 from emend.evals.report.escape import one_line
-from emend.evals.report.tables.layout import INTERVALS, Frame, frame
+from emend.evals.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame
 
 COLUMNS = ("kind", "strategy", "n", "hit@1", "95 %", "hit@5", "MRR", "false hits", "ms")
 WIDE = 100
 """Columns of a terminal from which on the intervals stand beside their figures, not under them."""
 
 
-def show_retrieval(report: RetrievalReport, console: Console) -> None:
-    """Print the table and its notes."""
-    console.print(render_retrieval(report, narrow=console.width < WIDE))
-
-
-def render_retrieval(report: RetrievalReport, narrow: bool = False) -> RenderableType:
-    """The table in percent (MRR in 0..1), and what must be known to read it; narrow fits 80 columns."""
+def render_retrieval(report: RetrievalReport, console: Console) -> RenderableType:
+    """The table in percent (MRR in 0..1) and its notes; in a narrow console, intervals stand under their figures."""
+    narrow = console.width < WIDE
     title = one_line(f"{report.benchmark}, {report.setting}: {report.edits} edits, {report.entries} entries")
     table = frame(*_heads([name for name in COLUMNS if not (narrow and name == "95 %")], narrow), names=2)
-    for kind, rows in groupby(report.rows, key=lambda row: (row.kind, row.in_scope)):
-        for place, row in enumerate(rows):
-            table.add_row("" if place else Text(one_line(kind[0])), *_narrowed(list(_cells(row)), narrow))
+    for row in report.rows:
+        table.add(row.kind, *_narrowed(list(_cells(row)), narrow))
     parts: list[RenderableType] = [Text(title, style="bold"), table]
     if report.thresholds:
         notes = f"thresholds that keep {100 * report.keep:g} % of the right first hits"
         parts += [Text(notes, style="bold"), _threshold_table(report, narrow)]
-    return Group(*parts, *(Text(note, style="dim") for note in retrieval_notes(report)))
+    return Group(*parts, *dim(retrieval_notes(report)))
 
 
 def _heads(names: list[str], narrow: bool) -> list[str]:
@@ -60,7 +54,7 @@ def _threshold_table(report: RetrievalReport, narrow: bool) -> Frame:
 def _threshold_cells(row: ThresholdRow) -> Iterator[Text]:
     yield from (Text(one_line(text)) for text in (row.strategy, row.by, row.kind, _least(row.least), str(row.n)))
     yield Text(_percent(row.false_hits))
-    yield Text("-" if row.low is None else f"[{_percent(row.low)}, {_percent(row.high)}]", style="dim")
+    yield _bounds(row)
 
 
 def _least(value: float) -> str:
@@ -94,7 +88,7 @@ def _cells(row: RetrievalRow) -> Iterator[Text]:
     yield Text(one_line(row.strategy))
     yield Text(str(row.n))
     yield Text(_percent(row.hit_at_1 if row.in_scope else None))
-    yield Text(f"[{_percent(row.low)}, {_percent(row.high)}]" if row.in_scope and row.low is not None else "-", "dim")
+    yield _bounds(row) if row.in_scope else Text("-", "dim")
     yield Text(_percent(row.hit_at_5 if row.in_scope else None))
     yield Text(f"{row.mrr:.3f}" if row.in_scope else "-")
     yield Text(_percent(row.false_hits))
@@ -102,4 +96,8 @@ def _cells(row: RetrievalRow) -> Iterator[Text]:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
+    return decimal(None if share is None else 100 * share, 1)
+
+
+def _bounds(row: RetrievalRow | ThresholdRow) -> Text:
+    return Text("-", "dim") if row.low is None or row.high is None else bounds(100 * row.low, 100 * row.high, 1)

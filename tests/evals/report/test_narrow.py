@@ -16,12 +16,12 @@ from emend.evals.judges.calibration import Calibration
 from emend.evals.judges.stress import Relation, StressReport, StressRow
 from emend.evals.metrics.agreement import Coefficient
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.tables import costs
+from emend.evals.report.tables import secondary
 from emend.evals.report.tables.calibration import render_calibration
-from emend.evals.report.tables.comparison import show_comparison
+from emend.evals.report.tables.comparison import render_comparison
 from emend.evals.report.tables.layout import frame
 from emend.evals.report.tables.memory import show_facts, show_hits
-from emend.evals.report.tables.retrieval import show_retrieval
+from emend.evals.report.tables.retrieval import render_retrieval
 from emend.evals.report.tables.stress import show_stress
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Entry, Hit
@@ -112,7 +112,7 @@ def test_a_comparison_keeps_its_metrics(tmp_path: Path, width: int, monkeypatch:
     records = [record(str(n), e, values={"em": float(v)}) for e, all_ in values.items() for n, v in enumerate(all_)]
     run = write_run(Path("run"), records)
     console, file = console_of(width)
-    show_comparison(compare(run, editor_a="rag", editor_b="ike"), console)
+    console.print(render_comparison(compare(run, editor_a="rag", editor_b="ike")))
     assert_whole(file.getvalue(), width, "EM", "40.0", "100.0", "+60.0", "difference", "A = run (rag)", "B = run (ike)")
 
 
@@ -143,7 +143,7 @@ def test_a_retrieval_keeps_its_kinds_strategies_and_thresholds(width: int) -> No
     report = RetrievalReport(
         benchmark="b", setting="s", embedding="e", edits=2, entries=2, skipped=0, rows=rows, thresholds=(threshold,)
     )
-    show_retrieval(report, console)
+    console.print(render_retrieval(report, console))
     parts = ("out_of_scope", "default", "time(dense)", "[92.0, 98.0]", "0.977", "neighborhood", "5.10433", "37.9")
     assert_whole(file.getvalue(), width, *parts)
 
@@ -185,7 +185,7 @@ def test_costs_keep_their_editors(width: int) -> None:
     cost: dict[str, Any] = {"setting": "s", "mode": "all", "n": 32, "unscored": 0}
     cost |= {"mean": 11.5, "low": 10.5, "high": 12.5}
     rows = [MetricRow(editor=e, metric=name, **cost) for e in ("structured_in_context", "rag") for name in names]
-    ((_, table),) = costs.cost_tables(rows)
+    ((_, table),) = secondary.cost_tables(rows)
     assert_whole(
         "\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]"
     )

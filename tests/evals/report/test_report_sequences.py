@@ -13,8 +13,8 @@ from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import BASELINE, COSTS
-from emend.evals.report.tables.costs import spent_line
 from emend.evals.report.tables.metrics import render
+from emend.evals.report.tables.secondary import spent_line
 from emend.evals.runner.baseline import BaselineAnswer
 from emend.evals.runner.run import run
 from emend.memory.probe import ModelCall, Step, Usage

@@ -3,7 +3,7 @@
 from emend.evals.aggregate.retention import ForgettingRow
 from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
-from emend.evals.report.tables.retention import forgetting_tables
+from emend.evals.report.tables.secondary import forgetting_tables
 
 
 def row(editor: str, edits: int) -> ForgettingRow:

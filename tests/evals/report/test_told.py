@@ -19,7 +19,7 @@ from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import RunConfig
 from emend.evals.papers.tables import papers
 from emend.evals.report.plots.svg import write_svg
-from emend.evals.report.tables import costs
+from emend.evals.report.tables import secondary
 from emend.evals.report.tables.analysis import show_possible
 from emend.evals.report.tables.comparison import render_comparison
 from emend.evals.report.tables.metrics import notes
@@ -60,7 +60,7 @@ def test_a_cost_has_its_interval_though_both_ends_round_alike(low: float, high: 
     row = MetricRow(
         editor="rag", setting="s", mode="all", metric="s/probe", mean=0.22, low=low, high=high, n=3, unscored=0
     )
-    ((_, table),) = costs.cost_tables([row])
+    ((_, table),) = secondary.cost_tables([row])
     assert "[0.22, 0.22]" in text_of(table)
 
 

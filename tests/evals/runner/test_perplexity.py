@@ -17,7 +17,7 @@ from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, RunConfig
 from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
-from emend.evals.report.tables.perplexity import perplexity_tables
+from emend.evals.report.tables.secondary import perplexity_tables
 from emend.evals.runner.perplexity import load_texts, text_likelihoods
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit
