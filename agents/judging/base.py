@@ -30,11 +30,6 @@ class VerdictSchema(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def described(text: str) -> ConfigDict:
-    """The configuration of a schema that the judge sees with this description in place of its docstring."""
-    return ConfigDict(json_schema_extra={"description": text})
-
-
 class JudgeInput(FrozenModel):
     """The part of a record that a judge may see: the question, the answer, and the edits.
 
@@ -179,11 +174,6 @@ YES_NO = ("yes", "no")
 MARKS = ("1", "2", "3", "4", "5")
 
 
-def binary(output: str, verdict: str, reason: str) -> Verdict:
-    """The verdict of a yes (1.0) or no (0.0)."""
-    return Verdict(values={output: float(verdict == "yes")}, reason=reason)
-
-
 class YesNoRole(Role):
     """A judge whose only number is yes or no, the field `verdict` of its schema."""
 
@@ -195,4 +185,4 @@ class YesNoRole(Role):
 
     def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
         """Return the verdict as the role's only number."""
-        return [binary(self.output, reply.verdict, reply.reason)]
+        return [Verdict(values={self.output: float(reply.verdict == "yes")}, reason=reply.reason)]

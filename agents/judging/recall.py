@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, VerdictSchema, folded
-from emend.agents.judging.coherence import NO_THOUGHTS, thoughts_of
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
+from emend.agents.judging.verdicts import NO_THOUGHTS, thoughts_of
 from emend.memory.edit import prompt_id
 
 MOST = 40

@@ -99,7 +99,7 @@ class CausalLM:
         """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
-        with self.lock.asking() as weights, torch.inference_mode():
+        with self.lock.read_access() as weights, torch.inference_mode():
             rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
             return self._generator.generate(rows, max_new_tokens, tuple(stop), weights)
 
@@ -115,7 +115,7 @@ class CausalLM:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
-        with self.lock.asking(), torch.inference_mode():
+        with self.lock.read_access(), torch.inference_mode():
             rows = self.encode_pairs(pairs)
             log_probs = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
         return [

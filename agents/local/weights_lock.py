@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class WeightsLock:
-    """A re-entrant lock: `acquire` it to change the weights, and use the context `asking` to read them."""
+    """A re-entrant lock: `acquire` it to change the weights, and use the context `read_access` to read them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -35,7 +35,7 @@ class WeightsLock:
         self.release()
 
     @contextmanager
-    def asking(self) -> Iterator[int | None]:
+    def read_access(self) -> Iterator[int | None]:
         """Context in which the weights are used but not changed.
 
         Yields:

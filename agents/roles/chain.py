@@ -5,6 +5,7 @@ demonstrations; `steps` has MeLLo's lines without its retrieval, generated one a
 a format.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -20,22 +21,7 @@ ANSWER = "Answer:"
 THOUGHT_TOKENS = 256
 STEP_BY_STEP = "Think step by step."
 LEAD = "Question: {question}\nThoughts:"
-DEMONSTRATIONS = """\
-New Fact: The Hagia Sophia stands in Norway.
-Question: What is the official language of the country where the Hagia Sophia stands?
-Thoughts: The Hagia Sophia stands in Norway. The official language of Norway is Norwegian.
-Answer: Norwegian
-
-New Fact: The capital of Peru is Nairobi.
-Question: In which city was Franz Kafka born?
-Thoughts: The new fact is about Peru and does not bear on this. Franz Kafka was born in Prague.
-Answer: Prague
-
-New Fact: Tosca was composed by Clara Schumann.
-Question: The composer of the opera Tosca is
-Thoughts: Tosca was composed by Clara Schumann.
-Answer: Clara Schumann
-"""
+DEMONSTRATIONS = Path(__file__).with_name("thoughts_demonstrations.txt").read_text(encoding="utf-8")
 
 
 class Thought(NamedTuple):

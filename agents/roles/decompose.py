@@ -7,6 +7,7 @@ demonstrations are our own.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -25,55 +26,7 @@ LINES_END = "a probe with choices is put again"
 """Part of the prompts' id where a model generates one line at a time."""
 NOTHING = "None."
 """The fact of a retrieval without hits."""
-DEMONSTRATIONS = """\
-Question: What is the official language of the country where the Hagia Sophia stands?
-Subquestion: In which country does the Hagia Sophia stand?
-Generated answer: The Hagia Sophia stands in Turkey.
-Retrieved fact: The Hagia Sophia stands in Norway.
-Retrieved fact contradicts to generated answer, so the intermediate answer is: Norway
-Subquestion: What is the official language of Norway?
-Generated answer: The official language of Norway is Norwegian.
-Retrieved fact: The official language of Nepal is Portuguese.
-Retrieved fact does not contradict to generated answer, so the intermediate answer is: Norwegian
-Final answer: Norwegian
-
-Question: In which city was the author of The Metamorphosis born?
-Subquestion: Who is the author of The Metamorphosis?
-Generated answer: The author of The Metamorphosis is Franz Kafka.
-Retrieved fact: The author of The Trial is Toni Morrison.
-Retrieved fact does not contradict to generated answer, so the intermediate answer is: Franz Kafka
-Subquestion: In which city was Franz Kafka born?
-Generated answer: Franz Kafka was born in Prague.
-Retrieved fact: Franz Kafka was born in the city of Lisbon.
-Retrieved fact contradicts to generated answer, so the intermediate answer is: Lisbon
-Final answer: Lisbon
-
-Question: Who composed the opera Tosca?
-Subquestion: Who composed the opera Tosca?
-Generated answer: Tosca was composed by Giacomo Puccini.
-Retrieved fact: Tosca was composed by Clara Schumann.
-Retrieved fact contradicts to generated answer, so the intermediate answer is: Clara Schumann
-Final answer: Clara Schumann
-
-Question: On which continent is the capital of the country that the inventor of the telephone was a citizen of?
-Subquestion: Who invented the telephone?
-Generated answer: The telephone was invented by Alexander Graham Bell.
-Retrieved fact: The inventor of the telephone is Ada Lovelace.
-Retrieved fact contradicts to generated answer, so the intermediate answer is: Ada Lovelace
-Subquestion: What is the country of citizenship of Ada Lovelace?
-Generated answer: Ada Lovelace was a citizen of the United Kingdom.
-Retrieved fact: Ada Yonath is a citizen of Peru.
-Retrieved fact does not contradict to generated answer, so the intermediate answer is: United Kingdom
-Subquestion: What is the capital of the United Kingdom?
-Generated answer: The capital of the United Kingdom is London.
-Retrieved fact: The capital of the United Kingdom is Nairobi.
-Retrieved fact contradicts to generated answer, so the intermediate answer is: Nairobi
-Subquestion: On which continent is Nairobi?
-Generated answer: Nairobi is in Africa.
-Retrieved fact: The mayor of Nairobi is Ola Berg.
-Retrieved fact does not contradict to generated answer, so the intermediate answer is: Africa
-Final answer: Africa
-"""
+DEMONSTRATIONS = Path(__file__).with_name("mello_demonstrations.txt").read_text(encoding="utf-8")
 STEP = (
     "Answer the question in steps. Some facts of the world have changed, and a memory holds the changes. Name the next "
     "simple question that has to be answered, and your own tentative answer to it in one sentence; the memory is then "

@@ -81,7 +81,7 @@ def _keys(
     The rows' numbers of tokens come with them. Where a row is padded, the keys are zeros.
     """
     rows = pending[: max(1, lm.batch_tokens // len(pending[0]))]
-    with lm.lock.asking(), torch.no_grad():
+    with lm.lock.read_access(), torch.no_grad():
         captured, _, mask = activations(lm, paths, rows, layers)
         padding = (mask.flatten() == 0).nonzero()[:, 0]
         # A key of zeros adds nothing; removing padding would copy all the others.

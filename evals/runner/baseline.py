@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Self
 
+from emend.agents.providers.journal import CallJournal, unit_scope
 from emend.agents.providers.policy import repetition
 from emend.editors.base import Editor
 from emend.evals.log.records import RunLog
@@ -75,10 +76,13 @@ class Baseline:
         unedited: the editor that changes nothing, on the model of the run.
         log: of the run, which has the answers of an earlier process too.
         model: the model's fingerprint.
+        journal: the run's, in which every answer is a unit of its own: which unit asks for it depends on timing.
     """
 
-    def __init__(self, unedited: Editor, log: RunLog, model: dict[str, Any]) -> None:
-        self._unedited, self._log = unedited, log
+    def __init__(
+        self, unedited: Editor, log: RunLog, model: dict[str, Any], journal: CallJournal | None = None
+    ) -> None:
+        self._unedited, self._log, self._journal = unedited, log, journal
         self._content_id = content_id("before", model, unedited.fingerprint)
         self._offsets = dict(log.baseline_offsets())
         self._probe_locks = [threading.Lock() for _ in range(STRIPES)]
@@ -118,7 +122,8 @@ class Baseline:
         if key not in self._offsets:
             with self._probe_locks[int(key, 16) % STRIPES]:
                 if key not in self._offsets:
-                    self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat).model_dump_json())
+                    with unit_scope(self._journal, key):
+                        self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat).model_dump_json())
         return BaselineAnswer.model_validate_json(self._log.baseline_at(self._offsets[key]))
 
     def _key(self, probe: Probe, repeat: int) -> str:

@@ -57,14 +57,16 @@ def run(
         log = stack.enter_context(RunLog(out))
         for repair in repairs:
             log.line(EVENTS, repair | {"at": now()})
+        journaled = run_journal(out, finished.union(dict(log.baseline_offsets())))
+        journal = stack.enter_context(journaled) if calls_providers else None
         context = EvaluationContext(
             components=components,
-            baseline=Baseline(components.unedited(), log, components.model_fingerprint),
+            baseline=Baseline(components.unedited(), log, components.model_fingerprint, journal),
             perplexity=Perplexity(components.model, components.perplexity_texts, log),
             restore_check=RestoreCheck(components.model),
             results=ResultWriter(log, progress or Progress(), Failures(components.failure_limit)),
             finished=finished,
-            journal=stack.enter_context(run_journal(out, finished)) if calls_providers else None,
+            journal=journal,
         )
         try:
             summary = _evaluate_passes(context, manifest.units)

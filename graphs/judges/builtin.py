@@ -1,10 +1,7 @@
 """Emend's judges that ask one question; each is a role of `agents/judging`."""
 
-from emend.agents.judging.agreement import Agreement
-from emend.agents.judging.coherence import Coherence
-from emend.agents.judging.equivalence import Equivalence
-from emend.agents.judging.supports import Supports
 from emend.agents.judging.tendency import Tendency
+from emend.agents.judging.verdicts import Agreement, Coherence, Equivalence, Supports
 from emend.graphs.judges.graph import Judge
 
 TENDENCY, AGREEMENT = Judge(Tendency()), Judge(Agreement())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emend.agents.judging.base import JudgeInput
-from emend.agents.judging.coherence import thoughts_of
+from emend.agents.judging.verdicts import thoughts_of
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, binary
-from emend.agents.judging.supports import Conveys
+from emend.agents.judging.base import Item, JudgeInput, Role, Verdict
+from emend.agents.judging.verdicts import Supports
 from emend.evals.aggregate.rows import report
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import ScoreSummary, score_run
@@ -26,7 +26,7 @@ class Terse(Role):
 
     name = "terse"
     task = "Is the answer short?"
-    schema = Conveys
+    schema = Supports.schema
     output = "short"
     outputs = ("short",)
     scale = "yes or no"
@@ -36,7 +36,7 @@ class Terse(Role):
         return Item.of(self.name, answer=asked.answer) if asked.local and asked.answer else None
 
     def read(self, reply: Any, items: Sequence[Item]) -> list[Verdict]:
-        return [binary("short", reply.verdict, reply.reason)]
+        return [Verdict(values={"short": float(reply.verdict == "yes")}, reason=reply.reason)]
 
 
 TERSE = Judge(Terse())

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emend.agents.judging.agreement import Agreement
 from emend.agents.judging.base import Item
 from emend.agents.judging.fence import EMPTY, LONGEST, fenced, neutralise, shorten
 from emend.agents.judging.tendency import Tendency
+from emend.agents.judging.verdicts import Agreement
 from emend.agents.providers.policy import repetition
 
 MARK = re.compile(r"^</?([\w -]+) ([0-9a-f]{12})>$", re.M)

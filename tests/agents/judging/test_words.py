@@ -3,9 +3,9 @@
 import pytest
 
 from emend.agents.judging.base import Item, JudgeInput
-from emend.agents.judging.coherence import thoughts_of
 from emend.agents.judging.recall import Recall
 from emend.agents.judging.tendency import Tendency
+from emend.agents.judging.verdicts import thoughts_of
 from emend.memory.errors import ModelReplyError
 
 MARKS = "Correctness: {0}; Coherence: {0}; Comprehensive: {0}; Overall: {0}"

@@ -1,12 +1,14 @@
 """What the unedited model says is asked once, before the weights change, and kept for every editor and resumed run."""
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
+from emend.agents.providers.journal import run_journal, unit_scope
 from emend.editors.base import EditorContext
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
@@ -24,6 +26,8 @@ from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
 from tests.evals.toys import ToyBenchmark
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
+from tests.provider.models import asked_model
+from tests.provider.server import Provider
 
 SHARED = Probe(kind="out_of_scope", prompt="The sky is", gold=("blue",), scorers=("agreement",))
 FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
@@ -42,6 +46,22 @@ def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_
         weights["sky"] = "green"
         assert [asked.answer(SHARED).text for _ in range(2)] == ["blue", "blue"]
     assert len(model.calls) == 1 and asked.usage.calls == 1
+
+
+def test_a_resumed_unit_gets_its_own_reply_and_not_the_one_that_the_baseline_had(tmp_path: Path, monkeypatch):
+    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    numbers = count(1)
+    with Provider(lambda asked: f"reply {next(numbers)}") as provider, RunLog(tmp_path) as files:
+        model = asked_model(provider)
+        unedited = Unedited(EditorContext(model=model, wording="new_fact"))
+        for _ in range(2):
+            with run_journal(tmp_path) as journal, pytest.raises(KeyboardInterrupt), unit_scope(journal, "unit"):
+                assert Baseline(unedited, files, {"name": "m"}, journal).answer(SHARED).text == "reply 1"
+                with unedited.edit(()) as answerer:
+                    assert answerer.answer(SHARED).text == "reply 2"
+                raise KeyboardInterrupt
+        assert provider.count == 2
 
 
 def test_a_later_process_finds_the_answers_and_asks_nothing(tmp_path: Path):

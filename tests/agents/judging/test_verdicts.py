@@ -1,7 +1,7 @@
 """Agreement compares a free answer out of scope with the unedited model's."""
 
-from emend.agents.judging.agreement import NO_BEFORE, Agreement
 from emend.agents.judging.base import Item, JudgeInput
+from emend.agents.judging.verdicts import NO_BEFORE, Agreement
 
 
 def record(**fields):
