@@ -18,7 +18,6 @@ from emend.evals.analyses.base import (
 )
 from emend.evals.benchmarks.triples import Triples, text_setting
 from emend.evals.components.extraction import documents_of, score
-from emend.evals.log.config import RunConfig
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.runner.components import load_benchmark
 from emend.memory.embeddings.embed import Embedding, load_embedding
@@ -58,8 +57,7 @@ def triples(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 def _rows(run: Run, file: Path, encoder: Embedding) -> list[AnalysisRow]:
     extracted = Triples(file).documents
     options = {name: value for name, value in run.options.items() if name != "triples"}
-    config = RunConfig(benchmark=run.benchmark, data=run.data, editors=("rag",), benchmark_options=options)
-    source, _ = load_benchmark(config)
+    source, _ = load_benchmark(run.benchmark, run.data, options)
     documents = [
         document for document in documents_of(source, text_setting(source, None)) if document.edit.id in extracted
     ]

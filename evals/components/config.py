@@ -16,7 +16,7 @@ class BenchmarkConfig(FrozenModel):
         default=None, description="Folder with the benchmark's files; default: BENCHMARK in EMEND_DATA or in ./data."
     )
     benchmark_options: dict[str, str] = Field(default={}, description="Option of the benchmark; repeatable.")
-    limit: int | None = Field(default=None, description="Maximum number of cases; default: all.")
+    limit: int | None = Field(default=None, ge=1, description="Maximum number of cases; default: all.")
     seed: int = Field(default=0, ge=0, description="Random seed, also of the sample that --limit takes.")
 
 

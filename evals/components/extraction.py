@@ -15,7 +15,7 @@ from emend.evals.components.extraction_file import (
     SourceDocument,
     extract_to,
 )
-from emend.evals.log.config import CallLimits, RunConfig
+from emend.evals.log.config import CallLimits
 from emend.evals.metrics.triples import Sorter, TripleQuality, score_documents, sort_by_rule, triple_quality
 from emend.evals.runner.components import load_benchmark
 from emend.evals.runner.results import Progress
@@ -55,14 +55,7 @@ def run_extraction(
         BadSettings: an unknown name, or settings of a model that is not called. Also any error of `extract_to`.
     """
     _check(config)
-    run = RunConfig(
-        benchmark=config.benchmark,
-        data=config.data,
-        editors=("rag",),
-        benchmark_options=config.benchmark_options,
-        limit=config.limit,
-    )
-    benchmark, _ = load_benchmark(run)
+    benchmark, _ = load_benchmark(config.benchmark, config.data, config.benchmark_options)
     setting = text_setting(benchmark, config.setting)
     embedding = load_embedding(config.embedding, cache_folder("vectors"))
     policy = limits.policy()

@@ -7,7 +7,6 @@ from typing import NamedTuple, get_args
 from emend.evals.case import Case
 from emend.evals.components.config import RetrievalConfig
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
-from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.runner.components import load_benchmark
 from emend.evals.runner.units import without_repeats
@@ -95,18 +94,9 @@ def measure_retrieval(config: RetrievalConfig) -> list[RetrievalReport]:
 
 def _measure_setting(config: RetrievalConfig, setting: str | None) -> RetrievalReport:
     """Report on one setting; None is the benchmark's first."""
-    run = RunConfig(
-        benchmark=config.benchmark,
-        data=config.data,
-        benchmark_options=config.benchmark_options,
-        settings=(setting,) if setting else (),
-        editors=("rag",),
-        embedding=config.embedding,
-        limit=config.limit,
-        seed=config.seed,
-    )
     retrievers = {name: load_retriever(name) for name in config.strategies or (DEFAULT,)}
-    benchmark, (chosen,) = load_benchmark(run)
+    settings = (setting,) if setting else ()
+    benchmark, (chosen,) = load_benchmark(config.benchmark, config.data, config.benchmark_options, settings)
     cases = list(without_repeats(benchmark.cases(chosen, config.limit, config.seed)))
     queries, skipped = _queries(cases)
     if not queries:

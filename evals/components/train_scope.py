@@ -13,7 +13,6 @@ from emend.agents.scope.gate import encoder_inputs
 from emend.agents.scope.train import train_scope
 from emend.evals.case import Case
 from emend.evals.components.config import ScopeConfig, TrainingConfig
-from emend.evals.log.config import RunConfig
 from emend.evals.metrics.estimate import estimate
 from emend.evals.runner.components import load_benchmark
 from emend.memory.edit import FrozenModel
@@ -115,16 +114,8 @@ def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step
 
 def questions_of(config: TrainingConfig, benchmark_options: dict[str, str]) -> ScopeQuestions:
     """Questions of the benchmark under these options; a question is about the first of its relevant edits."""
-    run = RunConfig(
-        benchmark=config.benchmark,
-        editors=("serac",),
-        data=config.data,
-        benchmark_options=benchmark_options,
-        limit=config.limit,
-        seed=config.seed,
-        settings=(config.setting,) if config.setting else (),
-    )
-    benchmark, settings = load_benchmark(run)
+    named = (config.setting,) if config.setting else ()
+    benchmark, settings = load_benchmark(config.benchmark, config.data, benchmark_options, named)
     cases = list(benchmark.cases(settings[0], config.limit, config.seed))
     tag = config.group if isinstance(config, ScopeConfig) else ""
     groups = _groups(cases, tag)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emend.agents.judging.base import Item
-from emend.agents.llm import load_model
 from emend.evals.judges.panel import JudgeCall, Panel, ask_all, load_judge, make_calls
 from emend.evals.judges.store import (
     FOLDER,
@@ -28,7 +27,6 @@ from emend.memory.errors import BadSettings
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from emend.agents.providers.policy import CallPolicy
     from emend.graphs.judges.graph import Judge
 
 DEFAULT_KINDS = ("tendency", "agreement", "recall", "coherence")
@@ -57,9 +55,7 @@ def score_run(
     panel: Panel,
     kinds: Sequence[str] = (),
     *,
-    models: "Mapping[str, BaseChatModel] | None" = None,
-    policy: "CallPolicy | None" = None,
-    settings: Mapping[str, Any] | None = None,
+    models: "Mapping[str, BaseChatModel]",
     force: bool = False,
     concurrency: int = 4,
 ) -> ScoreSummary:
@@ -69,9 +65,7 @@ def score_run(
         folder: a run folder.
         panel: who judges and how.
         kinds: names of judges (`emend list judges`); by default those of `DEFAULT_KINDS` that the run has items for.
-        models: take the place of the models that the panel names.
-        policy: how providers are called.
-        settings: of loading the judges' models.
+        models: by the names of the panel.
         force: allow a judge that is the model under test.
         concurrency: calls at the same time.
 
@@ -84,21 +78,16 @@ def score_run(
     manifest = Manifest.read(folder)
     if concurrency < 1:
         raise BadSettings(f"concurrency is {concurrency}: it must be 1 or more.")
-    same = [spec for spec in panel.judges if _without_address(spec) == _without_address(manifest.config.model)]
-    _refuse_model_under_test(same, manifest, force)
+    fingerprints = {spec: model_fingerprint(spec, models[spec]) for spec in panel.judges}
+    forced = _includes_model_under_test(fingerprints, manifest, force)
     judges: dict[str, Judge] = {name: load_judge(name) for name in dict.fromkeys(kinds or DEFAULT_KINDS)}
     items = _items(folder, judges, bool(kinds))
     judges = {name: judge for name, judge in judges.items() if name in items}
-    replacements = dict(models or {})
-    loaded = {spec: replacements.get(spec) or load_model(spec, policy, **(settings or {})) for spec in panel.judges}
-    fingerprints = {spec: model_fingerprint(spec, model) for spec, model in loaded.items()}
-    same += [spec for spec in loaded if fingerprints[spec]["fingerprint"] == manifest.model.get("fingerprint")]
-    _refuse_model_under_test(same, manifest, force)
-    scoring = _scoring(panel, judges, fingerprints, forced=bool(same))
+    scoring = _scoring(panel, judges, fingerprints, forced)
     with owned_folder(folder / FOLDER):
         if not any(existing.id == scoring.id for existing in list_scorings(folder)):
             scoring.write(folder)
-        return _judge(folder, find_scoring(folder, scoring.id) or scoring, judges, items, loaded, concurrency)
+        return _judge(folder, find_scoring(folder, scoring.id) or scoring, judges, items, models, concurrency)
 
 
 def _items(folder: Path, judges: "Mapping[str, Judge]", named: bool) -> dict[str, list[Item]]:
@@ -164,13 +153,14 @@ def _judge(
     )
 
 
-def _refuse_model_under_test(same: Sequence[str], run: Manifest, force: bool) -> None:
-    if same and not force:
-        raise BadSettings(
-            f"judge '{same[0]}' is the model under test ('{run.config.model}'): name another one, or give --force and "
-            "say so wherever you show the numbers."
-        )
-
-
-def _without_address(spec: str) -> str:
-    return spec.partition("@")[0]
+def _includes_model_under_test(fingerprints: Mapping[str, Any], run: Manifest, force: bool) -> bool:
+    for spec, judge in fingerprints.items():
+        same_name = spec.partition("@")[0] == run.config.model.partition("@")[0]
+        if same_name or judge["fingerprint"] == run.model.get("fingerprint"):
+            if force:
+                return True
+            raise BadSettings(
+                f"judge '{spec}' is the model under test ('{run.config.model}'): name another one, or give --force and "
+                "say so wherever you show the numbers."
+            )
+    return False

@@ -164,7 +164,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
     """
     editors = {name: EDITORS.load(name) for name in config.editors}
     retriever = load_retriever(config.retriever)
-    benchmark, settings = load_benchmark(config)
+    benchmark, settings = load_benchmark(config.benchmark, config.data, config.benchmark_options, config.settings)
     texts = load_texts(config.perplexity_text, benchmark, config.seed)
     if model is None:
         model, policy = load_model_and_policy(config)
@@ -210,29 +210,29 @@ def refuse_unused_limits(config: RunConfig, policy: CallPolicy) -> None:
         )
 
 
-def load_benchmark(config: RunConfig) -> tuple[Benchmark, tuple[str, ...]]:
-    """Load the benchmark that the configuration names, and list the settings to run: its first one if none is named.
+def load_benchmark(
+    name: str, data: str | None, options: Mapping[str, str], settings: Sequence[str] = ()
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """Load the benchmark of that name, and list the settings to run: its first one if none is named.
 
     Raises:
         BadSettings: an unknown name. And whatever loading a benchmark raises.
     """
-    options = dict(config.benchmark_options)
+    options = dict(options)
     triples = options.pop(OPTION, None)
-    with BENCHMARKS.plugin_errors(config.benchmark):
-        benchmark = BENCHMARKS.load(config.benchmark)(data_folder(config), options)
+    with BENCHMARKS.plugin_errors(name):
+        benchmark = BENCHMARKS.load(name)(data_folder(name, data), options)
         lacking = [part for part in ("settings", "cases", "metrics") if not hasattr(benchmark, part)]
         if lacking:
             raise TypeError(f"what it made has no {', no '.join(lacking)}")
     if triples is not None:
         benchmark = with_triples(benchmark, triples)
-    settings = tuple(dict.fromkeys(config.settings)) or benchmark.settings[:1]
-    for setting in settings:
+    chosen = tuple(dict.fromkeys(settings)) or benchmark.settings[:1]
+    for setting in chosen:
         next(iter(benchmark.cases(setting, limit=1)), None)  # a benchmark may know more of why it lacks a setting
         if setting not in benchmark.settings:
-            raise BadSettings(
-                f"{config.benchmark} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}"
-            )
-    return benchmark, settings
+            raise BadSettings(f"{name} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}")
+    return benchmark, chosen
 
 
 def _try_retriever(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
@@ -250,13 +250,13 @@ def _open_memory(path: Path, embedding: str, encoder: Embedding | None) -> Any:
     return ChromaMemory(path, encoder, superseding="time")
 
 
-def data_folder(config: RunConfig) -> Path | None:
+def data_folder(benchmark: str, data: str | None) -> Path | None:
     """Return the data folder: under `EMEND_DATA` first, then the path as given; None lets the benchmark decide."""
     if root := os.environ.get("EMEND_DATA"):
-        folder = Path(root) / (config.data or config.benchmark)
+        folder = Path(root) / (data or benchmark)
         if folder.exists():
             return folder
-    return Path(config.data) if config.data else None
+    return Path(data) if data else None
 
 
 def model_fingerprint(spec: str, model: BaseChatModel) -> dict[str, Any]:

@@ -102,15 +102,8 @@ def run(
 
     panel = judges.panel(both_orders=both_orders, batch=batch, combine=combine)
     with _open_policy(limits) as policy:
-        summary = score_run(
-            folder,
-            panel,
-            kind or (),
-            policy=policy,
-            settings=judges.settings,
-            force=force,
-            concurrency=judges.concurrency,
-        )
+        models = panel.models(policy, judges.settings)
+        summary = score_run(folder, panel, kind or (), models=models, force=force, concurrency=judges.concurrency)
     _print_summary(folder, summary)
 
 

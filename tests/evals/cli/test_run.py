@@ -147,16 +147,13 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emend.evals.log.config import RunConfig
     from emend.evals.runner.components import data_folder
 
     (tmp_path / "all" / "docter").mkdir(parents=True)
-    config = RunConfig(benchmark="docter", editors=("rag",))
-    assert data_folder(config) is None
+    assert data_folder("docter", None) is None
     monkeypatch.setenv("EMEND_DATA", str(tmp_path / "all"))
-    assert data_folder(config) == tmp_path / "all" / "docter"
-    named = RunConfig(benchmark="docter", editors=("rag",), data="elsewhere")
-    assert data_folder(named) == Path("elsewhere")
+    assert data_folder("docter", None) == tmp_path / "all" / "docter"
+    assert data_folder("docter", "elsewhere") == Path("elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from emend.evals.benchmarks.docter.benchmark import DocTER
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.evals.benchmarks.triples import EXTRACTED, Triples, text_setting, with_triples
 from emend.evals.components.extraction import documents_of
-from emend.evals.log.config import RunConfig
 from emend.evals.runner.components import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.evals.command_line import emend
@@ -79,8 +78,7 @@ def test_other_settings_are_unchanged(tiny_file):
 
 
 def test_a_run_records_where_the_triplets_came_from(tiny_file):
-    config = RunConfig(benchmark="tinyworld", editors=("rag",), benchmark_options={"triples": str(tiny_file)}, limit=3)
-    source, settings = load_benchmark(config)
+    source, settings = load_benchmark("tinyworld", None, {"triples": str(tiny_file)})
     assert settings == ("extract",)
     told = source.provenance["triples"]
     assert told["method"] == "rules" and told["documents"] == 3 and len(told["sha256"]) == 64
@@ -139,7 +137,6 @@ def test_the_command_gives_rows_as_json(tmp_path, capsys):
         ),
         (("--benchmark", "tinyworld", "--method", "spacy", "--reply-format", "json"), "choose --method llm"),
         (("--benchmark", "tinyworld", "--validation", "ends"), "unknown validation"),
-        (("--benchmark", "tinyworld", "--limit", "0"), "limit is 0"),
         (("--benchmark", "tinyworld", "--setting", "triplet"), "no documents"),
         (("--benchmark", "tinywrld"), "did you mean 'tinyworld'"),
     ],

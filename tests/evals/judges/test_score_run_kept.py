@@ -192,7 +192,7 @@ def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(
         for name in ("one", "two"):
             folder = Path(shutil.copytree(run, tmp_path / name))
             policy = CallPolicy(cache=tmp_path / "replies")
-            told = score_run(folder, panel, ["tendency"], policy=policy)
+            told = score_run(folder, panel, ["tendency"], models=panel.models(policy, {}))
             policy.close()
             seen.append((provider.count, told.judged, told.unscored))
     (asked, judged, _), again = seen
