@@ -65,19 +65,10 @@ class EditCost(FrozenModel):
 NO_COST = EditCost()
 
 
-@runtime_checkable
-class HasCost(Protocol):
-    """An answerer that reports the part of its edits' cost that only its editor knows."""
-
-    @property
-    def cost(self) -> EditCost:
-        """The cost of the edits that were applied for this answerer."""
-        ...
-
-
 def cost_of(answerer: object) -> EditCost:
-    """The cost that the answerer reports, or none."""
-    return answerer.cost if isinstance(answerer, HasCost) else NO_COST
+    """The part of the edits' cost that only their editor knows, which an answerer may have as `cost`."""
+    cost: EditCost = getattr(answerer, "cost", NO_COST)
+    return cost
 
 
 @runtime_checkable

@@ -1,6 +1,5 @@
 """Cost of editing: time, memory, and the tokens that went through the model."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
+_highest = [0]
+"""The high-water mark of this process's memory before the system's own was reset."""
 
 
 @dataclass
@@ -78,19 +79,21 @@ class Meter:
 
     def __init__(self, alone: bool, lm: Any = None) -> None:
         self._clock = time.process_time if alone else time.thread_time
-        self._memory = _memory_of(lm) if alone else None
+        self._alone = alone
+        device = getattr(lm, "device", None)
+        self._device = device if getattr(device, "type", "") == "cuda" else None
         self.seconds = self.cpu_seconds = 0.0
         self.peak_bytes: int | None = None
 
     def __enter__(self) -> "Meter":
-        self._before = self._memory.start() if self._memory else None
+        self._before = _reset_peak(self._device) if self._alone else None
         self._began = time.perf_counter(), self._clock()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.seconds = time.perf_counter() - self._began[0]
         self.cpu_seconds = self._clock() - self._began[1]
-        peak = self._memory.peak() if self._memory else None
+        peak = None if self._before is None else _peak(self._device)
         if peak is not None and self._before is not None:
             self.peak_bytes = max(0, peak - self._before)
 
@@ -100,58 +103,36 @@ class Meter:
         return editor_cost.model_copy(update=measured | {"edits": edits, "peak_bytes": self.peak_bytes})
 
 
-class ResidentMemory:
-    """The resident memory of this process, in bytes; None where the system is not Linux."""
-
-    highest = 0
-    """The high-water mark before the system's own was reset."""
-
-    def start(self) -> int | None:
-        """The current memory; the high-water mark is reset to it."""
-        type(self).highest = self.highest_so_far() or 0
-        with suppress(OSError):
-            RESET.write_text("5")
-            return _status("VmRSS")
-        return None
-
-    def peak(self) -> int | None:
-        """The peak since `start`."""
-        return _status("VmHWM")
-
-    @classmethod
-    def highest_so_far(cls) -> int | None:
-        """The peak of this process so far, if the system reports it."""
-        peak = _status("VmHWM")
-        return None if peak is None else max(cls.highest, peak)
+def highest_memory() -> int | None:
+    """The highest resident memory of this process so far, in bytes; None where the system is not Linux."""
+    peak = _peak(None)
+    return None if peak is None else max(_highest[0], peak)
 
 
-class DeviceMemory:
-    """The memory that tensors take on a GPU, in bytes."""
-
-    def __init__(self, device: Any) -> None:
+def _reset_peak(device: Any) -> int | None:
+    """Reset the high-water mark of a GPU's memory, or of this process's, to the current use in bytes; returns that."""
+    if device is not None:
         import torch
 
-        self._device, self._cuda = device, torch.cuda
-
-    def start(self) -> int:
-        """The current memory."""
-        self._cuda.reset_peak_memory_stats(self._device)
-        return int(self._cuda.memory_allocated(self._device))
-
-    def peak(self) -> int:
-        """The peak since `start`."""
-        return int(self._cuda.max_memory_allocated(self._device))
+        torch.cuda.reset_peak_memory_stats(device)
+        return int(torch.cuda.memory_allocated(device))
+    _highest[0] = highest_memory() or 0
+    with suppress(OSError):
+        RESET.write_text("5")
+        return _status("VmRSS")
+    return None
 
 
-def _memory_of(lm: Any) -> ResidentMemory | DeviceMemory:
-    device = getattr(lm, "device", None)
-    return DeviceMemory(device) if getattr(device, "type", "") == "cuda" else ResidentMemory()
+def _peak(device: Any) -> int | None:
+    """The high-water mark of a GPU's memory, or of this process's, in bytes."""
+    if device is not None:
+        import torch
+
+        return int(torch.cuda.max_memory_allocated(device))
+    return _status("VmHWM")
 
 
 def _status(name: str) -> int | None:
-    if os.name != "posix" or not STATUS.exists():
-        return None
-    for line in STATUS.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    return None
+    """A number of bytes in this process's status; None where the system is not Linux."""
+    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)

@@ -8,60 +8,37 @@ from emend.memory.registry import Registry
 if TYPE_CHECKING:  # listing methods must not import LangChain
     from emend.editors.base import Editor, EditorContext
 
+MEMORY, WEIGHTS = "emend.editors.memory_based.", "emend.editors.parametric."
 EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
     kind="editor",
     group="emend.editors",
     builtin={
-        "unedited": ("emend.editors.memory_based.unedited:Unedited", "The model as it is."),
-        "in_context": (
-            "emend.editors.memory_based.in_context:InContext",
-            "Puts the right fact before the probe; also as ice.",
-        ),
-        "rag": ("emend.editors.memory_based.rag:Rag", "Retrieves facts from the memory for each probe."),
-        "ike": (
-            "emend.editors.memory_based.rag:Ike",
-            "As rag, with demonstrations before the fact (Zheng et al. 2023).",
-        ),
+        "unedited": (MEMORY + "unedited:Unedited", "The model as it is."),
+        "in_context": (MEMORY + "in_context:InContext", "Puts the right fact before the probe; also as ice."),
+        "rag": (MEMORY + "rag:Rag", "Retrieves facts from the memory for each probe."),
+        "ike": (MEMORY + "rag:Ike", "As rag, with demonstrations before the fact (Zheng et al. 2023)."),
         "serac": (
-            "emend.editors.memory_based.serac:Serac",
+            MEMORY + "serac:Serac",
             "Shows an edit only where a trained classifier finds it in scope (Mitchell et al. 2022).",
         ),
-        "crag": (
-            "emend.editors.memory_based.crag:Crag",
-            "Judges what it retrieves, refines it or searches elsewhere (Yan et al. 2024).",
-        ),
-        "cot": (
-            "emend.editors.memory_based.chain_of_thought:Cot",
-            "As rag, and the model thinks step by step before it answers.",
-        ),
+        "crag": (MEMORY + "crag:Crag", "Judges what it retrieves, refines it or searches elsewhere (Yan et al. 2024)."),
+        "cot": (MEMORY + "chain_of_thought:Cot", "As rag, and the model thinks step by step before it answers."),
         "input_aug": (
-            "emend.editors.memory_based.chain_of_thought:InputAug",
+            MEMORY + "chain_of_thought:InputAug",
             "Puts all new facts before every probe; with chain=true the model thinks first.",
         ),
         "mello": (
-            "emend.editors.memory_based.mello:Mello",
+            MEMORY + "mello:Mello",
             "Takes a question in steps, checks each against the memory (Zhong et al. 2023).",
         ),
-        "agent": (
-            "emend.editors.memory_based.agent:Agent",
-            "Gives the model tools over the memory, and lets it decide.",
-        ),
-        "ft": (
-            "emend.editors.parametric.finetune:FineTuning",
-            "Trains down-projections on the new facts (FT-M, FT-L's constraint).",
-        ),
-        "lora": ("emend.editors.parametric.lora:Lora", "Trains low-rank adapters on the new facts (Hu et al. 2022)."),
-        "qlora": ("emend.editors.parametric.lora:QLora", "As lora, over a model in 4 bits (Dettmers et al. 2023)."),
-        "rome": ("emend.editors.parametric.rome:Rome", "Writes one key and value into one layer (Meng et al. 2022)."),
-        "r_rome": (
-            "emend.editors.parametric.rome:RRome",
-            "As rome, with one averaged key throughout (Gupta et al. 2024).",
-        ),
-        "memit": ("emend.editors.parametric.memit:Memit", "Writes many edits into several layers (Meng et al. 2023)."),
-        "alphaedit": (
-            "emend.editors.parametric.alphaedit:AlphaEdit",
-            "As memit, in the null space of usual keys (Fang et al. 2025).",
-        ),
+        "agent": (MEMORY + "agent:Agent", "Gives the model tools over the memory, and lets it decide."),
+        "ft": (WEIGHTS + "finetune:FineTuning", "Trains down-projections on the new facts (FT-M, FT-L's constraint)."),
+        "lora": (WEIGHTS + "lora:Lora", "Trains low-rank adapters on the new facts (Hu et al. 2022)."),
+        "qlora": (WEIGHTS + "lora:QLora", "As lora, over a model in 4 bits (Dettmers et al. 2023)."),
+        "rome": (WEIGHTS + "rome:Rome", "Writes one key and value into one layer (Meng et al. 2022)."),
+        "r_rome": (WEIGHTS + "rome:RRome", "As rome, with one averaged key throughout (Gupta et al. 2024)."),
+        "memit": (WEIGHTS + "memit:Memit", "Writes many edits into several layers (Meng et al. 2023)."),
+        "alphaedit": (WEIGHTS + "alphaedit:AlphaEdit", "As memit, in the null space of usual keys (Fang et al. 2025)."),
     },
     aliases={"ice": "in_context"},
 )

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.base import EditCost, Editor
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.low_rank import LowRankDelta
-from emend.editors.numerics.tensor_files import digest_of, save_whole, sha256_of
+from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole, sha256_of
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData
 
@@ -60,7 +58,7 @@ def dtype_of(manifest: DeltaManifest) -> str:
     return manifest.model.rpartition("/")[2]
 
 
-def check_fit(lm: CausalLM, deltas: Deltas) -> None:
+def _check_fit(lm: CausalLM, deltas: Deltas) -> None:
     """Refuse deltas of another model.
 
     Raises:
@@ -152,11 +150,8 @@ def read_delta(folder: Path, lm: CausalLM) -> Deltas:
             f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, seen {actual[:16]}. "
             "Copy it again, or solve the edits again with `emend edit`."
         )
-    try:
-        deltas = _from_tensors(load_file(file))
-    except (SafetensorError, KeyError) as error:
-        raise BadData(f"'{file}' cannot be read ({error}): solve the edits again with `emend edit`.") from error
-    check_fit(lm, deltas)
+    deltas = _from_tensors(read_tensors(file))
+    _check_fit(lm, deltas)
     return deltas
 
 
@@ -172,10 +167,22 @@ def _to_tensors(deltas: Deltas) -> dict[str, Tensor]:
 
 
 def _from_tensors(tensors: Mapping[str, Tensor]) -> Deltas:
-    paths = [name.removesuffix(LEFT) for name in tensors if name.endswith(LEFT)]
-    thin = {f"{path}.weight": LowRankDelta(tensors[path + LEFT], tensors[path + RIGHT]) for path in paths}
-    whole = {name.removesuffix(WHOLE): tensor for name, tensor in tensors.items() if name.endswith(WHOLE)}
-    return thin | whole
+    """The deltas of `_to_tensors`.
+
+    Raises:
+        BadData: a tensor is none of them.
+    """
+    deltas: dict[str, Tensor | LowRankDelta] = {}
+    for name, tensor in tensors.items():
+        path = name.removesuffix(LEFT)
+        right = tensors.get(path + RIGHT, tensor)
+        if name.endswith(WHOLE):
+            deltas[name.removesuffix(WHOLE)] = tensor
+        elif path != name and tensor.dim() == right.dim() == 2 and tensor.shape[1] == len(right):
+            deltas[f"{path}.weight"] = LowRankDelta(tensor, right)
+        elif not (name.endswith(RIGHT) and name.removesuffix(RIGHT) + LEFT in tensors):
+            raise BadData(f"'{name}' of shape {tuple(tensor.shape)} is no part of a delta: solve the edits again.")
+    return deltas
 
 
 @contextmanager

@@ -12,14 +12,12 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.checkpoint.deltas import DeltaManifest, new_folder
 from emend.editors.numerics.apply_delta import Deltas, applied
-from emend.editors.numerics.tensor_files import save_whole, sha256_of
+from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256_of
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadData, MissingData
@@ -125,8 +123,8 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
         parsed = CheckpointRecord.model_validate_json(record.read_text(encoding="utf-8"))
         if sha256_of(file) != parsed.sha256:
             raise BadData(f"'{file}' is damaged: take the base model {parsed.manifest.model} instead.")
-        return parsed, load_file(file)
-    except (ValidationError, UnicodeDecodeError, OSError, SafetensorError) as error:
+        return parsed, read_tensors(file)
+    except (ValidationError, UnicodeDecodeError, OSError) as error:
         line = str(error).partition("\n")[0]
         raise BadData(
             f"the originals in '{folder / SUBFOLDER}' cannot be read ({line}): take the base model instead."

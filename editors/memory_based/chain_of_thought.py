@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,12 +11,12 @@ from emend.agents.roles.chain import DEMONSTRATIONS, THOUGHT_TOKENS, chain_promp
 from emend.agents.roles.completion import has_room
 from emend.agents.scoring import LimitedModel
 from emend.editors.base import EditorContext
-from emend.editors.memory_based.mello import read_demonstrations
 from emend.editors.memory_based.rag import EmptyRetriever, MemoryEditor, RagSettings
-from emend.graphs.cot import CotContext, Form
+from emend.graphs.cot import CotContext
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
+from emend.memory.errors import MissingData
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
 
@@ -51,26 +52,52 @@ class InputAugSettings(ChainSettings):
     facts: Annotated[int, Field(ge=0)] = 0
 
 
-class ChainEditor(MemoryEditor):
-    """Base class of the editors that prompt for a chain of thought."""
+class SteppingEditor(MemoryEditor):
+    """Base class of the editors that let the model think in steps or thoughts; one form has demonstrations."""
+
+    shipped: ClassVar[str]
+    """The demonstrations that the settings may replace."""
+    forms: ClassVar[tuple[str, str]]
+    """The form with demonstrations, and the one for a local model whose window does not hold them."""
+    reply_tokens: ClassVar[int] = 0
+    """Tokens of a reply that the window must have room for too."""
+    prompt_id: ClassVar[Any]
+    """Form and demonstrations to the id of the prompts."""
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.demonstrations = read_demonstrations(self.settings.demonstrations) or DEMONSTRATIONS
-        self.form: Form = self._form()
-
-    def _form(self) -> Form:
-        if self.settings.form != "auto":
-            return self.settings.form  # type: ignore[no-any-return]
-        model = self.context.model
-        small = isinstance(model, LimitedModel) and not has_room(model, self.demonstrations, THOUGHT_TOKENS)
-        return "steps" if small else "thoughts"
+        self.demonstrations = read_demonstrations(self.settings.demonstrations) or self.shipped
+        self.form: Any = self.settings.form
+        if self.form == "auto":
+            model, room = context.model, (self.demonstrations, self.reply_tokens)
+            self.form = self.forms[isinstance(model, LimitedModel) and not has_room(model, *room)]
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The fingerprint of `Rag` with the form in use and the id of its prompts."""
-        demonstrations = self.demonstrations if self.form == "thoughts" else ""
-        return super().fingerprint | {"form": self.form, "prompts": chain_prompt_id(self.form, demonstrations)}
+        demonstrations = self.demonstrations if self.form == self.forms[0] else ""
+        return super().fingerprint | {"form": self.form, "prompts": self.prompt_id(self.form, demonstrations)}
+
+
+def read_demonstrations(file: str) -> str:
+    """The text of a file with demonstrations; "" where none is named.
+
+    Raises:
+        MissingData: it cannot be read.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingData(f"no demonstrations in '{file}': name a text file ({error}).") from error
+
+
+class ChainEditor(SteppingEditor):
+    """Base class of the editors that prompt for a chain of thought."""
+
+    shipped: ClassVar[str] = DEMONSTRATIONS
+    forms: ClassVar[tuple[str, str]] = ("thoughts", "steps")
+    reply_tokens: ClassVar[int] = THOUGHT_TOKENS
+    prompt_id = staticmethod(chain_prompt_id)
 
     def cot_context(self, retriever: Retriever) -> CotContext:
         """The context of the graph `cot`."""

@@ -30,16 +30,15 @@ class Architecture:
         return str(getattr(self, part)).replace("{}", str(layer))
 
 
-LLAMA_LIKE = Architecture(
-    block="model.layers.{}",
-    down_projection="model.layers.{}.mlp.down_proj",
-    query="model.layers.{}.self_attn.q_proj",
-    value="model.layers.{}.self_attn.v_proj",
-    norm="model.norm",
-    head="lm_head",
-)
+def _in_block(block: str, down: str, query: str, value: str, norm: str, adds: bool = True) -> Architecture:
+    """The paths where down-projection, query and value are given within the block."""
+    return Architecture(block, f"{block}.{down}", f"{block}.{query}", f"{block}.{value}", norm, "lm_head", adds)
+
+
+SEPARATE = "mlp.down_proj", "self_attn.q_proj", "self_attn.v_proj"
+LLAMA_LIKE = _in_block("model.layers.{}", *SEPARATE, "model.norm")
 NORM_BETWEEN = replace(LLAMA_LIKE, adds=False)
-ONE_MATRIX = "model.layers.{}.self_attn.qkv_proj"
+PHI3, NEOX = "model.layers.{}.self_attn.qkv_proj", "attention.query_key_value"
 ARCHITECTURES = {
     "llama": LLAMA_LIKE,
     "mistral": LLAMA_LIKE,
@@ -48,54 +47,16 @@ ARCHITECTURES = {
     "gemma": LLAMA_LIKE,
     "gemma2": NORM_BETWEEN,
     "gemma3_text": NORM_BETWEEN,
-    "gemma3": Architecture(
-        block="model.language_model.layers.{}",
-        down_projection="model.language_model.layers.{}.mlp.down_proj",
-        query="model.language_model.layers.{}.self_attn.q_proj",
-        value="model.language_model.layers.{}.self_attn.v_proj",
-        norm="model.language_model.norm",
-        head="lm_head",
-        adds=False,
-    ),
-    "phi3": replace(LLAMA_LIKE, query=ONE_MATRIX, value=ONE_MATRIX),
+    "gemma3": _in_block("model.language_model.layers.{}", *SEPARATE, "model.language_model.norm", adds=False),
+    "phi3": replace(LLAMA_LIKE, query=PHI3, value=PHI3),
     "olmo2": NORM_BETWEEN,
     "phi": replace(LLAMA_LIKE, down_projection="model.layers.{}.mlp.fc2", norm="model.final_layernorm"),
-    "gpt2": Architecture(
-        block="transformer.h.{}",
-        down_projection="transformer.h.{}.mlp.c_proj",
-        query="transformer.h.{}.attn.c_attn",
-        value="transformer.h.{}.attn.c_attn",
-        norm="transformer.ln_f",
-        head="lm_head",
-    ),
-    "gptj": Architecture(
-        block="transformer.h.{}",
-        down_projection="transformer.h.{}.mlp.fc_out",
-        query="transformer.h.{}.attn.q_proj",
-        value="transformer.h.{}.attn.v_proj",
-        norm="transformer.ln_f",
-        head="lm_head",
-    ),
-    "gpt_neox": Architecture(
-        block="gpt_neox.layers.{}",
-        down_projection="gpt_neox.layers.{}.mlp.dense_4h_to_h",
-        query="gpt_neox.layers.{}.attention.query_key_value",
-        value="gpt_neox.layers.{}.attention.query_key_value",
-        norm="gpt_neox.final_layer_norm",
-        head="lm_head",
-    ),
-    "opt": Architecture(
-        block="model.decoder.layers.{}",
-        down_projection="model.decoder.layers.{}.fc2",
-        query="model.decoder.layers.{}.self_attn.q_proj",
-        value="model.decoder.layers.{}.self_attn.v_proj",
-        norm="model.decoder.final_layer_norm",
-        head="lm_head",
-    ),
+    "gpt2": _in_block("transformer.h.{}", "mlp.c_proj", "attn.c_attn", "attn.c_attn", "transformer.ln_f"),
+    "gptj": _in_block("transformer.h.{}", "mlp.fc_out", "attn.q_proj", "attn.v_proj", "transformer.ln_f"),
+    "gpt_neox": _in_block("gpt_neox.layers.{}", "mlp.dense_4h_to_h", NEOX, NEOX, "gpt_neox.final_layer_norm"),
+    "opt": _in_block("model.decoder.layers.{}", "fc2", *SEPARATE[1:], "model.decoder.final_layer_norm"),
 }
 """Model type to its module paths."""
-BEHIND = "; and adds = false where a norm or a factor lies between the MLP and the residual stream"
-UNKNOWN = Architecture(block="", down_projection="", query="", value="", norm="", head="")
 OF_A_LAYER = ("block", "down_projection", "query", "value")
 MATRICES = ("down_projection", "query", "value", "head")
 NAMES = tuple(field.name for field in fields(Architecture) if field.name != "adds")
@@ -132,12 +93,14 @@ def architecture_of(
             f"[architecture] lacks: {', '.join(missing) or 'nothing'}; unknown names in it: "
             f"{', '.join(unknown) or 'none'}. Give module paths, {{}} for the layer's number, in a TOML table "
             f"[architecture] (--set EDITOR=@FILE): {', '.join(name for name in NAMES if name in needed)}"
-            f"{BEHIND if 'block' in needed else ''}.{_experts_hint(model) if 'down_projection' in missing else ''} "
-            f"Linear modules of this model: {_linear(model)}."
+            f"{'; and adds = false where a norm or a factor follows the MLP' if 'block' in needed else ''}."
+            f"{_experts_hint(model) if 'down_projection' in missing else ''}{_linear_hint(model)}"
         )
     if "adds" in paths:
-        paths["adds"] = _parse_bool(paths["adds"])
-    architecture = replace(known or UNKNOWN, **paths)  # type: ignore[arg-type]
+        if paths["adds"] not in (True, False, "true", "false"):
+            raise BadSettings(f"[architecture] adds = {paths['adds']!r} is neither true nor false.")
+        paths["adds"] = paths["adds"] in (True, "true")
+    architecture = replace(known or Architecture(*[""] * len(NAMES)), **paths)  # type: ignore[arg-type]
     for name in (name for name in NAMES if name in needed):
         _check(model, name, str(getattr(architecture, name)), layers)
     return architecture
@@ -176,12 +139,6 @@ def layers_with(model: nn.Module, name: str, path: str) -> list[int]:
     return [layer for layer in numbers if not _problem(model, name, path.replace("{}", str(layer)))]
 
 
-def _parse_bool(value: str | bool) -> bool:
-    if value not in (True, False, "true", "false"):
-        raise BadSettings(f"[architecture] adds = {value!r} is neither true nor false.")
-    return value in (True, "true")
-
-
 def _check(model: nn.Module, name: str, path: str, layers: Collection[int] | None) -> None:
     """Refuse a path that is wrong in one of these layers, or in every layer of the model where none are named."""
     problem, valid = "", list[int]()
@@ -196,11 +153,12 @@ def _check(model: nn.Module, name: str, path: str, layers: Collection[int] | Non
             layer = invalid[0] if invalid else 0
             problem = _problem(model, name, path.replace("{}", str(layer))) + (f" in layer {layer}" if invalid else "")
     if problem:
-        others = f"Choose among the layers that have it ({_listed(valid)}), or correct" if valid else "Correct"
+        others = (
+            f"Choose among the layers that have it ({', '.join(map(str, valid))}), or correct" if valid else "Correct"
+        )
         experts = _experts_hint(model) if name == "down_projection" else ""
         raise BadSettings(
-            f"module '{path}' as '{name}': {problem}. {others} it in [architecture].{experts} "
-            f"Linear modules of this model: {_linear(model)}."
+            f"module '{path}' as '{name}': {problem}. {others} it in [architecture].{experts}{_linear_hint(model)}"
         )
 
 
@@ -213,10 +171,6 @@ def _problem(model: nn.Module, name: str, path: str) -> str:
     if name in MATRICES and not isinstance(module, nn.Linear | Conv1D):
         return f"it is a {type(module).__name__}, and a linear module is needed"
     return ""
-
-
-def _listed(layers: Collection[int]) -> str:
-    return ", ".join(map(str, layers))
 
 
 def _experts_hint(model: nn.Module) -> str:
@@ -256,8 +210,8 @@ def check_width(model: Any, paths: Architecture, layers: Collection[int]) -> Non
             )
 
 
-def _linear(model: nn.Module) -> str:
-    return ", ".join(linear_paths(model)) or "none"
+def _linear_hint(model: nn.Module) -> str:
+    return f" Linear modules of this model: {', '.join(linear_paths(model)) or 'none'}."
 
 
 def linear_paths(model: nn.Module) -> list[str]:

@@ -1,28 +1,26 @@
 """Collection of the uncentred covariance of the keys that enter the down-projections, over any local text.
 
-One pass of the corpus serves all layers and stops after the last of them. Sums are saved on disk now and then, so an
-interrupted pass resumes; finished layers are in a folder named by model and corpus.
+One pass of the corpus serves all layers. Sums are saved now and then, so an interrupted pass resumes.
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.key_sums import add_keys, key_size, mirrored
-from emend.editors.numerics.tensor_files import digest_of, save_whole
+from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData, BadSettings, MissingData
 
+log = logging.getLogger(__name__)
 PART = 128
 """Texts that are batched together, by length."""
 EVERY_SECONDS = 5.0
@@ -58,8 +56,7 @@ def collect_covariance(
 ) -> CorpusCounts:
     """Write the mean of k k^T of each layer to `folder`, resuming an interrupted call.
 
-    Complete layers are left as they are; damaged ones are logged and collected again. Memory is bounded by the model's
-    token budget and one matrix per layer.
+    Complete layers are left as they are; damaged ones are logged and collected again.
 
     Args:
         lm: the unedited model.
@@ -78,27 +75,19 @@ def collect_covariance(
         ModelError: keys are not finite, or there is not enough memory for the smallest batches.
     """
     counts = _existing_counts(folder, lm, corpus, cap)
-    missing = [
-        layer
-        for layer in dict.fromkeys(layers)
-        if not (counts and _is_complete(folder, layer, key_size(lm, paths, layer)))
-    ]
+    missing = [n for n in dict.fromkeys(layers) if not (counts and _is_complete(folder, n, key_size(lm, paths, n)))]
     if counts and not missing:
         return counts
     _make_folder(folder, known=counts is not None)
     key = content_id(lm.fingerprint, corpus, sorted(missing), cap)
     partial = _PartialSums(folder / f"partial-{key}.safetensors", missing, lm, every)
-    for part in _chunks(islice(texts, partial.texts, None)):
+    unread = islice(texts, partial.texts, None)
+    while part := list(islice(unread, PART)):
         partial.add(len(part), add_keys(lm, paths, part, cap, partial.sums))
         progress(partial.texts, partial.tokens)
     counts = CorpusCounts(model=lm.fingerprint, corpus=corpus, texts=partial.texts, tokens=partial.tokens, cap=cap)
     partial.finish(folder, counts)
     return counts
-
-
-def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
-    while part := list(islice(texts, PART)):
-        yield part
 
 
 class _PartialSums:
@@ -108,7 +97,11 @@ class _PartialSums:
         self.file, self.every, self.pause = file, every, every
         self.texts = self.tokens = 0
         self.sums = {layer: torch.zeros(0) for layer in layers}
-        tensors = _read_partial(file) if file.exists() else None
+        try:
+            tensors = read_tensors(file) if file.exists() else None
+        except BadData as error:
+            log.warning("%s The pass starts anew.", error)
+            tensors = None
         if tensors is not None:
             self.texts, self.tokens = tensors["counted"].tolist()
             self.sums = {layer: tensors[f"layer-{layer}"].to(lm.device) for layer in layers}
@@ -129,9 +122,7 @@ class _PartialSums:
     def finish(self, folder: Path, counts: CorpusCounts) -> None:
         """Write the counts and each layer's covariance, and remove the partial sums."""
         if not counts.tokens:
-            raise BadData(
-                f"no text to collect statistics from, seen {counts.texts} texts without tokens: name other files."
-            )
+            raise BadData(f"no text to collect a covariance from, seen {counts.texts} texts without tokens.")
         draft = folder / f"{COUNTS}.{os.getpid()}.part"
         draft.write_text(counts.model_dump_json(), encoding="utf-8")
         draft.replace(folder / COUNTS)
@@ -140,25 +131,17 @@ class _PartialSums:
         self.file.unlink(missing_ok=True)
 
 
-def _read_partial(file: Path) -> dict[str, Tensor] | None:
-    try:
-        return load_file(file)
-    except (SafetensorError, OSError) as error:
-        logging.getLogger(__name__).warning("'%s' cannot be read (%s): the pass starts anew", file, error)
-        return None
-
-
 def _existing_counts(folder: Path, lm: CausalLM, corpus: str, cap: int) -> CorpusCounts | None:
     """The counts of the folder, which must be of the same model, corpus and cap; None where there are none."""
     try:
         counts = read_counts(folder)
     except BadData as error:
-        logging.getLogger(__name__).warning("%s That is done now.", error)
+        log.warning("%s That is done now.", error)
         return None
     same_model = counts and digest_of(counts.model) == digest_of(lm.fingerprint)
     if counts and not (same_model and (counts.corpus, counts.cap) == (corpus, cap)):
         raise BadData(
-            f"'{folder}' holds statistics of model {counts.model}, corpus '{counts.corpus}', {counts.cap} tokens a "
+            f"'{folder}' holds the covariance of model {counts.model}, corpus '{counts.corpus}', {counts.cap} tokens a "
             f"piece, not of model {lm.fingerprint}, corpus '{corpus}', {cap} tokens: name another folder."
         )
     return counts
@@ -174,32 +157,45 @@ def _make_folder(folder: Path, known: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for file in [] if known else list(folder.glob("layer-*.safetensors")):
             renamed = file.replace(file.with_name(file.name + UNKNOWN))
-            logging.getLogger(__name__).warning("'%s' is of unknown origin: renamed to '%s'", file, renamed)
+            log.warning("'%s' is of unknown origin: renamed to '%s'", file, renamed)
     except OSError as error:
-        raise BadSettings(f"cannot write statistics to '{folder}': {error.strerror}: name another folder.") from error
+        raise BadSettings(f"cannot write a covariance to '{folder}': {error.strerror}: name another folder.") from error
 
 
 def _is_complete(folder: Path, layer: int, size: int) -> bool:
     """True where a layer's covariance exists and can be used; one that cannot is logged."""
+    try:
+        read_layer(folder, layer, size)
+    except MissingData:
+        return False
+    except BadData as error:
+        log.warning("%s It is collected anew.", error)
+        return False
+    return True
+
+
+def read_layer(folder: Path, layer: int, size: int) -> Tensor:
+    """A layer's covariance, shape (size, size), float32.
+
+    Raises:
+        MissingData: there is none.
+        BadData: it cannot be read, has another size, or holds numbers that are not finite.
+    """
     file = layer_file(folder, layer)
     if not file.exists():
-        return False
-    problem = _problem(file, size)
-    if problem:
-        logging.getLogger(__name__).warning("'%s' cannot be used (%s): collected anew", file, problem)
-    return not problem
-
-
-def _problem(file: Path, size: int) -> str:
-    """Why a covariance cannot be used, from a quick look; empty if it can."""
-    try:
-        with safe_open(file, "pt") as opened:
-            moment = opened.get_tensor(MOMENT)
-    except (SafetensorError, OSError) as error:
-        return str(error)
+        raise MissingData(f"no covariance of layer {layer} in '{folder}'.")
+    moment = read_tensors(file).get(MOMENT, torch.zeros(0))
     if moment.shape != (size, size):
-        return f"it has shape {tuple(moment.shape)}, and keys have {size} numbers"
-    return "" if moment.diagonal().isfinite().all() else "it holds numbers that are not finite"
+        raise BadData(
+            f"covariance '{file}' has shape {tuple(moment.shape)}, the model's keys have {size} numbers: it is another "
+            "model's."
+        )
+    if not moment.isfinite().all():
+        raise BadData(
+            f"covariance '{file}' holds numbers that are not finite, as keys leave that overflow in float16: load the "
+            "model with --set model.dtype=float32 or bfloat16."
+        )
+    return moment
 
 
 def layer_file(folder: Path, layer: int) -> Path:
@@ -219,6 +215,4 @@ def read_counts(folder: Path) -> CorpusCounts | None:
     try:
         return CorpusCounts.model_validate_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadData(
-            f"'{file}' does not say what it was made from: collect statistics with `emend covariance`."
-        ) from error
+        raise BadData(f"'{file}' does not say what it was made from: collect with `emend covariance`.") from error

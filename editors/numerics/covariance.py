@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
-from emend.editors.numerics.collect_covariance import MOMENT, collect_covariance, layer_file, read_counts
+from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
 from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space
 from emend.editors.numerics.tensor_files import cached_tensor, digest_of, sha256_once
 from emend.memory.edit import content_id
@@ -28,15 +26,14 @@ WORLD = "tinyworld"
 class KeyCovariance:
     """The uncentred covariance C = E[k k^T] of the keys of some layers, and its factorisations.
 
-    Factorisations are cached beside the covariance on disk, so that each layer is factorised once; the covariance
-    itself is held no longer than that takes.
+    Factorisations are cached beside the covariance on disk; the covariance itself is held no longer than they take.
 
     Args:
         folder: as `collect_covariance` writes it; None takes the identity in every layer.
         remedy: what to do where it cannot be used.
     """
 
-    def __init__(self, folder: Path | None, remedy: str = "Collect them with `emend covariance`.") -> None:
+    def __init__(self, folder: Path | None, remedy: str = "Collect it with `emend covariance`.") -> None:
         self.folder = folder
         self._remedy = remedy
         self._factorisations: dict[tuple[Any, ...], Tensor] = {}
@@ -62,7 +59,12 @@ class KeyCovariance:
             MissingData: there is none for this layer.
             BadData: it has another size, holds numbers that are not finite, or cannot be read.
         """
-        return torch.eye(size, dtype=torch.float64) if self.folder is None else self._load(self.folder, layer, size)
+        if self.folder is None:
+            return torch.eye(size, dtype=torch.float64)
+        try:
+            return read_layer(self.folder, layer, size).double()
+        except (BadData, MissingData) as error:
+            raise type(error)(f"{error} {self._remedy}") from error
 
     def solve(self, layer: int, keys: Tensor) -> Tensor:
         """C^-1 K for keys K of shape (D, n), float64."""
@@ -95,11 +97,11 @@ class KeyCovariance:
                     return decompose(self.matrix(layer, size))
                 except LinAlgError as error:
                     raise BadData(
-                        f"statistics of layer {layer} in '{self.folder}' cannot be decomposed ({error}): they are of "
+                        f"the covariance of layer {layer} in '{self.folder}' cannot be decomposed ({error}): it is of "
                         f"too little text. {self._remedy}"
                     ) from error
 
-            source = None if self.folder is None else layer_file(Path(self.folder), layer)
+            source = None if self.folder is None else layer_file(self.folder, layer)
             if source is None or not source.is_file():
                 self._factorisations[key] = compute()
             else:
@@ -117,30 +119,11 @@ class KeyCovariance:
 
     def _warn(self, size: int, ridge: float = 0.0) -> None:
         """Log once where the covariance is of too little text for keys of that size."""
-        warning = "" if self._warned or self.folder is None else scarcity_warning(Path(self.folder), size, ridge)
-        if warning:
+        if self._warned or self.folder is None:
+            return
+        if warning := scarcity_warning(self.folder, size, ridge):
             self._warned = True
             logging.getLogger(__name__).warning("%s", warning)
-
-    def _load(self, folder: Path, layer: int, size: int) -> Tensor:
-        file = layer_file(folder, layer)
-        if not file.exists():
-            raise MissingData(f"no statistics of layer {layer} in '{folder}'. {self._remedy}")
-        try:
-            matrix = load_file(file)[MOMENT].double()
-        except (SafetensorError, KeyError, OSError) as error:
-            raise BadData(f"statistics '{file}' cannot be read ({error}). {self._remedy}") from error
-        if matrix.shape != (size, size):
-            raise BadData(
-                f"statistics '{file}' have shape {tuple(matrix.shape)}, the model's keys have {size} numbers: "
-                f"they are another model's. {self._remedy}"
-            )
-        if not matrix.isfinite().all():
-            raise BadData(
-                f"statistics '{file}' hold numbers that are not finite, as keys leave that overflow in float16: load "
-                f"the model with --set model.dtype=float32 or bfloat16. {self._remedy}"
-            )
-        return matrix
 
 
 def scarcity_warning(folder: Path, size: int, ridge: float = 0.0) -> str:
@@ -154,10 +137,10 @@ def scarcity_warning(folder: Path, size: int, ridge: float = 0.0) -> str:
     counts = read_counts(folder)
     if counts is None or (counts.tokens >= size and not ridge):
         return ""
-    singular = f", and have no inverse without {ridge:g} of its mean on their diagonal" if ridge else ""
+    singular = f", and has no inverse without {ridge:g} of its mean on its diagonal" if ridge else ""
     return (
-        f"statistics '{folder}' are of {counts.tokens:,} tokens, for keys of {size:,} numbers{singular}: what they say "
-        "of usual text is not to be relied on. Collect them over more text with `emend covariance`."
+        f"covariance '{folder}' is of {counts.tokens:,} tokens, for keys of {size:,} numbers{singular}: do not rely on "
+        "it for usual text. Collect it over more text with `emend covariance`."
     )
 
 
@@ -186,9 +169,9 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
     ]
     if len(folders) != 1:
         raise MissingData(
-            f"there are {len(folders) or 'no'} statistics of this model's layers {list(layers)}"
+            f"there are {len(folders) or 'no'} covariances of this model's layers {list(layers)}"
             f"{': ' + ', '.join(map(str, folders)) if folders else ''}. Name one with the setting 'covariance', or "
-            f"collect them: {_command(lm, layers)}"
+            f"collect one: {_command(lm, layers)}"
         )
     return KeyCovariance(folders[0], _remedy(lm, layers, folders[0]))
 
@@ -197,7 +180,7 @@ def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") ->
     """How an unusable covariance is collected again in its place, from the same text."""
     counts = read_counts(folder)
     corpus = f" with the text of corpus '{counts.corpus}' (cap {counts.cap})" if counts else ""
-    return f"Collect them anew{corpus}: {_command(lm, layers)}{out}"
+    return f"Collect it anew{corpus}: {_command(lm, layers)}{out}"
 
 
 def _command(lm: CausalLM, layers: Sequence[int]) -> str:
@@ -220,17 +203,17 @@ def _checked(lm: CausalLM, layers: Sequence[int], folder: Path, name: str) -> Pa
     counts = read_counts(folder)
     if counts is None:
         raise MissingData(
-            f"no finished statistics in '{name}': give a folder that `emend covariance` has written, or one of "
+            f"no finished covariance in '{name}': give a folder that `emend covariance` has written, or one of "
             "identity, collected, tinyworld."
         )
     if digest_of(counts.model) != digest_of(lm.fingerprint):
         raise BadData(
-            f"statistics '{name}' are of model {counts.model}, and this one is {lm.fingerprint}: "
-            "collect its own with `emend covariance`."
+            f"covariance '{name}' is of model {counts.model}, and this one is {lm.fingerprint}: collect its own with "
+            "`emend covariance`."
         )
     missing = [layer for layer in layers if not layer_file(folder, layer).exists()]
     if missing:
         raise MissingData(
-            f"statistics '{name}' have no layer {', '.join(map(str, missing))}: {_command(lm, layers)} --out {name}"
+            f"covariance '{name}' has no layer {', '.join(map(str, missing))}: {_command(lm, layers)} --out {name}"
         )
     return folder

@@ -26,11 +26,14 @@ def locate(lm: CausalLM, edit: Edit, prefixes: Sequence[str]) -> list[Located]:
         BadData: the prompt has no place for the subject, there is no target, or the target has no tokens of its own.
         BadSettings: the tokenizer gives no offsets.
     """
-    check_editable(edit)
+    if not edit.subject.strip() or edit.prompt.count("{}") != 1 or not edit.target_new.strip():
+        raise BadData(
+            f"edit '{edit.id}' cannot be written at its subject: subject {edit.subject!r}, prompt {edit.prompt!r}, "
+            f"target_new {edit.target_new!r}. Give all three, the prompt with one {{}} in the subject's place."
+        )
+    end = edit.prompt.index("{}") + len(edit.subject.rstrip())
     try:
-        return [
-            _located(lm, prefix + edit.cloze, len(prefix) + _subject_end(edit), edit.target_new) for prefix in prefixes
-        ]
+        return [_located(lm, prefix + edit.cloze, len(prefix) + end, edit.target_new) for prefix in prefixes]
     except (BadData, ContextOverflow) as error:
         raise type(error)(f"edit '{edit.id}': {error}") from error
 
@@ -40,23 +43,6 @@ def locate_essence(lm: CausalLM, edit: Edit) -> Located:
     subject = edit.subject.rstrip()
     ids = lm.encode(f"{subject} is a")
     return Located(ids, _token_place(lm, f"{subject} is a", len(subject), ids), len(ids))
-
-
-def check_editable(edit: Edit) -> None:
-    """Refuse an edit that cannot be located.
-
-    Raises:
-        BadData: it lacks a subject in its prompt, or a target.
-    """
-    if not edit.subject.strip() or edit.prompt.count("{}") != 1 or not edit.target_new.strip():
-        raise BadData(
-            f"edit '{edit.id}' cannot be written at its subject: subject {edit.subject!r}, prompt {edit.prompt!r}, "
-            f"target_new {edit.target_new!r}. Give all three, the prompt with one {{}} in the subject's place."
-        )
-
-
-def _subject_end(edit: Edit) -> int:
-    return edit.prompt.index("{}") + len(edit.subject.rstrip())
 
 
 def _located(lm: CausalLM, text: str, end: int, target: str) -> Located:

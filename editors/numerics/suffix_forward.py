@@ -33,10 +33,8 @@ class PromptSplit(NamedTuple):
 class CapturedStates(NamedTuple):
     """Activations of the unedited model at the token that changes; shape (rows, width) each."""
 
-    key: Tensor
-    """Into the layer's down-projection."""
     value: Tensor
-    """Out of it."""
+    """Out of the layer's down-projection."""
     state: Tensor
     """Out of the block."""
 
@@ -153,8 +151,8 @@ class SuffixForward:
         def on_call(number: int) -> Callable[..., None]:
             return lambda _, args, kwargs: self._calls.update({number: (args, kwargs)})
 
-        def on_value(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            captured["key"], captured["value"] = at_place(inputs[0]), at_place(output)
+        def on_value(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
+            captured["value"] = at_place(output)
 
         def on_state(_: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
             self._after = _first(output)

@@ -9,8 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from emend.memory.errors import BadData
 
 CACHED = "kept"
 """Name of the tensor in a file that `cached_tensor` writes."""
@@ -22,6 +24,18 @@ def save_whole(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, st
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
     draft.replace(file)
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        BadData: it cannot be read.
+    """
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise BadData(f"'{file}' cannot be read ({error}).") from error
 
 
 def sha256_of(file: Path) -> str:
@@ -77,5 +91,5 @@ def _read_cached(file: Path, provenance: dict[str, str]) -> Tensor | None:
     except (SafetensorError, OSError) as error:
         log.warning("'%s' cannot be read (%s): computed anew", file, error)
         return None
-    log.warning("'%s' was made from other statistics or settings: computed anew", file)
+    log.warning("'%s' was made from another covariance or other settings: computed anew", file)
     return None

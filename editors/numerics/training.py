@@ -1,7 +1,7 @@
 """Training of a few tensors on a few rows of tokens, for fine-tuning and adapters."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -88,7 +88,12 @@ def train(
         logits: Tensor = functional_call(lm.model, weights, (), inputs).logits
         return logits
 
-    descend(lm, forward, list(trained.values()), rows, settings, seed, lambda: _constrain(trained, origin, distance))
+    @torch.no_grad()
+    def constrain() -> None:
+        for name in names if distance > 0 else ():
+            trained[name].clamp_(origin[name] - distance, origin[name] + distance)
+
+    descend(lm, forward, list(trained.values()), rows, settings, seed, constrain)
     return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
 
 
@@ -127,10 +132,10 @@ def descend(
                 optimizer.zero_grad()
                 total = sum(len(batch.counts) for batch in batches)
                 losses = torch.cat([_backward(forward, leaves, batch, total) for batch in batches])
-                _check(losses, number, settings)
-                if bool(losses.max() < settings.stop_loss):
+                finite = bool(losses.isfinite().all())
+                if finite and bool(losses.max() < settings.stop_loss):
                     continue
-                if not optimizer_step(optimizer):
+                if not finite or not optimizer_step(optimizer):
                     raise _overflow(number, losses, settings)
                 after()
                 number, moved = number + 1, True
@@ -196,20 +201,8 @@ def _backward(
     return losses.detach()
 
 
-def _check(losses: Tensor, number: int, settings: TrainingSettings) -> None:
-    if not bool(losses.isfinite().all()):
-        raise _overflow(number, losses, settings)
-
-
 def _overflow(number: int, losses: Tensor, settings: TrainingSettings) -> ModelError:
     return ModelError(
         f"training overflowed at step {number}, seen loss: {losses.max().item():.4g}, "
         f"seen lr: {settings.lr:g}: set a smaller one."
     )
-
-
-def _constrain(trained: Mapping[str, Tensor], origin: Mapping[str, Tensor], distance: float) -> None:
-    if distance > 0:
-        with torch.no_grad():
-            for name, tensor in trained.items():
-                tensor.clamp_(origin[name] - distance, origin[name] + distance)

@@ -8,7 +8,7 @@ from pathlib import Path
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.providers.journal import run_journal
-from emend.editors.cost import ResidentMemory
+from emend.editors.cost import highest_memory
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
 from emend.evals.log.locking import owned_folder
@@ -113,6 +113,6 @@ def _summary(context: EvaluationContext, units: int, seconds: float, cpu_seconds
         baseline_calls=baseline.calls,
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu_seconds, 3),
-        peak_bytes=ResidentMemory.highest_so_far(),
+        peak_bytes=highest_memory(),
         spent=context.components.policy.ledger.by_model(),
     )

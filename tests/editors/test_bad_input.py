@@ -188,7 +188,7 @@ def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, m
 
 def test_missing_statistics_are_reported_before_the_value_search(model, tmp_path):
     for method in AT:
-        with pytest.raises(EmendError, match="no finished statistics"):
+        with pytest.raises(EmendError, match="no finished covariance"):
             build(model, method, covariance=str(tmp_path))
 
 

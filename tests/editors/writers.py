@@ -3,6 +3,7 @@
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics.apply_delta import dense
+from emend.editors.numerics.locate import locate
 from emend.memory.edit import Edit, Triplet
 
 ARCHITECTURES = ["gpt2", "llama", "gptj", "gpt_neox", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi"]
@@ -27,3 +28,9 @@ def editor(method, model, **settings):
 def solve(made, edits):
     """The editor's deltas as tensors of their parameters' shapes."""
     return dense(made.lm.model, made.solve(edits))
+
+
+def keys_at(made, edits, layer):
+    """The averaged keys of a layer with the current weights; shape (edits, inputs), on the CPU."""
+    located = [locate(made.lm, edit, made.prefixes) for edit in edits]
+    return made._keys_and_states(located, layer, layer)[0]

@@ -56,7 +56,7 @@ def test_an_unknown_architecture_is_refused_with_the_names_to_choose_from(random
     monkeypatch.setattr(model.config, "model_type", "unheard_of")
     with pytest.raises(BadSettings, match=r"'unheard_of' is not known.*\[architecture\].*transformer.h.{}.mlp.c_proj"):
         down_projection(model, 0)
-    with pytest.raises(BadSettings, match="norm, head; and adds = false where a norm or a factor lies between"):
+    with pytest.raises(BadSettings, match="norm, head; and adds = false where a norm or a factor follows"):
         architecture_of(model)
     given = {name: getattr(ARCHITECTURES["gpt2"], name) for name in NAMES}
     assert down_projection(model, 1, given) == "transformer.h.1.mlp.c_proj"

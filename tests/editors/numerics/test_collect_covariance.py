@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
-from emend.editors.numerics import collect_covariance as statistics
+from emend.editors.numerics import collect_covariance as collection
 from emend.editors.numerics.architectures import architecture_of
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts
 from emend.editors.numerics.covariance import KeyCovariance, covariance_folder, load_covariance
@@ -105,7 +105,7 @@ def test_only_missing_layers_are_collected(lm, paths, tmp_path):
 
 @pytest.mark.parametrize("stopped", [1, 2, 4])
 def test_an_interrupted_pass_resumes_with_the_same_result(lm, paths, tmp_path, monkeypatch, stopped):
-    monkeypatch.setattr(statistics, "PART", 4)
+    monkeypatch.setattr(collection, "PART", 4)
     collect_covariance(lm, paths, [0, 1], TEXTS, tmp_path / "whole")
     read = []
 
@@ -122,7 +122,7 @@ def test_an_interrupted_pass_resumes_with_the_same_result(lm, paths, tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         collect_covariance(lm, paths, [0, 1], texts(), folder, every=0.0, progress=interrupt)
     assert len(read) == 4 * stopped and not layer_file(folder, 0).exists()
-    with pytest.raises(MissingData, match="no finished statistics"):
+    with pytest.raises(MissingData, match="no finished covariance"):
         load_covariance(lm, paths, [0], str(folder))
     told = []
     collect_covariance(lm, paths, [0, 1], TEXTS, folder, every=0.0, progress=lambda *seen: told.append(seen))
@@ -137,20 +137,20 @@ def test_statistics_of_another_corpus_cap_or_model_are_refused(lm, paths, tmp_pa
     collect_covariance(lm, paths, [0], TEXTS, tmp_path, corpus="one")
     gpt2 = random_model("gpt2").lm
     for other, more in ((lm, {"corpus": "two"}), (lm, {"corpus": "one", "cap": 9}), (gpt2, {"corpus": "one"})):
-        with pytest.raises(BadData, match="holds statistics of model .*: name another folder"):
+        with pytest.raises(BadData, match="holds the covariance of model .*: name another folder"):
             collect_covariance(other, architecture_of(other.model), [1], TEXTS, tmp_path, **more)
 
 
 def test_no_text_is_an_error(lm, paths, tmp_path):
-    with pytest.raises(BadData, match="no text to collect statistics from, seen 2 texts"):
+    with pytest.raises(BadData, match="no text to collect a covariance from, seen 2 texts"):
         collect_covariance(lm, paths, [0], ["", " "], tmp_path)
 
 
 def test_statistics_of_another_shape_are_refused(lm, paths, tmp_path):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
-    with pytest.raises(BadData, match=r"have shape \(64, 64\), the model's keys have 128 numbers"):
+    with pytest.raises(BadData, match=r"has shape \(64, 64\), the model's keys have 128 numbers"):
         KeyCovariance(tmp_path).matrix(0, 128)
-    with pytest.raises(MissingData, match="no statistics of layer 1"):
+    with pytest.raises(MissingData, match="no covariance of layer 1"):
         KeyCovariance(tmp_path).matrix(1, 64)
 
 
@@ -206,7 +206,7 @@ def harm_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"), [(harm_moment, "made from other statistics"), (harm_file, "cannot be read")]
+    ("harm", "words"), [(harm_moment, "made from another covariance"), (harm_file, "cannot be read")]
 )
 def test_a_stale_or_damaged_factor_is_computed_again_and_logged(lm, paths, tmp_path, harm, words, caplog):
     collect_covariance(lm, paths, [0], TEXTS, tmp_path)
@@ -239,7 +239,7 @@ def test_a_moment_of_too_few_tokens_gets_a_little_on_its_diagonal(lm, paths, tmp
 def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command(lm, paths, tmp_path, monkeypatch):
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path))
     with pytest.raises(
-        MissingData, match=r"no statistics .*layers \[0\].*emend covariance --model hf:.* --layers 0 --corpus"
+        MissingData, match=r"no covariances .*layers \[0\].*emend covariance --model hf:.* --layers 0 --corpus"
     ):
         load_covariance(lm, paths, [0], "collected")
     collect_covariance(lm, paths, [0], TEXTS, covariance_folder(lm, "one"), corpus="one")
@@ -247,7 +247,7 @@ def test_what_was_collected_is_found_by_itself_and_its_absence_names_the_command
     with pytest.raises(MissingData, match=r"layers \[0, 1\]"):
         load_covariance(lm, paths, [0, 1], "collected")
     collect_covariance(lm, paths, [0], TEXTS, covariance_folder(lm, "two"), corpus="two")
-    with pytest.raises(MissingData, match="2 statistics .* Name one with the setting 'covariance'"):
+    with pytest.raises(MissingData, match="2 covariances .* Name one with the setting 'covariance'"):
         load_covariance(lm, paths, [0], "collected")
 
 
@@ -259,7 +259,7 @@ def test_the_invented_world_is_read_once(lm, paths, tmp_path, monkeypatch):
     first = load_covariance(lm, paths, [0], "tinyworld").matrix(0, 64)
     texts = texts_of_the_world()[:6]
     torch.testing.assert_close(first.float(), by_numpy(lm, 0, texts, cap=96)[0], rtol=1e-4, atol=1e-6)
-    monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("collected again"))
+    monkeypatch.setattr(collection, "add_keys", lambda *_: pytest.fail("collected again"))
     load_covariance(lm, paths, [0], "tinyworld")
 
 
@@ -270,15 +270,15 @@ def test_statistics_belong_to_the_weights_whatever_their_folder_is_called(lm, tm
     collect_covariance(lm, architecture_of(lm.model), [0], TEXTS, tmp_path / "kept")
     collect_covariance(other, architecture_of(other.model), [0], TEXTS, tmp_path / "kept")
     load_covariance(other, architecture_of(other.model), [0], str(tmp_path / "kept"))
-    with pytest.raises(MissingData, match="have no layer 1: emend covariance --model .*renamed --layers 0,1"):
+    with pytest.raises(MissingData, match="has no layer 1: emend covariance --model .*renamed --layers 0,1"):
         load_covariance(other, architecture_of(other.model), [0, 1], str(tmp_path / "kept"))
 
 
 def test_a_read_only_folder_is_reported_before_the_pass(lm, paths, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
-    monkeypatch.setattr(statistics, "add_keys", lambda *_: pytest.fail("the corpus was passed"))
+    monkeypatch.setattr(collection, "add_keys", lambda *_: pytest.fail("the corpus was passed"))
     for folder in (tmp_path / "file", tmp_path / "file" / "x"):
-        with pytest.raises(BadSettings, match="cannot write statistics to .*name another folder"):
+        with pytest.raises(BadSettings, match="cannot write a covariance to .*name another folder"):
             collect_covariance(lm, paths, [0], TEXTS, folder)
 
 

@@ -89,14 +89,14 @@ def test_a_file_is_digested_once_for_all_editors(model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_making_the_editor_decomposes_the_statistics_and_lets_go_of_them(model, tmp_path, monkeypatch, method):
     folder = filled(model, tmp_path)
-    load, read = KeyCovariance._load, []
+    load, read = KeyCovariance.matrix, []
 
     def watched(self, *args):
         made = load(self, *args)
         read.append(weakref.ref(made))
         return made
 
-    monkeypatch.setattr(KeyCovariance, "_load", watched)
+    monkeypatch.setattr(KeyCovariance, "matrix", watched)
     made = editor(method, model, covariance=str(folder), **ROOM.get(method, {}))
     gc.collect()
     assert len(read) == 1 and read[0]() is None

@@ -14,7 +14,7 @@ from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome, matrix_of
-from tests.editors.writers import ARCHITECTURES, editor
+from tests.editors.writers import ARCHITECTURES, editor, keys_at
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 
@@ -48,7 +48,7 @@ def test_after_rome_the_key_gives_the_value(architecture, random_model):
     row = locate(rome.lm, CAPITAL, [""])
     with applied(rome.lm.model, rome.solve([CAPITAL])):
         weight, bias = matrix_of(rome.lm.model.get_submodule(path))
-        key = capture_keys(rome.lm, rome.paths, row, 0, 0).keys[0].double()
+        key = capture_keys(rome.lm, rome.paths, row, 0, 0)[0][0].double()
     wanted = (found.value + found.change)[0].double()
     assert (weight @ key + bias - wanted).norm() <= 1e-5 * wanted.norm()
 
@@ -56,7 +56,7 @@ def test_after_rome_the_key_gives_the_value(architecture, random_model):
 def test_rome_writes_along_the_averaged_key_times_the_inverse_covariance(random_model):
     rome = with_moments(editor(Rome, random_model()))
     factors = rome.deltas([CAPITAL], rome.search([CAPITAL]))[f"{rome.paths.of_layer(0, 'down_projection')}.weight"]
-    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0).keys.double()
+    keys = capture_keys(rome.lm, rome.paths, locate(rome.lm, CAPITAL, rome.prefixes), 0, 0)[0].double()
     wanted = torch.linalg.solve(moment(keys.shape[1]), keys.mean(0))
     assert torch.allclose(factors.right[0], wanted / wanted.norm(), rtol=1e-3, atol=1e-5)
 
@@ -65,7 +65,7 @@ def test_r_rome_takes_the_averaged_key_in_both_places(random_model):
     plain, same = editor(Rome, random_model()), editor(RRome, random_model())
     found = plain.search([CAPITAL])
     path = plain.paths.of_layer(0, "down_projection")
-    keys = capture_keys(plain.lm, plain.paths, locate(plain.lm, CAPITAL, plain.prefixes), 0, 0).keys.double()
+    keys = capture_keys(plain.lm, plain.paths, locate(plain.lm, CAPITAL, plain.prefixes), 0, 0)[0].double()
     weight, bias = matrix_of(plain.lm.model.get_submodule(path))
     wanted = (found.value + found.change)[0].double()
     for made, key in ((plain, keys[0]), (same, keys.mean(0))):
@@ -81,7 +81,7 @@ def test_rank_one_edits_given_together_each_get_their_value_when_written(random_
     factors = rome.deltas(edits, found)[f"{path}.weight"]
     assert factors.left.shape[1] == 2
     weight, bias = matrix_of(rome.lm.model.get_submodule(path))
-    key = capture_keys(rome.lm, rome.paths, locate(rome.lm, CURRENCY, [""]), 0, 0).keys[0].double()
+    key = capture_keys(rome.lm, rome.paths, locate(rome.lm, CURRENCY, [""]), 0, 0)[0][0].double()
     wanted = (found.value + found.change)[1].double()
     assert torch.allclose((weight + factors.left @ factors.right) @ key + bias, wanted, rtol=1e-4, atol=1e-4)
 
@@ -93,7 +93,7 @@ def test_memit_s_update_is_the_direct_solution(architecture, random_model):
     found = memit.search(edits)
     path = memit.paths.of_layer(0, "down_projection")
     factors = memit.deltas(edits, found)[f"{path}.weight"]
-    keys, left = memit.keys_at(edits, 0).double(), found.change.double()
+    keys, left = keys_at(memit, edits, 0).double(), found.change.double()
     covariance = moment(keys.shape[1])
     direct = left.T @ keys @ torch.linalg.inv(7.0 * covariance + keys.T @ keys)
     ours = factors.left @ factors.right
@@ -112,16 +112,16 @@ def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
 
 def test_the_bare_prompt_weighs_as_much_as_all_contexts_together(random_model):
     memit = editor(Memit, random_model(), prefixes=[f"So it is {word}. " for word in ("a", "be", "can", "do", "end")])
-    each = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0).keys
+    each = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0)[0]
     wanted = each[0] / 2 + each[1:].sum(0) / 10
-    assert torch.allclose(memit.keys_at([CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(keys_at(memit, [CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_memit_spreads_the_residual_over_its_layers(random_model):
     memit = editor(Memit, random_model(), layers=[0, 1], mom2_update_weight=1e-9)
     found = memit.search([CAPITAL])
     with applied(memit.lm.model, memit.solve([CAPITAL])):
-        states = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, [""]), 1, 1).states[0]
+        states = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, [""]), 1, 1)[1][0]
     before, wanted = found.value[0], (found.value + found.change)[0]
     assert (states - wanted).norm() < 0.7 * (before - wanted).norm() + 1e-6
 

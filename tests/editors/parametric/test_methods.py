@@ -21,7 +21,7 @@ from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
 from emend.editors.parametric.rome import Rome, RRome
 from emend.memory.errors import BadData, BadSettings
-from tests.editors.writers import ARCHITECTURES, SAME_SUBJECT, editor, solve
+from tests.editors.writers import ARCHITECTURES, SAME_SUBJECT, editor, keys_at, solve
 from tests.fakes import tiny_random_lm
 
 
@@ -210,7 +210,7 @@ def test_alphaedit_protects_the_edited_models_keys_and_runs_no_pass_after_applyi
             grow(edits)
             handles.pop().remove()
             for layer in (0, 1):
-                now = alpha.keys_at(edits, layer).double()
+                now = keys_at(alpha, edits, layer).double()
                 assert torch.equal(alpha._protected[layer][-len(edits) :], now)
         assert [len(keys) for keys in alpha._protected.values()] == [3, 3]
         monkeypatch.setattr(DeltaStack, "add", lambda *_: 1 / 0)

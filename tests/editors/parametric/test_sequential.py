@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from emend.editors.answerers import direct_answerer
-from emend.editors.base import EditorContext, HasCost, Sequential
+from emend.editors.base import EditorContext, Sequential, cost_of
 from emend.editors.conformance import CAPITAL, CURRENCY, ask_edit, check_same, state_of
 from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.editors.parametric.finetune import FineTuning
@@ -108,12 +108,11 @@ def test_the_cost_of_each_edit_has_its_tokens(random_model):
     width = len(model.lm.encode_pair(CAPITAL.cloze, CAPITAL.target_new).ids) - 1
     with editor.sequence() as grow:
         answerer = grow([CAPITAL])
-        assert isinstance(answerer, HasCost)
-        assert answerer.cost.tokens == 8 * width
+        assert cost_of(answerer).tokens == 8 * width
         nothing = grow(())
-        assert isinstance(nothing, HasCost) and nothing.cost.tokens == 0
+        assert cost_of(nothing).tokens == 0
     with editor.edit([CAPITAL]) as alone:
-        assert isinstance(alone, HasCost) and alone.cost.tokens == 8 * width
+        assert cost_of(alone).tokens == 8 * width
 
 
 def test_an_editor_becomes_sequential_by_its_solve_alone(random_model):

@@ -239,7 +239,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, t
 def test_a_refused_edit_leaves_no_folder(emend, folder):
     for told, said in (
         (("--prompt-template", "nosuch"), "unknown prompt template 'nosuch'"),
-        (("--set", "rome.covariance=nosuch"), "no finished statistics in 'nosuch'"),
+        (("--set", "rome.covariance=nosuch"), "no finished covariance in 'nosuch'"),
     ):
         code, _, err = emend(
             "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *told,
