@@ -9,12 +9,12 @@ from emend.evals.analyses.base import (
     AnalysisRequest,
     AnalysisRow,
     Bins,
-    Inventory,
     Lacking,
     PlotStyle,
     Run,
+    needs,
     ordered,
-    panel_name,
+    records_of,
     row_of,
 )
 from emend.evals.case import Record
@@ -48,12 +48,12 @@ def drop(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     The drop is relative, in percent of the accuracy under `struct`, as in the paper's Tables 2 and 3.
     """
     accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None]] = {}
-    for run in runs:
-        for record in run.records():
-            for task, (kinds, _) in TASKS.items():
-                if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
-                    key = (_dataset(run), task, record.setting, _series(run, record.editor, runs))
-                    accuracies.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
+    for run, record in records_of(runs):
+        for task, (kinds, _) in TASKS.items():
+            if record.kind in kinds and ("em" in record.values or "em" in record.unscored):
+                dataset = str(run.provenance.get("options", {}).get("dataset", run.name))
+                key = (dataset, task, record.setting, _series(run, record.editor, runs))
+                accuracies.setdefault(key, {})[_asking(run, record)] = record.values.get("em")
     rows = ordered(_drops(accuracies), ("unstruct", "extract"))
     if not rows:
         raise Lacking(_needs_settings({setting for run in runs for setting in run.settings}))
@@ -81,10 +81,6 @@ def _drops(accuracies: dict[tuple[str, str, str, str], dict[Asking, float | None
             [Pair(asking.case, "", base[asking], answers[asking], asking.repeat) for asking in both], per=TASKS[task][1]
         ).scaled(100)
         yield row_of((f"{data}, {task}", setting, series), value)
-
-
-def _dataset(run: Run) -> str:
-    return str(run.provenance.get("options", {}).get("dataset", run.name))
 
 
 def _series(run: Run, editor: str, runs: Sequence[Run]) -> str:
@@ -117,22 +113,17 @@ def errors(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     if one of them has the question's subject and relation, incomplete otherwise. Else it is the editing's: the reply
     names the old object, or something irrelevant. The paper had people sort; the rule sorts its four examples alike.
     """
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            if record.kind in EDITED and record.values.get("em") == 0.0:
-                sort = error_of(record, run.case(record).edits)
-                panel = panel_name(run, runs, record.setting)
-                for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
-                    bins.add(panel, name, record.editor, float(name == sort), record.case)
-    rows = bins.rows()
-    if not rows:
-        raise Lacking("no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
+    bins = Bins(runs, "no edit of the run failed, so there is no error to sort: analyse a run with failed edits.")
+    for run, record in records_of(runs, EDITED):
+        if record.values.get("em") == 0.0:
+            sort = error_of(record, run.case(record).edits)
+            for name in ERRORS if record.setting == "extract" else ERRORS[2:]:
+                bins.add(run, record.setting, name, record, float(name == sort))
     return Analysis(
         kind="errors",
         title="Failed edits by type of error",
         unit="% of failed edits",
-        rows=ordered(rows, ERRORS),
+        rows=bins.rows(ERRORS),
         picture=PlotStyle(x="type of error", y="failed edits, %", limits=(0, 105)),
         notes=("sorted by rule, where the paper had people; n counts failed edits", PUBLISHED),
     )
@@ -176,13 +167,6 @@ def _without(text: str, part: str) -> str:
     return text if at < 0 else f"{text[:at]} {text[at + len(part) :]}"
 
 
-def _drop_lacks(inventory: Inventory) -> str:
-    return _needs_settings(inventory.run.settings)
-
-
-def _errors_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has(["em"], EDITED) else "no edit was asked for text: use a model or an editor that answers."
-
-
-DROP = AnalysisKind(("akew",), _drop_lacks, drop)
-ERROR_TYPES = AnalysisKind(("akew",), _errors_lacks, errors)
+NO_TEXT = "no edit was asked for text: use a model or an editor that answers."
+DROP = AnalysisKind(("akew",), lambda inventory: _needs_settings(inventory.run.settings), drop)
+ERROR_TYPES = AnalysisKind(("akew",), needs(NO_TEXT, ["em"], EDITED), errors)

@@ -1,6 +1,6 @@
 """Shared types of the analyses: the runs that they read, the values that they collect, and their results."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,36 +159,62 @@ def inventory(run: Run) -> Inventory:
     return Inventory(run, frozenset((record.kind, name) for record in run.records() for name in record.values))
 
 
-class Bins:
-    """Values and their cases, by panel, label and series, in the order in which they first came."""
+def needs(remedy: str, outputs: Iterable[str], kinds: Iterable[str] = ()) -> Callable[[Inventory], str]:
+    """Requirement of an analysis: one of the outputs, for one of the kinds of probe or for any."""
+    return lambda inventory: "" if inventory.has(outputs, kinds) else remedy
 
-    def __init__(self) -> None:
+
+def records_of(runs: Sequence[Run], kinds: Iterable[str] = ()) -> Iterator[tuple[Run, Record]]:
+    """The records of all runs, or those of these kinds of probe, each with its run."""
+    among = set(kinds)
+    return ((run, record) for run in runs for record in run.records() if not among or record.kind in among)
+
+
+class Bins:
+    """Values and their cases, by panel, label and series, in the order in which they first came.
+
+    A panel has its run's name where several runs are analysed together; `remedy` says what gives values where none are.
+    """
+
+    def __init__(self, runs: Sequence[Run], remedy: str = "") -> None:
+        self.runs, self.remedy = runs, remedy
         self._found: dict[tuple[str, str, str], tuple[list[float | None], list[Hashable]]] = {}
         self._x: dict[tuple[str, str, str], float] = {}
 
     def add(
-        self, panel: str, label: str, series: str, value: float | None, case: Hashable, x: float | None = None
+        self,
+        run: Run,
+        panel: str,
+        label: str,
+        record: Record,
+        value: float | None,
+        case: Hashable = None,
+        x: float | None = None,
     ) -> None:
-        """Put one value; None is unscored."""
-        values, cases = self._found.setdefault((panel, label, series), ([], []))
+        """Put a value of the record's editor; None is unscored."""
+        key = panel_name(run, self.runs, panel), label, record.editor
+        values, cases = self._found.setdefault(key, ([], []))
         values.append(value)
-        cases.append(case)
+        cases.append(record.case if case is None else case)
         if x is not None:
-            self._x[panel, label, series] = x
+            self._x[key] = x
 
-    def take(self, panel: str, label: str, series: str, record: Record, output: str, case: Hashable = None) -> None:
+    def take(self, run: Run, panel: str, label: str, record: Record, output: str, case: Hashable = None) -> None:
         """Put a record's output where the record was scored on it, or says why it is not."""
         if output in record.values or output in record.unscored:
-            self.add(panel, label, series, record.values.get(output), record.case if case is None else case)
+            self.add(run, panel, label, record, record.values.get(output), case)
 
-    def rows(self, scale: float = 100.0) -> list[AnalysisRow]:
-        """Rows with estimates, panel by panel."""
-        return list(
-            ordered(
-                row_of(key, estimate(values, cases).scaled(scale), self._x.get(key))
-                for key, (values, cases) in self._found.items()
-            )
-        )
+    def rows(self, labels: Sequence[str] = (), scale: float = 100.0) -> tuple[AnalysisRow, ...]:
+        """Rows with estimates, panel by panel, those of the labels given first.
+
+        Raises:
+            Lacking: nothing was put.
+        """
+        if not self._found:
+            raise Lacking(self.remedy)
+        collected = self._found.items()
+        rows = (row_of(key, estimate(*columns).scaled(scale), self._x.get(key)) for key, columns in collected)
+        return ordered(rows, labels)
 
 
 def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -> AnalysisRow:
@@ -197,18 +223,15 @@ def row_of(key: tuple[str, str, str], value: Estimate, x: float | None = None) -
     return AnalysisRow(panel=panel, label=label, series=series, x=x, **value.model_dump())
 
 
-def ordered(
-    rows: Iterable[AnalysisRow], labels: Sequence[str] = (), series: Sequence[str] = ()
-) -> tuple[AnalysisRow, ...]:
-    """Rows by panel as they came, then by the order of the labels and the series given; others keep their place."""
-    ordered_rows = list(rows)
-    panels = list(dict.fromkeys(row.panel for row in ordered_rows))
-    every = [*labels, *(row.label for row in ordered_rows)]
-    names = [*series, *(row.series for row in ordered_rows)]
-    places = [{name: at for at, name in enumerate(dict.fromkeys(keys))} for keys in (panels, every, names)]
-    return tuple(
-        sorted(ordered_rows, key=lambda row: (places[0][row.panel], places[1][row.label], places[2][row.series]))
+def ordered(rows: Iterable[AnalysisRow], labels: Sequence[str] = ()) -> tuple[AnalysisRow, ...]:
+    """Rows by panel and series as they came, and by the order of the labels given; other labels come after these."""
+    unordered = list(rows)
+    columns = [row.panel for row in unordered], [row.label for row in unordered], [row.series for row in unordered]
+    panels, names, series = (
+        {name: at for at, name in enumerate(dict.fromkeys((*first, *column)))}
+        for first, column in zip(((), labels, ()), columns, strict=True)
     )
+    return tuple(sorted(unordered, key=lambda row: (panels[row.panel], names[row.label], series[row.series])))
 
 
 def panel_name(run: Run, runs: Sequence[Run], text: str = "") -> str:

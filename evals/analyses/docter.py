@@ -13,8 +13,9 @@ from emend.evals.analyses.base import (
     PlotStyle,
     ReferenceLine,
     Run,
-    ordered,
+    needs,
     panel_name,
+    records_of,
 )
 from emend.evals.case import Record
 from emend.memory.embeddings.embed import FUNCTION_WORDS
@@ -31,6 +32,11 @@ ALWAYS = {"always True (DocTER 56.09)": 56.09, "always False (DocTER 43.91)": 43
 """Scores of constant answers on the whole file: 327 and 256 of 583 questions."""
 DIRECTIONS = {"doc_en_zh": "en->zh", "doc_zh_en": "zh->en", "cross_en_zh": "en->zh", "cross_zh_en": "zh->en"}
 NO_DOCUMENTS = "the edits are no documents: run with --setting doc and --benchmark-option blocks=edit_success."
+NO_CROSS = (
+    "no question in another language was asked: run with --benchmark-option blocks=cross_en_zh,cross_zh_en "
+    "--setting doc_en_zh --setting doc_zh_en."
+)
+NO_REASONING = "no reasoning question was scored: run with --benchmark-option blocks=edit_success,locality,reasoning."
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 _OPENERS = "|".join(sorted({word.capitalize() for word in FUNCTION_WORDS} - {"The"}, key=len, reverse=True))
 _PART = rf"(?!(?:{_OPENERS})\b)(?:[A-Z0-9]|[^\W\da-z_])(?:\w|[.&/+-](?=\w)|['’](?!s\b)(?=\w)|(?<=\b\w)\.)*!?"
@@ -42,20 +48,17 @@ _NAME = re.compile(
 
 def frequency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Edit success by the number of sentences of the document that name subject and new object (Figure 6)."""
-    bins = Bins()
+    bins = Bins(runs, NO_DOCUMENTS)
     for run in runs:
         for record, text in _documents(run):
             times = min(MOST, mentions(text, record.prompt, record.gold[0]))
             label = f"{times}+" if times == MOST else str(times)
-            bins.add(panel_name(run, runs, record.setting), label, record.editor, _success(record), record.case, times)
-    rows = bins.rows()
-    if not rows:
-        raise Lacking(NO_DOCUMENTS)
+            bins.add(run, record.setting, label, record, _success(record), x=times)
     return Analysis(
         kind="frequency",
         title="Edit success by how often the document states the fact",
         unit="edit success, %",
-        rows=ordered(rows, [*map(str, range(MOST)), f"{MOST}+"]),
+        rows=bins.rows([*map(str, range(MOST)), f"{MOST}+"]),
         picture=PlotStyle(
             form="curve", x="sentences that name subject and new object", y="edit success, %", limits=(0, 105)
         ),
@@ -69,7 +72,7 @@ def position(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     Documents are sorted by the character at which the object is first named, as a whole word. Fewer than 400 documents
     are cut in halves.
     """
-    bins = Bins()
+    bins = Bins(runs, NO_DOCUMENTS)
     sizes: set[int] = set()
     for run in runs:
         matches = [(record, first_named(text, record.gold[0])) for record, text in _documents(run)]
@@ -81,17 +84,14 @@ def position(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
             ends = {case: FRONT for case in order[:size]} | {case: BACK for case in order[len(order) - size :]}
             for record, _ in matches:
                 if record.setting == setting and (end := ends.get(record.case)) is not None:
-                    panel = panel_name(run, runs, setting)
-                    bins.add(panel, end, record.editor, _success(record), record.case)
-    rows = bins.rows()
-    if not rows:
-        raise Lacking(NO_DOCUMENTS)
+                    bins.add(run, setting, end, record, _success(record))
+    rows = bins.rows((FRONT, BACK))
     answers = " and ".join(str(size) for size in sorted(sizes))
     return Analysis(
         kind="position",
         title="Edit success by where the document first names the new object",
         unit="edit success, %",
-        rows=ordered(rows, (FRONT, BACK)),
+        rows=rows,
         picture=PlotStyle(x=f"earliest and latest {answers} documents", y="edit success, %", limits=(0, 105)),
         notes=(
             f"{answers} documents from either end (DocTER: {ENDS}), "
@@ -102,19 +102,16 @@ def position(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def crosslingual(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Edit success in the other language, by direction (Table 4): CES, and CEM where there are probabilities."""
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            if record.kind != "cross_lingual":
-                continue
-            direction = str(run.case(record).tags.get("direction", DIRECTIONS.get(record.setting, record.setting)))
-            if any(output in record.values or output in record.unscored for output in SUCCESS):
-                bins.add(panel_name(run, runs, "CES"), direction, record.editor, _success(record), record.case)
-            for panel, output in (("CEM", "magnitude"), ("hit@1", "hit@1")):
-                bins.take(panel_name(run, runs, panel), direction, record.editor, record, output)
+    bins = Bins(runs, NO_CROSS)
+    for run, record in records_of(runs, ["cross_lingual"]):
+        direction = str(run.case(record).tags.get("direction", DIRECTIONS.get(record.setting, record.setting)))
+        if any(output in record.values or output in record.unscored for output in SUCCESS):
+            bins.add(run, "CES", direction, record, _success(record))
+        for panel, output in (("CEM", "magnitude"), ("hit@1", "hit@1")):
+            bins.take(run, panel, direction, record, output)
     rows = [row for row in bins.rows() if row.n]
     if not rows:
-        raise Lacking(_no_cross())
+        raise Lacking(NO_CROSS)
     return Analysis(
         kind="crosslingual",
         title="Transfer to the other language, by direction",
@@ -127,27 +124,21 @@ def crosslingual(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def reasoning(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Accuracy of the yes/no questions by label, with what constant answers score drawn in (Tables 2 to 4)."""
-    bins = Bins()
+    bins = Bins(runs, NO_REASONING)
     labels: dict[str, dict[tuple[str, str], bool]] = {}
-    for run in runs:
-        for record in run.records():
-            if record.kind == "reasoning" and ("acc" in record.values or "acc" in record.unscored):
-                panel = panel_name(run, runs, record.setting)
-                truth = record.gold[0] == "true"
-                labels.setdefault(panel, {})[record.case, record.probe] = truth
-                for label in ("all", "True" if truth else "False"):
-                    bins.take(panel, label, record.editor, record, "acc")
-    rows = bins.rows()
-    if not rows:
-        raise Lacking(
-            "no reasoning question was asked: run with --benchmark-option blocks=edit_success,locality,reasoning."
-        )
+    for run, record in records_of(runs, ["reasoning"]):
+        if "acc" in record.values or "acc" in record.unscored:
+            truth = record.gold[0] == "true"
+            labels.setdefault(panel_name(run, runs, record.setting), {})[record.case, record.probe] = truth
+            for label in ("all", "True" if truth else "False"):
+                bins.take(run, record.setting, label, record, "acc")
+    rows = bins.rows(("all", "True", "False"))
     shares = {panel: 100 * sum(answers.values()) / len(answers) for panel, answers in labels.items()}
     return Analysis(
         kind="reasoning",
         title="Reasoning by label",
         unit="accuracy, %",
-        rows=ordered(rows, ("all", "True", "False")),
+        rows=rows,
         picture=PlotStyle(x="questions whose label is", y="accuracy, %", limits=(0, 105)),
         lines=tuple(ReferenceLine(panel=p, label=name, value=at) for p in labels for name, at in ALWAYS.items()),
         notes=tuple(
@@ -200,27 +191,7 @@ def _documents_lack(inventory: Inventory) -> str:
     return "" if documents and inventory.has(SUCCESS, ["efficacy"]) else NO_DOCUMENTS
 
 
-def _cross_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has(SUCCESS, ["cross_lingual"]) else _no_cross()
-
-
-def _no_cross() -> str:
-    return (
-        "no question in another language was asked: run with --benchmark-option blocks=cross_en_zh,cross_zh_en "
-        "--setting doc_en_zh --setting doc_zh_en."
-    )
-
-
-def _reasoning_lacks(inventory: Inventory) -> str:
-    there = inventory.has(["acc"], ["reasoning"])
-    return (
-        ""
-        if there
-        else "no reasoning question was scored: run with --benchmark-option blocks=edit_success,locality,reasoning."
-    )
-
-
 FREQUENCY = AnalysisKind(("docter",), _documents_lack, frequency)
 POSITION = AnalysisKind(("docter",), _documents_lack, position)
-CROSSLINGUAL = AnalysisKind(("docter",), _cross_lacks, crosslingual)
-REASONING = AnalysisKind(("docter",), _reasoning_lacks, reasoning)
+CROSSLINGUAL = AnalysisKind(("docter",), needs(NO_CROSS, SUCCESS, ["cross_lingual"]), crosslingual)
+REASONING = AnalysisKind(("docter",), needs(NO_REASONING, ["acc"], ["reasoning"]), reasoning)

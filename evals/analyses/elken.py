@@ -12,8 +12,9 @@ from emend.evals.analyses.base import (
     Lacking,
     PlotStyle,
     Run,
+    needs,
     ordered,
-    panel_name,
+    records_of,
 )
 
 KNOWN, UNKNOWN = ("fact_direct", "fact_background"), ("fact_unknown", "fact_unknown_background")
@@ -28,6 +29,7 @@ RECALLED = "background_knowledge"
 OPEN = "tendency_open"
 SCALES = ("correctness", "coherence", "comprehensiveness", "overall")
 NO_FACTS = "no factual question was scored: run with --benchmark-option blocks=fact,tendency_m."
+NO_TYPES = "the run does not keep the types of its events: it was made by an older Emend; run it again."
 NO_JUDGE = (
     "no judge has read the free answers: run with --benchmark-option blocks=tendency_g, then "
     "emend judge run RUN --judge PROVIDER:MODEL."
@@ -71,14 +73,13 @@ def _parted(
     runs: Sequence[Run], name: str, further: Mapping[str, tuple[str, ...]] | None = None
 ) -> tuple[AnalysisRow, ...]:
     """Rows of each part of the factual questions, and of further kinds, which need not be there."""
-    bins, parts = Bins(), {**PARTS[name], **(further or {})}
-    for run in runs:
-        for record in run.records():
-            for label, kinds in parts.items():
-                if record.kind in kinds:
-                    case = record.probe if record.kind == RECALLED else record.case
-                    bins.take(_panel(run, runs), label, record.editor, record, "right", case)
-    rows = ordered(bins.rows(), tuple(parts))
+    bins, parts = Bins(runs, NO_FACTS), {**PARTS[name], **(further or {})}
+    for run, record in records_of(runs):
+        for label, kinds in parts.items():
+            if record.kind in kinds:
+                case = record.probe if record.kind == RECALLED else record.case
+                bins.take(run, run.settings[0], label, record, "right", case)
+    rows = bins.rows(tuple(parts))
     if not any(row.label in PARTS[name] for row in rows):
         raise Lacking(NO_FACTS)
     return rows
@@ -86,19 +87,15 @@ def _parted(
 
 def by_event(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Reliability by type of event: factual questions, and tendencies as multiple choice."""
-    bins = Bins()
-    untyped = 0
-    for run in runs:
-        for record in run.records():
-            kind = run.case(record).tags.get("event_type")
-            for task, kinds, output in (("facts", FACTS, "right"), ("tendencies", ("tendency_m",), "option")):
-                if record.kind in kinds:
-                    untyped += kind is None
-                    if kind is not None:
-                        bins.take(panel_name(run, runs, task), str(kind), record.editor, record, output)
+    bins = Bins(runs, NO_FACTS)
+    for run, record in records_of(runs):
+        kind = run.case(record).tags.get("event_type")
+        for task, kinds, output in (("facts", FACTS, "right"), ("tendencies", ("tendency_m",), "option")):
+            if record.kind in kinds and kind is None:
+                bins.remedy = NO_TYPES
+            elif record.kind in kinds:
+                bins.take(run, task, str(kind), record, output)
     rows = bins.rows()
-    if not rows:
-        raise Lacking(_no_types() if untyped else NO_FACTS)
     return Analysis(
         kind="event-type",
         title="Reliability by type of event",
@@ -111,48 +108,30 @@ def by_event(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def tendency(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Full-mark rates of the free answers on each of the judge's scales (Tables 2, 5 and 15)."""
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            if record.kind == OPEN:
-                for scale in SCALES:
-                    bins.take(_panel(run, runs), scale, record.editor, record, f"{scale}_full")
-    rows = bins.rows()
+    bins = Bins(runs, NO_JUDGE)
+    for run, record in records_of(runs, [OPEN]):
+        for scale in SCALES:
+            bins.take(run, run.settings[0], scale, record, f"{scale}_full")
+    rows = bins.rows(SCALES)
     if not any(row.n for row in rows):
         raise Lacking(NO_JUDGE)
     return Analysis(
         kind="tendency",
         title="Free answers with full marks, by scale",
         unit="5 of 5, %",
-        rows=ordered(rows, SCALES),
+        rows=rows,
         picture=PlotStyle(x="scale", y="answers with full marks, %", limits=(0, 105)),
         notes=tuple(f"judgements: {run.judged}" for run in runs if run.judged),
     )
 
 
-def _panel(run: Run, runs: Sequence[Run]) -> str:
-    return panel_name(run, runs, run.settings[0])
-
-
-def _no_types() -> str:
-    return "the run does not keep the types of its events: it was made by an older Emend; run it again."
-
-
-def _facts_lack(inventory: Inventory) -> str:
-    return "" if inventory.has(["right"], FACTS) else NO_FACTS
-
-
 def _types_lack(inventory: Inventory) -> str:
     if not inventory.has(["right", "option"]):
         return NO_FACTS
-    return "" if any("event_type" in case.tags for case in inventory.run.cases.values()) else _no_types()
+    return "" if any("event_type" in case.tags for case in inventory.run.cases.values()) else NO_TYPES
 
 
-def _tendency_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has([f"{scale}_full" for scale in SCALES], [OPEN]) else NO_JUDGE
-
-
-KNOWN_UNKNOWN = AnalysisKind(("elken",), _facts_lack, known)
-BACKGROUND = AnalysisKind(("elken",), _facts_lack, background)
+KNOWN_UNKNOWN = AnalysisKind(("elken",), needs(NO_FACTS, ["right"], FACTS), known)
+BACKGROUND = AnalysisKind(("elken",), needs(NO_FACTS, ["right"], FACTS), background)
 EVENT_TYPE = AnalysisKind(("elken",), _types_lack, by_event)
-TENDENCY = AnalysisKind(("elken",), _tendency_lacks, tendency)
+TENDENCY = AnalysisKind(("elken",), needs(NO_JUDGE, [f"{scale}_full" for scale in SCALES], [OPEN]), tendency)

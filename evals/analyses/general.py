@@ -4,18 +4,19 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from emend.evals.aggregate.columns import Columns, RecordTable, estimate_of
+from emend.evals.aggregate.columns import estimate_of, gather
 from emend.evals.analyses.base import (
     Analysis,
     AnalysisKind,
     AnalysisRequest,
     AnalysisRow,
     Bins,
-    Inventory,
     Lacking,
     PlotStyle,
     Run,
-    panel_name,
+    needs,
+    records_of,
+    row_of,
 )
 from emend.evals.case import Metric
 from emend.memory.errors import BadSettings
@@ -34,18 +35,14 @@ NO_SEARCH = (
 
 def retrieval(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Share of probes whose first retrieved entry is the right edit, per setting, kind and editor (AKEW, Figure 4)."""
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            bins.take(panel_name(run, runs, record.kind), record.setting, record.editor, record, HIT)
-    rows = bins.rows()
-    if not rows:
-        raise Lacking(NO_SEARCH)
+    bins = Bins(runs, NO_SEARCH)
+    for run, record in records_of(runs):
+        bins.take(run, record.kind, record.setting, record, HIT)
     return Analysis(
         kind="retrieval",
         title="Retrieval accuracy",
         unit="hit@1, %",
-        rows=tuple(rows),
+        rows=bins.rows(),
         picture=PlotStyle(x="setting", y="hit@1, %", limits=(0, 105)),
         notes=("the first entry found is of an edit that bears on the probe; probes out of scope have none",),
     )
@@ -91,18 +88,9 @@ def _short(rows: list[AnalysisRow]) -> list[AnalysisRow]:
 
 
 def _by_model(run: Run, metric: Metric) -> Iterator[AnalysisRow]:
-    gathered = RecordTable()
-    for record in run.records():
-        gathered.add(record)
-    for place, columns in gathered.places.items():
-        value = estimate_of(_only(columns, metric.value), metric)
-        yield AnalysisRow(
-            panel=place.setting,
-            label=run.model_name,
-            series=place.editor,
-            x=size_of(run.model_name),
-            **value.model_dump(),
-        )
+    for group, columns in gather(run.records()).places.items():
+        key = group.setting, run.model_name, group.editor
+        yield row_of(key, estimate_of(columns, metric), size_of(run.model_name))
 
 
 def size_of(model: str) -> float | None:
@@ -111,10 +99,6 @@ def size_of(model: str) -> float | None:
         return EMBEDDED
     matches = _SIZE.findall(model)
     return float(matches[-1][0]) / (1000 if matches[-1][1] in "mM" else 1) if matches else None
-
-
-def _only(columns: Columns, value: str) -> Columns:
-    return {key: column for key, column in columns.items() if key[0] == value}
 
 
 def _metric(runs: Sequence[Run], name: str) -> Metric:
@@ -130,13 +114,5 @@ def _metric(runs: Sequence[Run], name: str) -> Metric:
     return matches[0]
 
 
-def _retrieval_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has([HIT]) else NO_SEARCH
-
-
-def _scaling_lacks(inventory: Inventory) -> str:
-    return ONE_RUN
-
-
-RETRIEVAL = AnalysisKind((), _retrieval_lacks, retrieval)
-SCALING = AnalysisKind((), _scaling_lacks, scaling)
+RETRIEVAL = AnalysisKind((), needs(NO_SEARCH, [HIT]), retrieval)
+SCALING = AnalysisKind((), lambda inventory: ONE_RUN, scaling)

@@ -8,12 +8,12 @@ from emend.evals.analyses.base import (
     AnalysisRequest,
     Bins,
     Dot,
-    Inventory,
     Lacking,
     PlotStyle,
     Run,
-    ordered,
+    needs,
     panel_name,
+    records_of,
 )
 from emend.evals.case import Record
 from emend.evals.metrics.recoe import EFFECTIVE
@@ -23,8 +23,7 @@ FACTS = "_facts"
 DRAWN = 1500
 """Largest number of records drawn in a panel, evenly over the run; the table has all."""
 GAPS = {"before": ("ppl_counter_before", "ppl_fact_before"), "after": ("ppl_counter", "ppl_fact")}
-RECALLED, COHERENT = "recall_consistent", "supported"
-AXES = {"facts recalled": RECALLED, "coherent": COHERENT}
+AXES = {"facts recalled": "recall_consistent", "coherent": "supported"}
 NO_PERPLEXITY = (
     "no perplexities: they need a model that gives probabilities (tiny or hf:FOLDER) and a run without "
     "--benchmark-option perplexity=0."
@@ -38,22 +37,21 @@ NO_FLIPS = "no question was scored: run ReCoE with a model that answers in words
 
 def perplexity(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """PPL(CF) - PPL(F) after the edit against before, each record a dot, and the effective share (Figure 4)."""
-    shares, gaps = Bins(), Bins()
+    shares, gaps = Bins(runs), Bins(runs)
     dots: dict[str, list[Dot]] = {}
-    for run in runs:
-        for record in run.records():
-            if not record.kind.endswith(FACTS):
-                continue
-            scheme = record.kind.removesuffix(FACTS)
-            shares.take(panel_name(run, runs, "effective edits, %"), scheme, record.editor, record, EFFECTIVE)
-            if EFFECTIVE not in record.values:
-                continue
-            by_time = {when: record.values[counter] - record.values[fact] for when, (counter, fact) in GAPS.items()}
-            for when, gap in by_time.items():
-                gaps.add(panel_name(run, runs, f"PPL(CF) - PPL(F) {when}"), scheme, record.editor, gap, record.case)
-            panel = panel_name(run, runs, record.editor)
-            dot = Dot(panel=panel, x=by_time["before"], y=by_time["after"], marked=bool(record.values[EFFECTIVE]))
-            dots.setdefault(panel, []).append(dot)
+    for run, record in records_of(runs):
+        if not record.kind.endswith(FACTS):
+            continue
+        scheme = record.kind.removesuffix(FACTS)
+        shares.take(run, "effective edits, %", scheme, record, EFFECTIVE)
+        if EFFECTIVE not in record.values:
+            continue
+        by_time = {when: record.values[counter] - record.values[fact] for when, (counter, fact) in GAPS.items()}
+        for when, gap in by_time.items():
+            gaps.add(run, f"PPL(CF) - PPL(F) {when}", scheme, record, gap)
+        panel = panel_name(run, runs, record.editor)
+        dot = Dot(panel=panel, x=by_time["before"], y=by_time["after"], marked=bool(record.values[EFFECTIVE]))
+        dots.setdefault(panel, []).append(dot)
     if not dots:
         raise Lacking(NO_PERPLEXITY)
     return Analysis(
@@ -69,12 +67,10 @@ def perplexity(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def recall_coherence(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """Share of recalled facts against share of coherent chains, by editor and scheme (Figure 5 and Table 5)."""
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            for name, output in AXES.items():
-                if output in record.values or output in record.unscored:
-                    bins.take(panel_name(run, runs, name), record.kind, record.editor, record, output)
+    bins = Bins(runs, NO_JUDGE)
+    for run, record in records_of(runs):
+        for name, output in AXES.items():
+            bins.take(run, name, record.kind, record, output)
     rows = bins.rows()
     if not any(row.n for row in rows):
         raise Lacking(NO_JUDGE)
@@ -82,7 +78,7 @@ def recall_coherence(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         kind="recall-coherence",
         title="Fact recall and coherence of the chains of thought",
         unit="%",
-        rows=tuple(rows),
+        rows=rows,
         picture=PlotStyle(
             form="plane",
             x="facts in the thoughts that follow from the edit, %",
@@ -99,20 +95,16 @@ def recall_coherence(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 def scheme(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
     """correct_flip by reasoning scheme, and what the unedited model knew (Tables 3 and 4)."""
-    bins = Bins()
-    for run in runs:
-        for record in run.records():
-            if "pre_edit" in record.values or "pre_edit" in record.unscored:
-                for name in ("correct_flip", "pre_edit"):
-                    bins.take(panel_name(run, runs, name), record.kind, record.editor, _flippable(record), name)
-    rows = bins.rows()
-    if not rows:
-        raise Lacking(NO_FLIPS)
+    bins = Bins(runs, NO_FLIPS)
+    for run, record in records_of(runs):
+        if "pre_edit" in record.values or "pre_edit" in record.unscored:
+            for name in ("correct_flip", "pre_edit"):
+                bins.take(run, name, record.kind, _flippable(record), name)
     return Analysis(
         kind="scheme",
         title="Answers that turned to the new one, and answers known before, by scheme",
         unit="%",
-        rows=ordered(rows),
+        rows=bins.rows(),
         picture=PlotStyle(x="scheme", y="%", limits=(0, 105)),
         notes=(
             "correct_flip: of the questions that the unedited model answered right; those that it did not are left out",
@@ -129,18 +121,6 @@ def _flippable(record: Record) -> Record:
     return record.model_copy(update={"unscored": left})
 
 
-def _perplexity_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has([EFFECTIVE]) else NO_PERPLEXITY
-
-
-def _judge_lacks(inventory: Inventory) -> str:
-    return "" if inventory.has([RECALLED]) or inventory.has([COHERENT]) else NO_JUDGE
-
-
-def _flips_lack(inventory: Inventory) -> str:
-    return "" if inventory.has(["pre_edit"]) else NO_FLIPS
-
-
-PERPLEXITY = AnalysisKind(("recoe",), _perplexity_lacks, perplexity)
-RECALL = AnalysisKind(("recoe",), _judge_lacks, recall_coherence)
-SCHEME = AnalysisKind(("recoe",), _flips_lack, scheme)
+PERPLEXITY = AnalysisKind(("recoe",), needs(NO_PERPLEXITY, [EFFECTIVE]), perplexity)
+RECALL = AnalysisKind(("recoe",), needs(NO_JUDGE, AXES.values()), recall_coherence)
+SCHEME = AnalysisKind(("recoe",), needs(NO_FLIPS, ["pre_edit"]), scheme)

@@ -22,7 +22,7 @@ RUN_ONLY, PAPER_ONLY = "run only", "paper only"
 
 
 def render_against(comparison: PublishedComparison, console: Console) -> RenderableType:
-    """What differs, then a table per data and setting in the layout that fits the console."""
+    """Differences of the runs, then a table per data and setting in the layout that fits the console."""
     parts: list[RenderableType] = [
         Text(one_line(f"{comparison.benchmark} run of {comparison.model} beside {comparison.table}"), style="bold"),
         Text(comparison.caption),

@@ -24,9 +24,9 @@ def forgetting_tables(rows: Sequence[ForgettingRow], metrics: Sequence[Metric]) 
         metric = known[name]
         summary = f": {metric.summary}" if metric.summary else ""
         table = frame("editor", "edits", "n", "at own edit", "now", "unscored")
-        shown = partial(_stacked, digits=partial(number, metric=metric), reach=partial(interval, metric=metric))
+        cell = partial(_stacked, digits=partial(number, metric=metric), reach=partial(interval, metric=metric))
         for row in group:
-            table.add(row.editor, str(row.standing), str(row.n), shown(row.first), shown(row), unscored(row.unscored))
+            table.add(row.editor, str(row.standing), str(row.n), cell(row.first), cell(row), unscored(row.unscored))
         yield one_line(f"{name} by number of applied edits, {setting}{summary}"), table
 
 
@@ -63,8 +63,8 @@ def cost_tables(rows: Sequence[MetricRow]) -> Iterator[tuple[str, Frame]]:
             if names:
                 table = frame("editor", "n", *names)
                 for editor in dict.fromkeys(editor for editor, _ in cells):
-                    found = [cells.get((editor, name)) for name in names]
-                    table.add(editor, str(found[0].n if found[0] else 0), *(_stacked(row, _cost) for row in found))
+                    row = [cells.get((editor, name)) for name in names]
+                    table.add(editor, str(row[0].n if row[0] else 0), *(_stacked(cost, _cost) for cost in row))
                 yield one_line(f"cost of one {counted}, {setting}, mode {mode}"), table
 
 
