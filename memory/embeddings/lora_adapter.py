@@ -1,11 +1,11 @@
 """LoRA adapters for sentence encoders, in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`)."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
+from emend.memory.json_files import read_json
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PLAIN = {"use_dora": False, "rank_pattern": {}, "alpha_pattern": {}, "modules_to_save": None, "bias": "none"}
@@ -40,11 +40,11 @@ def merge_adapter(body: Any, folder: Path) -> None:
     from safetensors.torch import load_file  # imports torch
 
     try:
-        config = json.loads((folder / SETTINGS).read_text("utf-8"))
+        config = read_json(folder / SETTINGS, links=True)
         tensors = load_file(str(folder / WEIGHTS))
         strange = [name for name, plain in _PLAIN.items() if config.get(name) not in (plain, None)]
         scale = config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (BadData, OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise BadSettings(
             f"adapter '{folder}' cannot be read ({type(error).__name__}: {error}): train it again."
         ) from error

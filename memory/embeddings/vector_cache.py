@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emend.memory.edit import content_id
+from emend.memory.errors import BadData
+from emend.memory.files import connect_database
 
 CHUNK = 256  # texts embedded between two writes, so that an interrupted run keeps most of its vectors
 
@@ -61,8 +63,7 @@ class VectorCache:
 
     @contextmanager
     def _table(self) -> Iterator[sqlite3.Connection]:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self._file, timeout=30)) as table, table:
+        with closing(connect_database(self._file, timeout=30)) as table, table:
             table.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
             yield table
 
@@ -71,5 +72,5 @@ class VectorCache:
 def _errors_as_warnings(file: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, BadData) as error:
         logging.getLogger(__name__).warning("vector cache %s is skipped: %s", file, error)

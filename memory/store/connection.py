@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from emend.memory.embeddings.embed import Embedding
-from emend.memory.errors import BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.errors import BadData, BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.files import FILE_MODE, private_folder
 from emend.memory.store.collection import space_of
 from emend.memory.store.index_files import IndexFiles
 from emend.memory.store.superseding import Superseding
@@ -91,15 +92,15 @@ def lock_folder(path: Path | str | None, create: bool) -> FileLock | None:
     if not create and not (folder / "chroma.sqlite3").exists():
         raise _no_memory(str(path))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True, thread_local=False)
+        private_folder(folder, links=True)
+        lock = FileLock(folder.resolve() / LOCK, timeout=0, mode=FILE_MODE, is_singleton=True, thread_local=False)
         lock.acquire()
     except Timeout as error:
         raise MemoryUnavailable(
             f"another process uses the memory folder '{path}' (it holds {LOCK}): wait for it, or let both share a "
             f"server: `chroma run --path {path} --host 127.0.0.1 --port 8000`, and name http://127.0.0.1:8000."
         ) from error
-    except OSError as error:
+    except (OSError, BadData) as error:
         raise _unusable(path, error) from error
     return lock
 

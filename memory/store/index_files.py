@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from emend.memory.files import open_file
+
 LAYOUT = 1
 """The known version of the header; an index with another one is left unchanged."""
 HEADER = struct.Struct("<i4Q")
@@ -57,10 +59,11 @@ class IndexFiles:
 
 def clear_unused(header: Path) -> None:
     """Write zeros behind the last entry of the index that this header describes."""
-    content = header.read_bytes()
+    with open_file(header) as file:
+        content = file.read(HEADER.size)
     if len(content) < HEADER.size:
         return
-    version, _, _, entries, entry_bytes = HEADER.unpack_from(content)
+    version, _, _, entries, entry_bytes = HEADER.unpack(content)
     if version == LAYOUT:
         _clear_from(header.with_name("data_level0.bin"), entries * entry_bytes)
         _clear_from(header.with_name("length.bin"), entries * LENGTH_BYTES)
@@ -70,7 +73,7 @@ def _clear_from(path: Path, start: int) -> None:
     size = path.stat().st_size if path.exists() else 0
     if size <= start:
         return
-    with path.open("r+b") as file:
+    with open_file(path, "r+b") as file:
         file.seek(start)
         if file.read().strip(b"\0"):
             file.seek(start)

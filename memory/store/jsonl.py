@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from json import JSONDecodeError
 from typing import Any
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
+from emend.memory.json_files import parse_json
 from emend.memory.store.rows import entries_of
 from emend.memory.store.superseding import parse_time
 
@@ -28,21 +28,17 @@ def read_text(text: str, name: str) -> list[Edit]:
     if not text.lstrip().startswith("["):
         return read_edits(lines, name)
     try:
-        items = _parsed(text)
-    except JSONDecodeError as error:
-        if error.msg == "Extra data":  # an array per line, or text behind one: name the line
+        items = parse_json(text, name, pairs=_once)
+    except BadData as error:
+        if not isinstance(error.__cause__, JSONDecodeError):
+            raise
+        if error.__cause__.msg == "Extra data":  # an array per line, or text behind one: name the line
             return read_edits(lines, name)
         raise BadData(
-            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error}): correct it, or write one "
-            f"JSON object per line, {FORMS}."
+            f"{name} begins as a JSON array, {text.strip()[:60]!r}, and is none ({error.__cause__}): correct it, or "
+            f"write one JSON object per line, {FORMS}."
         ) from error
-    except BadData as error:
-        raise BadData(f"{name}: {error}") from error
-    edits = []
-    for number, item in enumerate(items, 1):
-        with _errors_at(f"{name}, item {number}"):
-            edits.append(_edit(item))
-    return edits
+    return [_edit(item, f"{name}, item {number}") for number, item in enumerate(items, 1)]
 
 
 def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
@@ -56,32 +52,23 @@ def read_edits(lines: Iterable[str], name: str) -> list[Edit]:
         BadData: a line is no JSON object, repeats a field, has fields that its form does not have, has only blank text,
             or has a time that is not ISO 8601; names file, line and field.
     """
-    edits = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            with _errors_at(f"{name}, line {number}"):
-                edits.append(_edit(_parsed_line(line)))
-    return edits
+    places = ((line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
+    return [_edit(_parsed_line(line, place), place) for line, place in places]
 
 
-def _edit(fields: Any) -> Edit:
-    if not isinstance(fields, dict):
-        raise BadData(f"no JSON object but {_short(fields)}: write one of {FORMS}.")
-    return edit_from(fields)
-
-
-@contextmanager
-def _errors_at(position: str) -> Iterator[None]:
-    """Context around one line or item, which names its position in errors."""
+def _edit(fields: Any, place: str) -> Edit:
+    """The edit of a line or item; errors name its place."""
     try:
-        yield
+        if not isinstance(fields, dict):
+            raise BadData(f"no JSON object but {_short(fields)}: write one of {FORMS}.")
+        return edit_from(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "edit"
         value = "" if first["type"] in ("missing", "extra_forbidden") else f", got {first['input']!r:.60}"
-        raise BadData(f"{position}, field '{field}': {first['msg']}{value}. Known are {FORMS}.") from error
+        raise BadData(f"{place}, field '{field}': {first['msg']}{value}. Known are {FORMS}.") from error
     except BadData as error:
-        raise BadData(f"{position}: {error}") from error
+        raise BadData(f"{place}: {error}") from error
 
 
 def edit_from(fields: dict[str, Any]) -> Edit:
@@ -116,17 +103,12 @@ def lines_of(edits: Iterable[Edit]) -> Iterator[str]:
 
 
 def _from_triplet(fields: dict[str, Any]) -> Edit:
-    for part in TRIPLET:
-        value = fields.get(part)
-        if value is not None and not isinstance(value, str):
-            raise BadData(f"field '{part}' is not a text but {json.dumps(value)[:60]}: put it in quotes.")
-        if not (value or "").strip():
-            raise BadData(f"field '{part}' is missing or blank: a fact needs subject, relation and object.")
+    _refuse_other_than_text(fields, *TRIPLET, "prompt")
+    if blank := [part for part in TRIPLET if not (fields.get(part) or "").strip()]:
+        raise BadData(f"field '{blank[0]}' is missing or blank: a fact needs subject, relation and object.")
     if implied := [name for name in IMPLIED if name in fields]:
         raise BadData(f"field '{implied[0]}' is implied by subject, relation and object: leave it out.")
     prompt = fields.get("prompt")
-    if prompt is not None and not isinstance(prompt, str):
-        raise BadData(f"field 'prompt' is not a text but {json.dumps(prompt)[:60]}: put it in quotes.")
     if prompt and "{}" not in prompt:
         raise BadData(f"prompt {prompt!r} has no {{}} in place of the subject.")
     triplet = Triplet.model_validate({key: fields.pop(key) for key in tuple(fields) if key in Triplet.model_fields})
@@ -138,9 +120,8 @@ def _from_triplet(fields: dict[str, Any]) -> Edit:
 
 def _from_text(fields: dict[str, Any]) -> Edit:
     form = "document" if "document" in fields else "event"
+    _refuse_other_than_text(fields, form)
     text = fields.pop(form)
-    if not isinstance(text, str):
-        raise BadData(f"field '{form}' is not a text but {json.dumps(text)[:60]}.")
     if "text" in fields:
         raise BadData(f"field 'text' is implied by '{form}': leave it out.")
     if form == "event" and not fields.get("time"):
@@ -148,32 +129,39 @@ def _from_text(fields: dict[str, Any]) -> Edit:
     return Edit.model_validate({"form": form, "text": text} | fields)
 
 
-def _parsed(text: str) -> Any:
-    """The parsed JSON; a repeated field is an error, since json would silently drop a value."""
-    return json.loads(text, object_pairs_hook=_once)
+def _refuse_other_than_text(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, str):
+            raise BadData(f"field '{name}' is not a text but {_short(value)}: put it in quotes.")
 
 
-def _parsed_line(line: str) -> Any:
+def _parsed_line(line: str, place: str) -> Any:
     """The parsed JSON of a line; the error of a line that is none has a hint for tables and plain text."""
     try:
-        return _parsed(line)
-    except ValueError as error:
+        return parse_json(line, place, pairs=_once)
+    except BadData as error:
+        if not isinstance(error.__cause__, JSONDecodeError):
+            raise
         start = line.strip()[:60]
         if start.startswith(("{", "[")):
-            raise BadData(f"no JSON ({error}), got {start!r}: each line is one JSON object, {FORMS}.") from error
+            raise BadData(
+                f"{place}: no JSON ({error.__cause__}), got {start!r}: each line is one JSON object, {FORMS}."
+            ) from error
         raise BadData(
-            f"no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON object, for "
-            'example {"subject": "..", "relation": "..", "object": ".."}.'
+            f"{place}: no JSON but {start!r}: a table (csv) or plain text is not read; write each row as one JSON "
+            'object, for example {"subject": "..", "relation": "..", "object": ".."}.'
         ) from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a repeated field is an error, since json would silently drop a value."""
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise BadData(
+            raise ValueError(
                 f"field '{name}' occurs twice in one object, as {_short(fields[name])} and {_short(value)}: keep one, "
-                "or write an object for each."
+                "or write an object for each"
             )
         fields[name] = value
     return fields

@@ -80,6 +80,17 @@ def test_a_broken_file_is_skipped_with_a_warning(tmp_path, caplog):
     assert "is skipped" in caplog.text
 
 
+def test_a_cache_is_private_and_never_written_through_a_link(tmp_path, caplog):
+    VectorCache(tmp_path / "vectors", "m").get_or_embed("document", ["a"], Model())
+    (file,) = (tmp_path / "vectors").glob("*.sqlite")
+    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    victim = file.rename(tmp_path / "victim")
+    content = victim.read_bytes()
+    file.symlink_to(victim)
+    VectorCache(tmp_path / "vectors", "m").get_or_embed("document", ["b"], Model())
+    assert "is a symbolic link" in caplog.text and victim.read_bytes() == content
+
+
 def test_threads_may_share_a_cache(tmp_path):
     cache = VectorCache(tmp_path, "m")
     parts = [[f"text {i + j}" for j in range(20)] for i in range(40)]

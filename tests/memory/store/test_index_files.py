@@ -9,6 +9,7 @@ import pytest
 import emend.memory.store.index_files as index_files
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData
 from emend.memory.store.chroma import ChromaMemory
 from emend.memory.store.index_files import HEADER, IndexFiles, clear_unused
 
@@ -105,3 +106,19 @@ def test_memories_of_one_folder_wait_for_each_other(tmp_path, monkeypatch):
             one.add([EDIT])
             assert not cleared
         assert {path.name for path in cleared} == {"header.bin"}
+
+
+def test_no_file_is_zeroed_through_a_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 100)
+    header = tmp_path / "index" / "header.bin"
+    header.parent.mkdir()
+    header.write_bytes(HEADER.pack(index_files.LAYOUT, 0, 1, 1, 8))
+    (header.parent / "data_level0.bin").symlink_to(victim)
+    with pytest.raises(BadData, match="data_level0.bin' is a symbolic link"):
+        clear_unused(header)
+    assert victim.read_bytes() == b"precious" * 100
+
+
+def test_the_folder_of_a_memory_is_private(stored):
+    assert stored.stat().st_mode & 0o777 == 0o700 and (stored / "emend.lock").stat().st_mode & 0o777 == 0o600

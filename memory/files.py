@@ -1,0 +1,145 @@
+"""Files of run folders and caches: regular files only, private to their user, opened without ever waiting.
+
+A run folder may come from a stranger, so a name in it may be a symbolic link to a file of the user, a FIFO or a device.
+"""
+
+import errno
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from emend.memory.errors import BadData
+
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+_FLAGS = {
+    "rb": os.O_RDONLY,
+    "r+b": os.O_RDWR,
+    "wb": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "ab": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+}
+# Windows has none of these flags, and makes neither FIFOs nor links without special rights.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_file(path: Path, mode: str = "rb", *, links: bool = False, buffering: int = -1) -> BinaryIO:
+    """Open a regular file; a new one can be read and written by its user alone.
+
+    Args:
+        path: the file.
+        mode: `rb`, `r+b`, `wb`, `ab` or `xb`.
+        links: follow a symbolic link, as for files that the user names; else it is refused.
+        buffering: that of `open`.
+
+    Raises:
+        BadData: it is a symbolic link, a FIFO, a device or a folder, or its name is impossible.
+        OSError: it does not exist, or cannot be opened.
+    """
+    path = Path(path)
+    _refuse_odd(path, links)  # before it is opened, since opening a device may have an effect
+    try:
+        # Truncated below, when the file is known to be a regular one.
+        flags = (_FLAGS[mode] & ~os.O_TRUNC) | _NO_WAIT | (0 if links else _NO_LINK)
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), FILE_MODE)
+    except (OSError, ValueError) as error:
+        raise _named(path, error) from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            _refuse_odd(path, links)
+            raise BadData(f"'{path}' is no regular file: remove it.")
+        if mode == "wb":
+            os.ftruncate(descriptor, 0)
+        return os.fdopen(descriptor, mode, buffering)  # type: ignore[return-value]
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def private_folder(path: Path, *, links: bool = False) -> Path:
+    """Make a folder, with those above it, that its user alone can enter; an existing one stays as it is.
+
+    Args:
+        path: the folder.
+        links: accept a symbolic link to a folder, as for folders that the user names; else it is refused.
+
+    Raises:
+        BadData: there is something else of that name, or the name is impossible.
+        OSError: it cannot be made.
+    """
+    path = Path(path)
+    try:
+        if not links and path.is_symlink():
+            raise BadData(f"'{path}' is a symbolic link, and a folder is expected: remove the link.")
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise BadData(f"'{path}' is no folder: remove it, or name another.") from error
+    except (OSError, ValueError) as error:
+        raise _named(path, error) from error
+    return path
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that no reader, and no crash, ever sees half of it; a link of that name is replaced.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)  # of an interrupted process, or a link
+    with open_file(draft, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def connect_database(path: Path, **options: Any) -> sqlite3.Connection:
+    """Connect to an SQLite file; a new one, and its folder, are private.
+
+    Args:
+        path: the file.
+        options: those of `sqlite3.connect`.
+
+    Raises:
+        BadData: it is no regular file.
+        OSError: it cannot be made.
+        sqlite3.Error: it cannot be opened.
+    """
+    private_folder(path.parent, links=True)
+    open_file(path, "ab").close()  # SQLite gives its further files the same mode
+    database: sqlite3.Connection = sqlite3.connect(path, **options)
+    return database
+
+
+def _refuse_odd(path: Path, links: bool) -> None:
+    """Refuse what is there and is no regular file, by its kind."""
+    try:
+        mode = os.stat(path, follow_symlinks=links).st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise _named(path, error) from error
+    kind = next((kind for holds, kind in _KINDS if holds(mode)), None)
+    if kind:
+        raise BadData(f"'{path}' is {kind}, and a regular file is expected: remove it, or put a file there.")
+
+
+def _named(path: Path, error: Exception) -> Exception:
+    """BadData for a name that no file can have; any other error unchanged."""
+    code = getattr(error, "errno", None)
+    if code == errno.ELOOP:
+        return BadData(f"'{path}' is a symbolic link, or a loop of them: remove it.")
+    if code == errno.ENAMETOOLONG or isinstance(error, ValueError):
+        return BadData(f"{str(path)[:80]!r}... is no name for a file ({error.args[-1]}): give a shorter, plain one.")
+    return error

@@ -1,0 +1,207 @@
+"""JSON from files that may be damaged or hostile: parsed, or refused in one line that names file and line."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emend.memory.errors import BadData
+from emend.memory.files import open_file
+
+DEPTH_LIMIT = 200
+"""Maximum nesting; Python's recursion limit is 1,000, and what is read is also copied, shown and written again."""
+DIGITS_LIMIT = 40
+"""Maximum number of digits of an integer; Python parses at most 4,300, and no field of Emend needs more than 20."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_MARKS = ((b"\xef\xbb\xbf", "a byte-order mark"), (b"\xff\xfe", "UTF-16's mark"), (b"\xfe\xff", "UTF-16's mark"))
+
+
+class JsonLine(NamedTuple):
+    """An object of a file of JSON lines, with the number of its line from 1, its offset in bytes and its end."""
+
+    number: int
+    offset: int
+    end: int
+    fields: dict[str, Any]
+
+
+def parse_json(
+    content: bytes | str,
+    where: str,
+    *,
+    constants: bool = False,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+    """Parse JSON in UTF-8; half surrogate pairs, which no text can hold, are replaced by U+FFFD.
+
+    Args:
+        content: the JSON.
+        where: file and line, for the error.
+        constants: accept `NaN`, `Infinity` and `-Infinity`, which Python writes although they are no JSON.
+        pairs: makes the value of each object, as `object_pairs_hook`; without constants.
+
+    Raises:
+        BadData: it is no JSON, not UTF-8, nested too deeply, or has a number that is too large.
+    """
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    decoder = _LENIENT if constants else _STRICT
+    if pairs:
+        decoder = json.JSONDecoder(object_pairs_hook=pairs, **_NUMBERS)
+    try:
+        value = decoder.decode(_text_of(raw))
+        if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT:
+            _refuse_depth(value)
+        return _whole(value) if _ESCAPED_SURROGATE.search(raw) else value
+    except RecursionError as error:
+        raise BadData(f"{where}: nested more than {DEPTH_LIMIT} deep, which is not read.") from error
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if b"\n" in raw.strip() else ""
+        raise BadData(f"{where}: no JSON ({error.msg} at {line}column {error.colno}).") from error
+    except ValueError as error:
+        raise BadData(f"{where}: {error}.") from error
+
+
+def read_json(path: Path, *, links: bool = False, constants: bool = False) -> Any:
+    """Read a file of one JSON value.
+
+    Args:
+        path: the file.
+        links: see `open_file`.
+        constants: see `parse_json`.
+
+    Raises:
+        BadData: it is no regular file, or `parse_json` refuses it.
+        OSError: it does not exist, or cannot be read.
+    """
+    with open_file(path, links=links) as file:
+        return parse_json(file.read(), str(path), constants=constants)
+
+
+@dataclass
+class JsonLines:
+    """The objects of a file of JSON lines, read one line at a time; no file has none.
+
+    A last line without a line end is torn: it is skipped and counted, and so are, if `on_damage` is given, lines that
+    cannot be read.
+
+    Args:
+        path: the file.
+        on_damage: called with the error of a line that cannot be read, which is then skipped; None raises it.
+        links: see `open_file`.
+        constants: see `parse_json`; true by default, since Emend's own files may have them.
+
+    Raises:
+        BadData: while it is read: no regular file, or a line that is no JSON object; names file and line.
+    """
+
+    path: Path
+    on_damage: Callable[[BadData], None] | None = None
+    links: bool = False
+    constants: bool = True
+    torn: int = field(default=0, init=False)
+    """Bytes of the torn last line, after all lines have been read."""
+    skipped: int = field(default=0, init=False)
+    """Number of damaged lines skipped so far."""
+
+    def __iter__(self) -> Iterator[JsonLine]:
+        self.torn = self.skipped = end = 0
+        try:
+            file = open_file(self.path, links=self.links)
+        except FileNotFoundError:
+            return
+        with file:
+            for number, line in enumerate(file, 1):
+                offset, end = end, end + len(line)
+                if not line.endswith(b"\n"):
+                    self.torn = len(line)
+                    return
+                try:
+                    fields = parse_object(line, f"{self.path}, line {number}", constants=self.constants)
+                except BadData as error:
+                    if self.on_damage is None:
+                        raise
+                    self.skipped += 1
+                    self.on_damage(error)
+                else:
+                    yield JsonLine(number, offset, end, fields)
+
+
+def parse_object(content: bytes | str, where: str, *, constants: bool = True) -> dict[str, Any]:
+    """Parse one JSON object.
+
+    Raises:
+        BadData: see `parse_json`, or it is another value.
+    """
+    value = parse_json(content, where, constants=constants)
+    if not isinstance(value, dict):
+        raise BadData(f"{where}: an object in braces is expected, and it holds {json.dumps(value)[:60]}.")
+    return value
+
+
+def replace_surrogates(text: str) -> str:
+    r"""The text with U+FFFD for each half of a surrogate pair, which UTF-8 cannot hold; whole pairs are joined.
+
+    >>> replace_surrogates("a\ud800b") == "a\ufffdb" and replace_surrogates("\ud83d\ude42") == "🙂"
+    True
+    """
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _text_of(raw: bytes) -> str:
+    for mark, name in _MARKS:
+        if raw.startswith(mark):
+            raise ValueError(f"it begins with {name}: save the file as UTF-8 without one")
+    if b"\0" in raw:
+        raise ValueError("it has zero bytes, as UTF-16 and files that were not written to their end do")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"byte {error.start + 1}, in line {line} of it, is not UTF-8 ({error.reason})") from error
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > DIGITS_LIMIT:
+        raise ValueError(f"an integer of {len(digits)} digits, and {DIGITS_LIMIT} are the most")
+    return int(digits)
+
+
+def _finite_float(text: str) -> float:
+    if abs(number := float(text)) == float("inf"):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON: write a number, or null")
+
+
+def _refuse_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level := [part for outer in level for part in _parts(outer)]:
+        depth += 1
+        if depth >= DEPTH_LIMIT:
+            raise RecursionError
+
+
+def _parts(value: Any) -> list[Any]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [part for part in parts if isinstance(part, (dict, list))]
+
+
+def _whole(value: Any) -> Any:
+    """The value with the surrogates of all its texts replaced."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, dict):
+        return {replace_surrogates(name): _whole(part) for name, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, list) else value
+
+
+_NUMBERS: dict[str, Any] = {"parse_int": _bounded_int, "parse_float": _finite_float, "parse_constant": _refuse_constant}
+_STRICT, _LENIENT = json.JSONDecoder(**_NUMBERS), json.JSONDecoder(**_NUMBERS | {"parse_constant": None})

@@ -1,0 +1,140 @@
+"""Files are opened only if they are regular, without waiting, and new ones are private."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from emend.memory.errors import BadData
+from emend.memory.files import connect_database, open_file, private_folder, replace_file
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+MODES = ("rb", "r+b", "wb", "ab")
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def link_to_file(path):
+    victim = path.with_name("victim")
+    victim.write_text("precious")
+    path.symlink_to(victim)
+
+
+def listening_socket(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+ODD = {
+    "a symbolic link": link_to_file,
+    "loop": lambda path: path.symlink_to(path),
+    "a FIFO": os.mkfifo if hasattr(os, "mkfifo") else None,
+    "a folder": lambda path: path.mkdir(),
+    "a socket": listening_socket,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ODD)
+def test_what_is_no_regular_file_is_named_and_left_alone(kind, mode, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    path = tmp_path / "events.jsonl"
+    ODD[kind](path if kind != "a socket" else path.relative_to(tmp_path))
+    with pytest.raises(BadData, match=rf"events.jsonl' is .*{'a symbolic link' if kind == 'loop' else kind}"):
+        open_file(path, mode)
+    victim = tmp_path / "victim"
+    assert not victim.exists() or victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_devices_and_loops_are_refused_even_where_links_are_followed(links, tmp_path):
+    with pytest.raises(BadData, match="'/dev/null' is a device"):
+        open_file("/dev/null", "ab", links=links)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(BadData, match="a symbolic link"):
+        open_file(loop, links=links)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "to-fifo").symlink_to(fifo)
+    with pytest.raises(BadData, match="a FIFO" if links else "a symbolic link"):
+        open_file(tmp_path / "to-fifo", links=links)
+
+
+def test_links_are_followed_where_the_user_names_the_file(tmp_path):
+    link_to_file(tmp_path / "data.json")
+    with open_file(tmp_path / "data.json", links=True) as file:
+        assert file.read() == b"precious"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "nul\0", "half\ud800"])
+def test_impossible_names_are_named(name, tmp_path):
+    for attempt in (lambda: open_file(tmp_path / name, "ab"), lambda: private_folder(tmp_path / name)):
+        with pytest.raises(BadData, match="is no name for a file"):
+            attempt()
+
+
+def test_a_missing_file_is_pythons_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        open_file(tmp_path / "none")
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab", "xb"])
+def test_new_files_and_folders_are_private_and_old_ones_keep_their_mode(mode, tmp_path):
+    folder = private_folder(tmp_path / "a" / "run")
+    with open_file(folder / "records.jsonl", mode) as file:
+        file.write(b"one")
+    assert (mode_of(folder), mode_of(folder / "records.jsonl")) == (0o700, 0o600)
+    os.chmod(folder, 0o755)
+    os.chmod(folder / "records.jsonl", 0o644)
+    private_folder(folder)
+    with open_file(folder / "records.jsonl", "wb" if mode == "xb" else mode, buffering=0) as file:
+        file.write(b"two")
+    assert (mode_of(folder), mode_of(folder / "records.jsonl")) == (0o755, 0o644)
+    assert (folder / "records.jsonl").read_bytes() == (b"onetwo" if mode == "ab" else b"two")
+
+
+def test_a_link_or_a_file_is_no_private_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "file").touch()
+    assert private_folder(tmp_path / "link", links=True).is_dir()
+    for name in ("link", "file"):
+        with pytest.raises(BadData, match=f"{name}' is"):
+            private_folder(tmp_path / name)
+
+
+def test_a_replaced_file_is_whole_and_no_link_is_followed(tmp_path):
+    link_to_file(tmp_path / "manifest.json")
+    link_to_file_of_draft = tmp_path / "manifest.json.new"
+    link_to_file_of_draft.symlink_to(tmp_path / "victim")
+    replace_file(tmp_path / "manifest.json", b"{}")
+    assert (tmp_path / "manifest.json").read_bytes() == b"{}" and not (tmp_path / "manifest.json").is_symlink()
+    assert (tmp_path / "victim").read_text() == "precious" and mode_of(tmp_path / "manifest.json") == 0o600
+
+
+def test_a_database_and_its_folder_are_private_and_never_a_link(tmp_path):
+    path = tmp_path / "cache" / "replies.sqlite"
+    database = connect_database(path)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("CREATE TABLE t (x)")
+    assert {mode_of(each) for each in path.parent.iterdir()} == {0o600} and mode_of(path.parent) == 0o700
+    database.close()
+    link_to_file(tmp_path / "linked.sqlite")
+    with pytest.raises(BadData, match="a symbolic link"):
+        connect_database(tmp_path / "linked.sqlite")
+
+
+def test_opening_a_fifo_ends_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    code = "import sys; from emend.memory.files import open_file; open_file(sys.argv[1], sys.argv[2])"
+    for mode in MODES:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "fifo"), mode], capture_output=True, text=True, timeout=60
+        )
+        assert "BadData" in done.stderr
