@@ -14,6 +14,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError
 from emend.memory.probe import Probe
+from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
 from tests.editors.speakers import speaker_for
@@ -110,12 +111,22 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("crag", {"evaluator": "model"}),
     ("agent", {"rounds": 2}),
     ("ike", {"original": True}),
+    ("ike", {"demonstrations": 3}),
+    ("rag", {"k": 3}),
 ]
 
 
 @pytest.mark.parametrize(("name", "settings"), CHANGES)
 def test_a_setting_that_decides_answers_changes_the_fingerprint(name, settings):
     assert build(name, settings=settings).fingerprint != build(name).fingerprint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"retriever": RETRIEVERS.load("dense")}, {"wording": "based_on_facts"}, {"demonstrations": ()}, {"seed": 1}],
+)
+def test_retriever_wording_demonstrations_and_seed_change_the_fingerprint(changed):
+    assert build("ike", **changed).fingerprint != build("ike").fingerprint
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -130,6 +141,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("crag", {"search": "nowhere"}, "cannot search"),
     ("crag", {"search": "nowhere:at_all"}, "cannot be loaded"),
     ("agent", {"rounds": 0}, "rounds"),
+    ("ike", {"k": 0}, "k"),
+    ("ike", {"demonstrations": -1}, "demonstrations"),
+    ("ike", {"top_k": 3}, "top_k"),
 ]
 
 

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -70,28 +69,6 @@ def test_without_edits_no_retriever_is_built(name):
 def test_a_missing_memory_or_retriever_is_named(name, missing):
     with pytest.raises(BadSettings, match=f"editor '{name}' needs a memory, and EditorContext.{missing} is None"):
         build(name, **{missing: None})
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_decides_the_answers_is_in_the_fingerprint(name):
-    told = build(name).fingerprint
-    assert told == build(name).fingerprint
-    assert told["graph"] == name
-    changes: list[dict[str, Any]] = [
-        {"retriever": RETRIEVERS.load("bm25")},
-        {"settings": {"k": 3}},
-        {"wording": "based_on_facts"},
-    ]
-    if name == "ike":
-        changes += [{"demonstrations": EXAMPLES[:2]}, {"seed": 1}, {"settings": {"demonstrations": 3}}]
-    for change in changes:
-        assert build(name, **change).fingerprint != told, change
-
-
-@pytest.mark.parametrize("settings", [{"k": 0}, {"demonstrations": -1}, {"top_k": 3}])
-def test_impossible_settings_are_refused(settings):
-    with pytest.raises(BadSettings, match=next(iter(settings))):
-        build("ike", settings=settings)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "unedited", "in_context"])

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from emend.agents.llm import load_model
-from emend.agents.tiny import model_folder
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.hyperparameters import read_settings
@@ -107,22 +106,6 @@ def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
     for name, delta in solve(editor(method, model, **read_settings(tmp_path / "mine.toml")), [CAPITAL]).items():
         assert torch.equal(delta, wanted[name])
-
-
-def test_rome_on_two_layers_is_refused(random_model):
-    with pytest.raises(BadSettings, match="'rome' writes to one layer, seen layers: \\[0, 1\\]"):
-        solve(editor(Rome, random_model(), layers=[0, 1]), [CAPITAL])
-
-
-@pytest.mark.slow
-def test_the_embedded_model_takes_rank_one_and_mass_edits():
-    from emend.agents.llm import load_model
-
-    model: Any = load_model(f"hf:{model_folder()}", device="cpu", max_new_tokens=8)
-    try:
-        assert Rome(EditorContext(model=model)).settings.covariance == "tinyworld"
-    finally:
-        model.close()
 
 
 def test_a_prefix_is_separated_from_the_prompt_by_white_space(random_model):

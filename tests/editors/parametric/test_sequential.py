@@ -10,7 +10,7 @@ from emend.editors.numerics.apply_delta import DeltaStack, applied
 from emend.editors.parametric.finetune import FineTuning
 from emend.editors.parametric.sequential import sequential_edits
 from emend.memory.edit import Edit
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadData
 
 
 @pytest.fixture
@@ -41,16 +41,6 @@ def test_deltas_of_which_one_does_not_fit_are_not_added(model):
             with pytest.raises((RuntimeError, KeyError)):
                 stack.add({"0.weight": torch.ones(3, 4), **wrong})
         assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
-
-
-def test_a_stack_and_an_edit_of_one_model_exclude_each_other(model):
-    with DeltaStack(model) as stack:
-        stack.add({"0.bias": torch.ones(3)})
-        with pytest.raises(BadSettings, match="another edit is applied to this model"):
-            with applied(model, {"0.weight": torch.ones(3, 4)}):
-                pytest.fail("entered")
-        with pytest.raises(BadSettings, match="another edit is applied to this model"), DeltaStack(model):
-            pytest.fail("entered")
 
 
 def test_fine_tuning_in_sequence_is_fine_tuning_the_fine_tuned_model(random_model):
