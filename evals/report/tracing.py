@@ -1,8 +1,10 @@
-"""A trace for eyes: edit, then per probe what each node did, in the order in which it happened."""
+"""A trace for eyes, in a terminal or as Markdown: edits, then per probe what each node did, in its order."""
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -13,11 +15,12 @@ from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.evals.report.escape import one_line, safe
 from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
-from emend.evals.trace.graph_paths import START, GraphEdges
+from emend.evals.trace.graph_paths import START, GraphEdges, mermaid, paths_of
 from emend.evals.trace.judged_steps import JudgedItem
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
 LONG = 300
+"""Characters of a state's field that a terminal shows."""
 NAME = 60
 """Characters of a target that identify it."""
 HANGING = 2
@@ -25,22 +28,33 @@ HANGING = 2
 NARROWEST = 20
 SOON = 0.01
 """Seconds of editing below which the cost is not shown."""
+NOTHING = "nothing failed, was retried or is unscored"
+_MARKS = re.compile(r"([\\`*_\[\]<>|#~!])")
+_TICKS = re.compile(r"`{3,}")
 
 
 class TraceLine(NamedTuple):
-    """A line and how far it is set in; a blank one is empty."""
+    """A line for a terminal and how far it is set in, and the same as Markdown."""
 
     text: Text
     indent: int = 0
+    markdown: str = ""
 
 
 def show_trace(trace: Trace, console: Console) -> None:
     """Print the trace; in a terminal between words, into a pipe with no line broken."""
-    for line in lines_of(trace):
-        print_line(line, console)
+    for line in _lines(trace):
+        _print_line(line, console)
 
 
-def print_line(line: TraceLine, console: Console) -> None:
+def markdown(trace: Trace) -> str:
+    """The trace for an issue or a page: prompts and replies in full, the way through each graph as Mermaid."""
+    blocks = [line.markdown for line in _lines(trace) if line.markdown]
+    gaps = ["\n" * (1 if before[:2] == after[:2] == "- " else 2) for before, after in pairwise(blocks)]
+    return "".join(chain.from_iterable(zip(blocks, [*gaps, ""], strict=True)))
+
+
+def _print_line(line: TraceLine, console: Console) -> None:
     """Print a line, its parts under each other where it has several or is too long."""
     parts = list(line.text.split("\n", allow_blank=True))
     if not console.soft_wrap:
@@ -52,78 +66,62 @@ def print_line(line: TraceLine, console: Console) -> None:
         console.print(Text(" " * margin) + part if part.plain else Text(), soft_wrap=True)
 
 
-def lines_of(trace: Trace) -> Iterator[TraceLine]:
+def _lines(trace: Trace) -> Iterator[TraceLine]:
     """The trace, heading by heading."""
-    yield TraceLine(Text(f"case {trace.number} ({one_line(trace.case)}), {one_line(trace.setting)}", style="bold"))
+    yield _heading(f"case {trace.number} ({trace.case}), {trace.setting}", 1)
     for edit in trace.edits:
-        yield field("edit", edit["text"], f"{edit['form']} {edit['id']}", indent=2)
+        yield _item("edit", edit["text"], f"{edit['form']} {edit['id']}")
     for probe in trace.probes:
         yield TraceLine(Text())
         yield from _probe_lines(probe, trace.ways.get(probe.record.editor))
     for failure in trace.failures:
         yield TraceLine(Text())
-        yield TraceLine(Text(f"{one_line(failure['editor'])} failed", style="bold red"))
+        yield _heading(f"{failure['editor']} failed", 2, style="bold red")
         aside = f"probe {failure['probe']}" if failure["probe"] else ""
-        yield field("error", f"{failure['error']}: {failure['message']}", aside, indent=2)
+        yield _field("error", f"{failure['error']}: {failure['message']}", aside, indent=2)
         yield from steps_lines(failure["steps"])
     if not trace.probes and not trace.failures:
-        yield TraceLine(Text("nothing failed, was retried or is unscored", style="dim"), 2)
+        yield _note(NOTHING, "dim", 2)
 
 
 def _probe_lines(probe: TracedProbe, ways: GraphEdges | None) -> Iterator[TraceLine]:
     record = probe.record
-    yield TraceLine(Text(heading(record), style="bold"))
-    yield field("asked", record.prompt, indent=2)
-    yield field("right", right(record), indent=2)
+    repeat = f" · repeat {record.repeat}" if record.repeat else ""
+    again = f" · asked again after {record.checkpoint} edits" if record.checkpoint else ""
+    yield _heading(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}", 2)
+    yield _item("asked", record.prompt)
+    yield _item("right", " | ".join(record.gold) + ("" if record.rival is None else f", against {record.rival}"))
     yield from steps_lines(probe.visible_steps, ways, probe.steps)
     left = len(probe.steps) - len(probe.visible_steps)
     if left:
-        yield TraceLine(Text(f"{left} other steps are not shown", style="dim"), 2)
+        yield _note(f"{left} other steps are not shown", "dim", 2)
     if record.answer is not None:
-        yield field("answer", record.answer, indent=2)
+        yield _item("answer", record.answer)
     if record.log_probs:
-        yield field("log-probs", log_probs(record), indent=2)
-    yield TraceLine(_scored(record), 2)
-    yield field("cost", cost(record), indent=2)
+        yield _item("log-probs", log_probs(record))
+    yield _values("scored", record.values, [f"{name} unscored: {reason}" for name, reason in record.unscored.items()])
+    cost = _item("cost", _cost(record))
+    if ways is not None and probe.steps:
+        drawing = f"\n\n```mermaid\n{mermaid(ways, paths_of(ways, probe.steps))}\n```"
+        cost = cost._replace(markdown=cost.markdown + drawing)
+    yield cost
     for item in probe.judged:
         yield from _judged_lines(item)
 
 
-def heading(record: Record) -> str:
-    """Heading of a probe: editor, kind, setting and repeat."""
-    repeat = f" · repeat {record.repeat}" if record.repeat else ""
-    again = f" · asked again after {record.checkpoint} edits" if record.checkpoint else ""
-    return one_line(f"{record.editor} · {record.kind} · probe {record.probe}{repeat}{again}")
-
-
-def right(record: Record) -> str:
-    """The gold answers, and what they compete with."""
-    return " | ".join(record.gold) + ("" if record.rival is None else f", against {record.rival}")
-
-
 def _judged_lines(item: JudgedItem) -> Iterator[TraceLine]:
-    yield TraceLine(Text(judged_heading(item), style="bold"), 2)
-    for line in steps_lines(item.steps):
-        yield TraceLine(line.text, line.indent + 2)
-    verdict_text = item.judgement
-    verdict = Text("verdict", style="dim")
-    for name, value in verdict_text.values.items():
-        verdict.append(f"  {one_line(name)} ").append(f"{value:.3g}", style="bold")
-    if verdict_text.problem:
-        verdict.append(f"  none: {one_line(verdict_text.problem)}", style="yellow")
-    yield TraceLine(verdict, 4)
-    if verdict_text.reason:
-        yield field("reason", verdict_text.reason)
-
-
-def judged_heading(item: JudgedItem) -> str:
-    """Heading of a judgement: judge, repeat, order and cost."""
-    verdict_text = item.judgement
-    parts = [f"judged · {verdict_text.kind} · {verdict_text.judge}"]
-    parts += [f"repeat {verdict_text.repeat}"] if verdict_text.repeat else []
-    parts += ["other order"] if verdict_text.swapped else []
+    """Judge, repeat, order and cost of a judgement; its steps and verdict."""
+    judgement = item.judgement
+    parts = [f"judged · {judgement.kind} · {judgement.judge}"]
+    parts += [f"repeat {judgement.repeat}"] if judgement.repeat else []
+    parts += ["other order"] if judgement.swapped else []
     parts += [f"one call for {item.together} items"] if item.together > 1 else []
-    return one_line(" · ".join(parts))
+    yield _heading(" · ".join(parts), 3, indent=2)
+    for line in steps_lines(item.steps):
+        yield line._replace(indent=line.indent + 2)
+    yield _values("verdict", judgement.values, [f"none: {judgement.problem}"] if judgement.problem else [], 4)
+    if judgement.reason:
+        yield _item("reason", judgement.reason, indent=4)
 
 
 def steps_lines(
@@ -133,21 +131,22 @@ def steps_lines(
 
     `whole` has the steps that are not shown as well, which is where a state that grows has come from.
     """
-    verdict_text: dict[str, list[Any]] = {}
+    updates: dict[str, list[Any]] = {}
     last: dict[str, Any] = {}
     for step, state in states_before(whole or steps, steps):
-        before = verdict_text.setdefault(step["node"], [])
+        before = updates.setdefault(step["node"], [])
         same = step["update"] in before
         before.append(step["update"])
-        title = Text(step_title(step), style="cyan")
+        title = one_line(f"{step['place']} {step['node']}" if step["place"] else step["node"])
         chose = " · chosen by a router" if _chosen(step, last, ways) else ""
-        title.append(f"  {step_cost(step)}{chose}" + (", as above" if same else ""), style="dim not cyan")
-        yield TraceLine(title, 2)
+        about = f"{_step_cost(step)}{chose}" + (", as above" if same else "")
+        text = Text(title, style="cyan").append(f"  {about}", style="dim not cyan")
+        yield TraceLine(text, 2, f"**{_plain(title)}** {_plain(about)}")
         yield from _calls_lines(step, same)
         if not same:
-            yield from update_lines(step["update"] or {}, state)
+            yield from _update_lines(step["update"] or {}, state)
         if step["error"]:
-            yield TraceLine(Text(one_line(step["error"]), style="red"), 4)
+            yield _note(step["error"], "red")
         last = step
 
 
@@ -159,12 +158,7 @@ def _chosen(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None)
     return ways.chooses(last["node"] if follows else START) if follows or step["place"] == 1 else False
 
 
-def step_title(step: dict[str, Any]) -> str:
-    """The node, with its number in the walk."""
-    return one_line(f"{step['place']} {step['node']}" if step["place"] else step["node"])
-
-
-def step_cost(step: dict[str, Any]) -> str:
+def _step_cost(step: dict[str, Any]) -> str:
     """Time, and what its calls to models took."""
     calls = step["calls"]
     phrase = [f"{step['ms']:,.1f} ms"]
@@ -181,19 +175,15 @@ def _calls_lines(step: dict[str, Any], brief: bool = False) -> Iterator[TraceLin
     for call in step["calls"]:
         if not (call["messages_field"] or brief):
             for message in call["messages"]:
-                yield field(f"to model, {message['role']}", content_of(message))
+                yield _field(f"to model, {message['role']}", content_of(message))
         for again in call["retries"]:
-            yield TraceLine(Text(retry_told(again), style="yellow"), 4)
+            status = f" (HTTP {again['status']})" if again["status"] else ""
+            waited = f"waited {again['wait']:.2f} s"
+            yield _note(f"attempt {again['attempt']} failed: {again['error']}{status}; {waited}", "yellow")
         if call["reply"] and not (call["reply_field"] or brief):
-            yield field("model said", content_of(call["reply"]), call["finish"])
+            yield _field("model said", content_of(call["reply"]), call["finish"])
         if call["error"] and call["error"] != step["error"]:
-            yield TraceLine(Text(one_line(call["error"]), style="red"), 4)
-
-
-def retry_told(again: dict[str, Any]) -> str:
-    """An attempt that failed, in words."""
-    status = f" (HTTP {again['status']})" if again["status"] else ""
-    return f"attempt {again['attempt']} failed: {again['error']}{status}; waited {again['wait']:.2f} s"
+            yield _note(call["error"], "red")
 
 
 def content_of(message: dict[str, Any]) -> str:
@@ -204,7 +194,7 @@ def content_of(message: dict[str, Any]) -> str:
     return "\n".join([*([text] if text else []), *calls])
 
 
-def update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[TraceLine]:
+def _update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[TraceLine]:
     """Lines of a node's update: retrieved entries with scores, the exact prompt, the reply, and all other fields.
 
     Of a text or list that only grew, the new part is shown, and nothing of a value that stayed the same.
@@ -213,26 +203,20 @@ def update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[Tra
         fresh = new_hits(update["hits"], before.get("hits", ()))
         for place, hit in enumerate(fresh, 1):
             aside = f"score {hit.get('score', math.nan):.4f} {hit.get('edit_id', '')}"
-            yield field(f"hit {place}", str(hit.get("text", "")), aside)
+            yield _item(f"hit {place}", str(hit.get("text", "")), aside, indent=4)
         if not fresh:
-            yield field("hits", no_hits(update["hits"]))
+            yield _item("hits", "as before" if update["hits"] else "none", indent=4)
     for name in ("prompt", "reply"):
         if name in update:
-            yield field(name, str(update[name]))
+            yield _field(name, str(update[name]))
     if update.get("log_probs"):
-        yield field("log-probs", ", ".join(f"{value:.3f}" for value in update["log_probs"]))
+        yield _item("log-probs", ", ".join(f"{value:.3f}" for value in update["log_probs"]), indent=4)
     for name, value in update.items():
         nothing = value in ("", [], False, None) and name not in before
         if name not in SAID_ELSEWHERE and value != before.get(name) and not nothing:
             grown, new = grown_by(value, before.get(name))
             text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
-            shortened = text if len(text) <= LONG else text[:LONG] + " ..."
-            yield field(one_line(name) + (" +" if grown else ""), shortened)
-
-
-def no_hits(hits: Sequence[Any]) -> str:
-    """Note for a step without new hits, which names earlier hits if there are any."""
-    return "as before" if hits else "none"
+            yield _field(one_line(name) + (" +" if grown else ""), text, limit=LONG)
 
 
 def grown_by(value: Any, before: Any) -> tuple[bool, Any]:
@@ -254,7 +238,7 @@ def log_probs(record: Record) -> str:
     return ", ".join(f"{one_line(name, NAME)} {value:.3f}" for name, value in pairs)
 
 
-def cost(record: Record) -> str:
+def _cost(record: Record) -> str:
     """Tokens, calls and time; and what putting the edits there took, where that is worth telling."""
     usage = record.usage
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
@@ -264,28 +248,55 @@ def cost(record: Record) -> str:
     return phrase + edit_cost(record.edit_cost)
 
 
-def edit_cost(phrase: EditCost) -> str:
+def edit_cost(cost: EditCost) -> str:
     """Seconds and tokens of the edits that were applied together; empty when the cost is negligible."""
-    if phrase.seconds < SOON:
+    if cost.seconds < SOON:
         return ""
-    what = f"its {phrase.edits} edits together" if phrase.edits > 1 else "its edit"
-    tokens = f", {phrase.tokens:,} tokens through the model" if phrase.tokens else ""
-    return f"; {what} {phrase.seconds:.2f} s{tokens}"
+    what = f"its {cost.edits} edits together" if cost.edits > 1 else "its edit"
+    tokens = f", {cost.tokens:,} tokens through the model" if cost.tokens else ""
+    return f"; {what} {cost.seconds:.2f} s{tokens}"
 
 
-def _scored(record: Record) -> Text:
-    line = Text("scored", style="dim")
-    for name, value in record.values.items():
-        line.append(f"  {one_line(name)} ").append(f"{value:.3g}", style="bold")
-    for name, reason in record.unscored.items():
-        line.append(f"  {one_line(name)} unscored: {one_line(reason)}", style="yellow")
-    return line
+def _heading(text: str, level: int, indent: int = 0, style: str = "bold") -> TraceLine:
+    return TraceLine(Text(one_line(text), style=style), indent, f"{'#' * level} {_plain(text)}")
 
 
-def field(name: str, text: str, aside: str = "", indent: int = 4) -> TraceLine:
-    """A dim name and the text; one of several lines stands below its name, so that it can be read as it was sent."""
-    shortened = safe(text)
+def _note(text: str, style: str, indent: int = 4) -> TraceLine:
+    return TraceLine(Text(one_line(text), style=style), indent, f"- {_plain(text)}")
+
+
+def _values(name: str, values: dict[str, float], missing: Sequence[str], indent: int = 2) -> TraceLine:
+    """Numbers, and why others are missing."""
+    line = Text(name, style="dim")
+    for metric, value in values.items():
+        line.append(f"  {one_line(metric)} ").append(f"{value:.3g}", style="bold")
+    for text in missing:
+        line.append(f"  {one_line(text)}", style="yellow")
+    parts = [*(f"{metric} {value:.3g}" for metric, value in values.items()), *missing]
+    return TraceLine(line, indent, f"- {name}: {_plain(', '.join(parts) or 'nothing')}")
+
+
+def _item(name: str, text: str, aside: str = "", indent: int = 2) -> TraceLine:
+    """A name and a text; an item of a list in Markdown."""
+    about = f"{name}, {' '.join(aside.split())}" if aside else name
+    return _field(name, text, aside, indent)._replace(markdown=f"- {_plain(about)}: {_plain(text)}")
+
+
+def _field(name: str, text: str, aside: str = "", indent: int = 4, limit: int = 0) -> TraceLine:
+    """A dim name and the text; one of several lines stands below its name, so that it can be read as it was sent.
+
+    In Markdown the text is in a fence that is longer than any in it; `limit` shortens it in a terminal.
+    """
+    whole = safe(text)
+    in_terminal = safe(text[:limit] + " ...") if limit and len(text) > limit else whole
     line = Text(name, style="dim")
     if aside:
         line.append("  " + one_line(aside), style="dim")
-    return TraceLine(line.append("\n" + shortened if "\n" in shortened else "  " + shortened), indent)
+    line.append("\n" + in_terminal if "\n" in in_terminal else "  " + in_terminal)
+    fence = "`" * max(3, 1 + max((len(ticks) for ticks in _TICKS.findall(whole)), default=2))
+    return TraceLine(line, indent, f"{_plain(name)}:\n\n{fence}text\n{whole}\n{fence}")
+
+
+def _plain(text: str) -> str:
+    """Escape a text for Markdown and join it to one line."""
+    return _MARKS.sub(r"\\\1", one_line(text))

@@ -59,8 +59,7 @@ def trace(
     elif case is None:
         _show_overview(folder, records, steps, output.as_json)
     else:
-        from emend.evals.report.tracing import show_trace
-        from emend.evals.report.tracing_markdown import markdown
+        from emend.evals.report.tracing import markdown, show_trace
         from emend.evals.trace.case_trace import rows
         from emend.evals.trace.case_trace import trace as trace_case
 

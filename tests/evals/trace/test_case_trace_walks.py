@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from emend.evals.log.config import RunConfig
-from emend.evals.report.tracing import log_probs, show_trace, steps_lines
-from emend.evals.report.tracing_markdown import markdown
+from emend.evals.report.tracing import log_probs, markdown, show_trace, steps_lines
 from emend.evals.runner.run import run
 from emend.evals.trace.case_trace import new_hits, rows, trace
 from emend.evals.trace.filters import RecordFilter, StepFilter

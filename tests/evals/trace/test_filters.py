@@ -13,8 +13,7 @@ from emend.evals.cli.main import app
 from emend.evals.log.events import split_passes
 from emend.evals.log.records import read_records
 from emend.evals.report.tables.overview import show_overview
-from emend.evals.report.tracing import show_trace
-from emend.evals.report.tracing_markdown import markdown
+from emend.evals.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
@@ -256,7 +255,7 @@ def test_the_command_draws_one_graph_per_editor_that_has_one(smooth, tmp_path):
 
 def test_markdown_has_prompt_reply_and_drawing_and_nothing_of_a_model_is_markup(smooth, tmp_path):
     text = markdown(trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy")))
-    assert text.startswith("# Case 1 (") and "```mermaid\ngraph TD" in text
+    assert text.startswith("# case 1 (") and "```mermaid\ngraph TD" in text
     assert "```text\nNew Fact: The capital of Land0 is New-0.\nPrompt: The capital of Land0 is\n```" in text
     assert "**3 respond**" in text and "as above" in text
     found = trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy"))
@@ -268,7 +267,7 @@ def test_markdown_has_prompt_reply_and_drawing_and_nothing_of_a_model_is_markup(
     assert r"\<img src=x\> \[a\](b) \`c\` \*\*d\*\*" in text
     assert "````text\n```\n# out\n```\\x1b[2J\n````" in text
     told = command(smooth, "1", "--editor", "rag", "--md", "--out", tmp_path / "case.md")
-    assert told.exit_code == 0 and (tmp_path / "case.md").read_text(encoding="utf-8").startswith("# Case 1 (")
+    assert told.exit_code == 0 and (tmp_path / "case.md").read_text(encoding="utf-8").startswith("# case 1 (")
 
 
 def test_all_in_short_as_json_is_nodes_and_cases(smooth):

@@ -11,8 +11,7 @@ from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.judges.store import FOLDER, find_scoring, read_judgements
 from emend.evals.log.records import CASES, read_lines
-from emend.evals.report.tracing import show_trace
-from emend.evals.report.tracing_markdown import markdown
+from emend.evals.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.judged_steps import judged_steps
