@@ -235,8 +235,9 @@ def test_ike_shows_the_tested_edit_only_with_the_setting_original():
             assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
 
 
-def test_ike_has_nothing_to_show_of_a_document_without_a_target():
-    document = Edit(form="document", text=CAPITAL.text)
+@pytest.mark.parametrize("lacking", [{}, {"question": "Which?"}, {"target_new": "Ostrim"}])
+def test_ike_has_nothing_to_show_of_a_document_without_a_target_or_a_prompt(lacking):
+    document = Edit(form="document", text=CAPITAL.text, **lacking)
     with build("ike", settings={"original": True}).edit([document]) as answerer:
         with pytest.raises(BadSettings, match="leave the setting out"):
             answerer.answer(probe_of(CAPITAL))

@@ -1,9 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.embeddings.model_families import ModelFamily, family_of
+from emend.memory.embeddings.model_families import ModelFamily, family_of, shaped
 from emend.memory.errors import MemoryMismatch
 from emend.memory.store.chroma import ChromaMemory
 from tests.memory.tiny import tiny_bert
@@ -81,6 +83,13 @@ def test_e5_gets_prefixes_before_queries_and_passages(folders):
     assert found.queries(TEXTS) == pytest.approx(asked, abs=1e-5)
     assert found.documents(TEXTS) == pytest.approx(said, abs=1e-5)
     assert np.abs(asked - said).max() > 0.01
+
+
+def test_prompts_that_a_model_has_are_kept_and_none_are_made_for_other_families():
+    model = SimpleNamespace(prompts={"query": "own: "}, eval=lambda: model)
+    assert shaped(model, family_of("e5-base")).prompts == {"query": "own: ", "document": "passage: "}
+    plain = SimpleNamespace(prompts={}, eval=lambda: plain)
+    assert shaped(plain, ModelFamily()).prompts == {}
 
 
 def test_another_model_is_the_normalised_mean_without_prefixes(folders):

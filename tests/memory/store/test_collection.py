@@ -1,0 +1,25 @@
+"""Distances of Chroma's index become similarities."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from emend.memory.edit import Edit
+from emend.memory.store.collection import MemoryCollection
+from emend.memory.store.rows import metadata, rows_of
+
+
+@pytest.mark.parametrize(
+    "identity, scores", [("minilm/256/abc", [1.0, 0.75, -1.0]), ("contriever/512/abc/dot", [4.0, 0.75, -1.5])]
+)
+def test_a_cosine_stays_between_its_bounds_and_a_dot_product_has_none(identity, scores):
+    rows = [row for text in "abc" for row in rows_of(Edit(form="document", text=text))]
+    page = {
+        "ids": [[row.entry.id for row in rows]],
+        "documents": [[row.entry.text for row in rows]],
+        "metadatas": [[metadata(row) for row in rows]],
+        "distances": [[-3.0, 0.25, 2.5]],
+    }
+    stored = SimpleNamespace(metadata={"embedding": identity}, query=lambda **asked: page)
+    hits = MemoryCollection(stored, lambda: 10).nearest(None, 3)
+    assert [hit.score for hit in hits] == scores
