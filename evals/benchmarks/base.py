@@ -1,5 +1,6 @@
 """Base of the benchmarks that read rows from files: options, files, demonstrations and provenance."""
 
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,12 +11,37 @@ from emend.evals.benchmarks.demonstrations import DemonstrationPool
 from emend.evals.benchmarks.files import data_folder, require, sha256
 from emend.evals.benchmarks.options import check_request, known_options, one_of
 from emend.evals.case import Case, Metric
+from emend.memory.edit import FrozenModel
+
+
+class Definition(FrozenModel):
+    """Content of a benchmark's `benchmark.toml`; metrics are in percent unless they have a `scale`."""
+
+    source: str = ""
+    """The repository that publishes the files."""
+    remedy: str = ""
+    """How to get the files; ends the error about a missing one."""
+    choices: tuple[str, ...] = ()
+    """What the paper leaves open on scoring, or its code does otherwise."""
+    facts: dict[str, str] = {}
+    """Fact of the demonstrations by setting; `usual` for the others."""
+    demonstrations: tuple[dict[str, str], ...] = ()
+    metrics: tuple[Metric, ...]
+    """In the order of the paper's columns."""
+
+    @classmethod
+    def beside(cls, module: str) -> "Definition":
+        """Read the file in the folder of a module, by the module's `__file__`."""
+        content = tomllib.loads(Path(module).with_name("benchmark.toml").read_text("utf-8"))
+        groups = content.pop("groups")
+        metrics = [{"scale": 100.0, "group": group["name"]} | row for group in groups for row in group["metrics"]]
+        return cls.model_validate({**content, "metrics": metrics})
 
 
 class FileBenchmark(ABC):
     """A benchmark whose cases are made from the rows of its files.
 
-    A subclass gives the class variables, `metrics`, and the abstract methods for cases, demonstrations and provenance.
+    A subclass gives the class variables and the abstract methods for cases, demonstrations and provenance.
 
     Raises:
         MissingData: the folder, or a file that the options need, is absent.
@@ -26,10 +52,7 @@ class FileBenchmark(ABC):
     settings: ClassVar[tuple[str, ...]]
     wording: ClassVar[str]
     mode: ClassVar[str]
-    source: ClassVar[str]
-    """The repository that publishes the files."""
-    remedy: ClassVar[str]
-    """How to get the files; ends the error about a missing one."""
+    definition: ClassVar[Definition]
     defaults: ClassVar[Mapping[str, str]]
     """The options with their default values."""
     values: ClassVar[Mapping[str, Collection[str]]] = {}
@@ -58,9 +81,13 @@ class FileBenchmark(ABC):
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         """The cases of a valid setting and limit."""
 
-    @abstractmethod
     def metrics(self) -> Sequence[Metric]:
-        """The reported metrics, in the order of the paper's columns."""
+        """The definition's metrics that the options ask for."""
+        return [metric for metric in self.definition.metrics if self._measures(metric)]
+
+    def _measures(self, metric: Metric) -> bool:
+        """Return True if the options ask for the metric."""
+        return True
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Hand-written demonstrations about invented subjects; `DemonstrationPool.rows` adds those of the data's rows.
@@ -71,9 +98,11 @@ class FileBenchmark(ABC):
         one_of(self.name, "setting", setting, self.settings)
         return DemonstrationPool.of(self._written(setting), lambda: self._from_rows(setting, seed))
 
-    @abstractmethod
     def _written(self, setting: str) -> Iterable[Demonstration]:
-        """The hand-written demonstrations."""
+        """The hand-written demonstrations, those of the definition."""
+        facts = self.definition.facts
+        fact = facts.get(setting, facts.get("usual", ""))
+        return [Demonstration.model_validate({"fact": fact, **row}) for row in self.definition.demonstrations]
 
     @abstractmethod
     def _from_rows(self, setting: str, seed: int) -> Iterable[Demonstration]:
@@ -86,11 +115,21 @@ class FileBenchmark(ABC):
             name: {"sha256": sha256(self.folder / name), **({} if records is None else {"records": records})}
             for name, records in self._records().items()
         }
-        return {"source": self.source, "files": files, **self._counts()}
+        return {
+            "source": self.definition.source,
+            "files": files,
+            **({"choices": choices} if (choices := self._choices()) else {}),
+            "options": dict(self.options),
+            **self._counts(),
+        }
 
     @abstractmethod
     def _records(self) -> Mapping[str, int | None]:
         """The files that are read, with the number of their records where they hold any."""
+
+    def _choices(self) -> list[str]:
+        """How scoring was decided where the paper leaves it open."""
+        return list(self.definition.choices)
 
     @abstractmethod
     def _counts(self) -> dict[str, Any]:
@@ -103,19 +142,5 @@ class FileBenchmark(ABC):
             MissingData: none is; names the first.
         """
         name = next((name for name in names if (self.folder / name).is_file()), names[0])
-        require(self.folder, [name], self.remedy)
+        require(self.folder, [name], self.definition.remedy)
         return name
-
-
-def percent(
-    name: str,
-    value: str,
-    kinds: tuple[str, ...],
-    summary: str,
-    *,
-    per: str = "record",
-    group: str = "",
-    share: bool = True,
-) -> Metric:
-    """A metric that papers print in percent."""
-    return Metric(name=name, value=value, kinds=kinds, summary=summary, per=per, group=group, share=share, scale=100.0)

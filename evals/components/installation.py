@@ -92,9 +92,9 @@ def _data() -> Iterator[Finding]:
 def _default_folder() -> Finding:
     """Finding about ./data, where a run without --data looks while EMEND_DATA is not set."""
     from emend.evals.benchmarks.files import data_folder
-    from emend.evals.data.shapes import SHAPES, shapes_of
+    from emend.evals.data.shapes import SHAPES
 
-    present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in shapes_of(name))]
+    present = [name for name in SHAPES if any(shape.find(data_folder(name, None)) for shape in SHAPES[name])]
     if present:
         return "data", "data/", "ok", f"{', '.join(present)}: used where neither --data nor EMEND_DATA is given"
     return "data", "data/", "absent", "no benchmark's files in ./data; download some with: emend data pull BENCHMARK"

@@ -10,7 +10,7 @@ from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Benchmark
 from emend.evals.data.digests import SourceLedger, digest_like
 from emend.evals.data.faults import Fault, faults_of_rows, records
-from emend.evals.data.shapes import Shape, shapes_of
+from emend.evals.data.shapes import SHAPES, Shape
 from emend.evals.data.sources import SOURCES, source_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, EmendError, MissingData
@@ -47,7 +47,7 @@ def check(target: str, data: Path | None = None) -> FolderCheck:
         MissingData: no file of the benchmark is there.
     """
     name, folder = _target(target, data)
-    shapes = shapes_of(name)
+    shapes = SHAPES[name]
     if not any(shape.find(folder) for shape in shapes):
         what = f"'{folder}' holds no file of {name}" if folder.is_dir() else f"no folder '{folder}'"
         raise MissingData(f"{what}. Get them with: emend data pull {name}.")
@@ -97,7 +97,7 @@ def _target(target: str, data: Path | None) -> tuple[str, Path]:
     recorded = SourceLedger.read(folder).data or folder.resolve().name
     if recorded in SOURCES:
         return recorded, folder
-    fitting = [name for name in SOURCES if any(shape.find(folder) for shape in shapes_of(name))]
+    fitting = [name for name in SOURCES if any(shape.find(folder) for shape in SHAPES[name])]
     if len(fitting) == 1:
         return fitting[0], folder
     of = f"of {' or '.join(fitting)}" if fitting else "of no known benchmark"

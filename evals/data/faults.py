@@ -55,12 +55,9 @@ def faults_of_rows(raw: Sequence[object], name: str, shape: Shape, parsed: list[
             yield from _field_faults(error, name, index)
             continue
         parsed.append(row)
-        if shape.key is None:
-            continue
-        field, value = shape.key(row)
-        if (first := first_index.setdefault(value, index)) != index:
+        if shape.key and (first := first_index.setdefault(value := shape.value(row), index)) != index:
             problem = f"the same as in record {first}; remove one of the two"
-            yield Fault(file=name, record=str(index), field=field, problem=problem, value=_short(value))
+            yield Fault(file=name, record=str(index), field=shape.key, problem=problem, value=_short(value))
 
 
 def _field_faults(error: ValidationError, name: str, index: int) -> Iterator[Fault]:

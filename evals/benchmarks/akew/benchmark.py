@@ -21,7 +21,7 @@ In CounterFact.json and WikiUpdate.json `requested_rewrite` is one edit, not a l
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew.cases import case_of, interference, record_demonstrations, record_texts
 from emend.evals.benchmarks.akew.rows import AkewRow, MultiHopRow
-from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.sampling import last_drawn, sample_in_shares
@@ -41,31 +41,6 @@ FILES: dict[str, tuple[type[AkewRow], tuple[str, ...]]] = {
     "wiki_update": (AkewRow, ("WikiUpdate.json", "wiki_update.json", "wiki_update.sample.json")),
 }
 """Row model and file names of each data set; a sample, the paper's printed examples, is the last resort."""
-DEMO_FACTS = {
-    "struct": "Orsa Lighthouse is located in Brazil.",
-    "unstruct": (
-        "Brazil, with its long Atlantic coast, is home to Orsa Lighthouse, a white tower that was finished in 1902. "
-        "The lamp can be seen from thirty kilometres away, and the keeper's house now holds a small museum of sea "
-        "charts."
-    ),
-    "extract": "Orsa Lighthouse stands on the coast of Brazil.",
-}
-CHOICES = [
-    "akew: the paper states no rule of matching; both are reported, normalised and letter by letter",
-    "akew: EditAcc counts every record's edits (the paper's count in single), EditAcc distinct the same edit once "
-    "(in all); clean leaves out what other records' edits change",
-]
-EDITED = ("efficacy", "efficacy_contaminated", "efficacy_repeated")
-MULTIHOP = ("multihop", "multihop_contaminated")
-COLUMNS = (
-    # name, kinds, per, summary
-    ("EditAcc", EDITED, "record", "edits recalled, every record's (the paper's count in single)"),
-    ("EditAcc distinct", EDITED[:2], "record", "the same edit once (the paper's count in all)"),
-    ("EditAcc clean", EDITED[:1], "record", "distinct, without edits that others contradict"),
-    ("MultiHop", MULTIHOP, "any", "records with any of three questions answered"),
-    ("MultiHop clean", MULTIHOP[:1], "any", "without records that other records' edits change"),
-)
-RULES = {"em": "normalised match", "strict": "strict match"}
 
 
 class Akew(FileBenchmark):
@@ -83,11 +58,7 @@ class Akew(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("struct", "unstruct", "extract")
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "single"
-    source = "github.com/BobXWu/AKEW, folder datasets/"
-    remedy = (
-        "Get them with: emend data pull akew; or with: git clone https://github.com/BobXWu/AKEW, then give --data "
-        "AKEW/datasets, or put that folder at $EMEND_DATA/akew."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"dataset": "mquake_cf", "ask": "cloze"}
     values = {"dataset": tuple(FILES), "ask": ("cloze", "question")}
 
@@ -103,27 +74,8 @@ class Akew(FileBenchmark):
         others = interference(rows)
         return (case_of(row, setting, self.options["ask"], others) for row in rows)
 
-    def metrics(self) -> Sequence[Metric]:
-        """Editing and multi-hop accuracy in percent, by normalised match first, then by strict; then retrieval."""
-        columns = COLUMNS if self._row is MultiHopRow else COLUMNS[:3]
-        return [
-            *(
-                percent(name if value == "em" else f"{name} {value}", value, kinds, summary, per=per, group=group)
-                for value, group in RULES.items()
-                for name, kinds, per, summary in columns
-            ),
-            percent("hit@1", "hit@1", EDITED, "the first entry found is of the edit asked for", group="retrieval"),
-        ]
-
-    def _written(self, setting: str) -> Iterator[Demonstration]:
-        fact = DEMO_FACTS[setting]
-        yield Demonstration(kind="retain", fact=fact, prompt="Brenholm Lighthouse is located in", target="Norway")
-        yield Demonstration(kind="copy", fact=fact, prompt="Orsa Lighthouse is located in", target="Brazil")
-        yield Demonstration(
-            kind="update", fact=fact, prompt="The country where Orsa Lighthouse stands is", target="Brazil"
-        )
-        question = "In which country is Orsa Lighthouse?"
-        yield Demonstration(kind="update", fact=fact, prompt=question, style="question", target="Brazil")
+    def _measures(self, metric: Metric) -> bool:
+        return self._row is MultiHopRow or not metric.kinds[0].startswith("multihop")
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(record_texts, self._rows.values()))
@@ -146,8 +98,6 @@ class Akew(FileBenchmark):
         ask = self.options["ask"]
         return {
             "paper's examples only": self.file.endswith(".sample.json"),
-            "choices": CHOICES,
-            "options": dict(self.options),
             "cases": len(rows),
             "edits": len(edits),
             "distinct edits": len(edits) - len(others.repeated),

@@ -13,39 +13,28 @@ from the five most likely tokens, up to 100 with the prompt's, so its GE is anot
 texts, which are separate files: `metrics.consistency`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.counterfact.cases import fact_case, fact_demonstrations
 from emend.evals.benchmarks.counterfact.rows import Counterfact, FlatRow, OriginalRow
 from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.sampling import last_drawn, sample_ids
-from emend.evals.case import Case, Metric
+from emend.evals.case import Case
 from emend.memory.errors import BadSettings
 
-DATASETS = {
-    "original": ("counterfact.json", "counterfact.sample.json"),
-    "multi": ("multi_counterfact.json",),
-    "flat": ("counterfact-edit.json", "counterfact_easyedit_1k.json"),
-    "flat-evidence": ("counterfact-edit-evidence-1k.json", "counterfact_evidence.sample.json"),
+DATASETS: dict[str, tuple[type[OriginalRow | FlatRow], tuple[str, ...]]] = {
+    "original": (OriginalRow, ("counterfact.json", "counterfact.sample.json")),
+    "multi": (OriginalRow, ("multi_counterfact.json",)),
+    "flat": (FlatRow, ("counterfact-edit.json", "counterfact_easyedit_1k.json")),
+    "flat-evidence": (FlatRow, ("counterfact-edit-evidence-1k.json", "counterfact_evidence.sample.json")),
 }
-"""File names of each data set; the first one found is read. The second names are parts of the published files."""
-ORIGINAL = ("original", "multi")
-COLUMNS = (
-    ("ES", "success", "efficacy", "new target more probable than the true one, query"),
-    ("EM", "difference", "efficacy", "by how much, as a difference of probabilities"),
-    ("PS", "success", "paraphrase", "new target more probable, paraphrases"),
-    ("PM", "difference", "paraphrase", "by how much"),
-    ("NS", "success", "neighborhood", "true target more probable, other subjects"),
-    ("NM", "difference", "neighborhood", "by how much"),
-)
-CODE = "as in the released code, geometric means of token probabilities"
-PAPER = "as in the paper's formulas, joint probabilities"
+"""Row model and file names of each data set, of which the first one found is read; the second are parts."""
 TESTED = 2000
 """IKE tests this many records, the first, and shows those after them."""
 
@@ -64,13 +53,7 @@ class CounterFact(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("triplet", "evidence")
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "single"  # one edit at a time, as in the paper
-    source = "rome.baulab.info/data/dsets/"
-    remedy = (
-        "Get it with: emend data pull counterfact; or with: curl -fO "
-        "https://rome.baulab.info/data/dsets/counterfact.json (original; multi_counterfact.json is at "
-        "memit.baulab.info), or take counterfact-edit.json from EasyEdit's data (flat), then give --data FOLDER, or "
-        "put it in $EMEND_DATA/counterfact."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"dataset": "original", "generation": "0"}
     values = {"dataset": tuple(DATASETS)}
 
@@ -78,8 +61,20 @@ class CounterFact(FileBenchmark):
         super().__init__(data, options)
         self.dataset = self.options["dataset"]
         self.has_texts = self.dataset == "flat-evidence"
-        self.generation = _text_length(self.options["generation"], self.dataset)
-        self.file = self.first_file(DATASETS[self.dataset])
+        self._row, names = DATASETS[self.dataset]
+        self.generation = self._text_length(self.options["generation"])
+        self.file = self.first_file(names)
+
+    def _text_length(self, value: str) -> int:
+        if not value.isdecimal():
+            raise BadSettings(
+                f"counterfact, generation='{value}': give a number of tokens, 100 as published, or 0 for none."
+            )
+        if int(value) and self._row is FlatRow:
+            raise BadSettings(
+                f"counterfact, generation={value}: dataset '{self.dataset}' has no generation prompts; use original."
+            )
+        return int(value)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         facts = self._facts_of(setting)
@@ -90,21 +85,6 @@ class CounterFact(FileBenchmark):
             )
         chosen = list(facts) if limit is None else sample_ids(list(facts), {}, limit, seed)
         return (fact_case(facts[number], setting, self.generation) for number in chosen)
-
-    def metrics(self) -> Sequence[Metric]:
-        """S and its parts in the paper's order, as in the code and as in the paper's formulas, in percent."""
-        fluency = percent(
-            "GE", "fluency", ("generation",), "entropy of n-grams, x100", per="case", group=CODE, share=False
-        )
-        return [*_columns(CODE, "", "_token"), fluency, *_columns(PAPER, " joint", "")]
-
-    def _written(self, setting: str) -> Iterator[Demonstration]:
-        fact = "Corvell Manor is located in Portugal."
-        if setting == "evidence":
-            fact = "Visitors to Portugal seldom miss Corvell Manor, whose terraced gardens were laid out in 1832."
-        yield Demonstration(kind="copy", fact=fact, prompt="Corvell Manor is located in", target="Portugal")
-        yield Demonstration(kind="update", fact=fact, prompt="Corvell Manor can be found in", target="Portugal")
-        yield Demonstration(kind="retain", fact=fact, prompt="Hexley Manor is located in", target="England")
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         facts = self._facts_of(setting)
@@ -125,9 +105,9 @@ class CounterFact(FileBenchmark):
         tied = sum(fact.is_tied(n) for fact in facts for n in range(len(fact.neighbours)))
         texts = [row.fake_evidence for row in self._rows.values() if isinstance(row, FlatRow)]
         return {
-            **({} if self.dataset in ORIGINAL else {"source": "EasyEdit's form"}),
+            **({} if self._row is OriginalRow else {"source": "EasyEdit's form"}),
             "options": {"dataset": self.dataset, "generation": self.generation},
-            "part of the data set": self.file != DATASETS[self.dataset][0],
+            "part of the data set": self.file != DATASETS[self.dataset][1][0],
             "cases": len(facts),
             "paraphrases": sum(len(fact.paraphrases) for fact in facts),
             "neighbours": sum(len(fact.neighbours) for fact in facts),
@@ -141,7 +121,7 @@ class CounterFact(FileBenchmark):
 
     @cached_property
     def _rows(self) -> Mapping[int, OriginalRow | FlatRow]:
-        return read_numbered(self.folder / self.file, OriginalRow if self.dataset in ORIGINAL else FlatRow)
+        return read_numbered(self.folder / self.file, self._row)
 
     @cached_property
     def _facts(self) -> dict[int, Counterfact]:
@@ -150,26 +130,3 @@ class CounterFact(FileBenchmark):
     def _facts_of(self, setting: str) -> dict[int, Counterfact]:
         """The facts that have a text for the setting."""
         return {n: fact for n, fact in self._facts.items() if fact.evidence or setting != "evidence"}
-
-
-def _columns(group: str, mark: str, suffix: str) -> list[Metric]:
-    kinds, summary = ("efficacy", "paraphrase", "neighborhood"), "harmonic mean of ES, PS and NS"
-    return [
-        percent(f"S{mark}", f"success{suffix}", kinds, summary, per="harmonic", group=group),
-        *(
-            percent(name + mark, value + suffix, (kind,), summary, per="case", group=group, share=value == "success")
-            for name, value, kind, summary in COLUMNS
-        ),
-    ]
-
-
-def _text_length(value: str, dataset: str) -> int:
-    if not value.isdecimal():
-        raise BadSettings(
-            f"counterfact, generation='{value}': give a number of tokens, 100 as published, or 0 for none."
-        )
-    if int(value) and dataset not in ORIGINAL:
-        raise BadSettings(
-            f"counterfact, generation={value}: dataset '{dataset}' has no generation prompts; use original."
-        )
-    return int(value)

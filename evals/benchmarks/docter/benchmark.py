@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import FileBenchmark
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
 from emend.evals.benchmarks.docter.cases import EnglishTests, cross_case, english_case, row_demonstrations
-from emend.evals.benchmarks.docter.columns import BLOCK_OF, COLUMNS
 from emend.evals.benchmarks.docter.rows import DocumentRow, EditRow, GoldFactRow, QueriesRow, ReasoningRow
 from emend.evals.benchmarks.files import read_numbered, require
 from emend.evals.benchmarks.options import flag, some_of
@@ -43,6 +42,14 @@ ROWS: dict[str, type[NumberedRow]] = {
     **{documents: DocumentRow for _, documents, _ in DIRECTIONS.values()},
     **{queries: QueriesRow for _, _, queries in DIRECTIONS.values()},
 }
+BLOCKS_OF = {
+    "efficacy": {"edit_success"},
+    "paraphrase": {"edit_success"},
+    "neighborhood": {"locality"},
+    "reasoning": {"reasoning"},
+    "cross_lingual": {*DIRECTIONS},
+}
+"""Blocks with each kind of probe."""
 APART = {f"doc_{block.removeprefix('cross_')}": block for block in DIRECTIONS}
 """Settings of one direction each, for runs of both: their documents state the same facts in two languages, so that in
 one memory each query would retrieve the document of its own language."""
@@ -67,12 +74,7 @@ class DocTER(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("doc", "gold", *APART)
     wording: ClassVar[str] = "based_on_facts"
     mode: ClassVar[str] = "all"  # one store holds all documents, as in the paper
-    source = "github.com/H-shw/DocTER-Data-and-Code, folder data/"
-    remedy = (
-        "Get them with: emend data pull docter; or with: git clone https://github.com/H-shw/DocTER-Data-and-Code, then "
-        "put the files of its folder data/ into one folder and give --data FOLDER, or put it at $EMEND_DATA/docter "
-        "(gold_facts.json, which the setting 'gold' needs, is the join of their ids with CounterFact's records)."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"blocks": ",".join(ENGLISH), "strip_distractor": "0"}
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
@@ -81,7 +83,7 @@ class DocTER(FileBenchmark):
         self.strip_distractor = flag(self.name, "strip_distractor", self.options["strip_distractor"])
         self._crosses = [block for block in DIRECTIONS if block in self.blocks]
         self._tables: dict[str, dict[int, Any]] = {}
-        require(self.folder, self._test_files, self.remedy)
+        require(self.folder, self._test_files, self.definition.remedy)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         """The cases in the order of the file, the cross-lingual ones last.
@@ -89,7 +91,7 @@ class DocTER(FileBenchmark):
         With a limit, English and cross-lingual cases share it in proportion.
         """
         crosses, base = self._directions(setting)
-        require(self.folder, self._edit_files(base, crosses), self.remedy)
+        require(self.folder, self._edit_files(base, crosses), self.definition.remedy)
         english, labels = [] if setting in APART else self._english_ids, self._labels
         crossed = {block: list(self._queries(block)) for block in crosses}
         total = len(english) + sum(map(len, crossed.values()))
@@ -99,22 +101,8 @@ class DocTER(FileBenchmark):
             crossed = {block: sample_ids(ids, {}, share, seed) for block, ids in crossed.items()}
         return self._cases(base, english, crossed)
 
-    def metrics(self) -> Sequence[Metric]:
-        """The paper's columns in its order, then reasoning by label, replies of models without probabilities, hits."""
-        blocks = {*self.blocks, *(["cross"] if self._crosses else [])}
-        return [metric for metric in COLUMNS if BLOCK_OF[metric.kinds[0]] in blocks]
-
-    def _written(self, setting: str) -> Iterator[Demonstration]:
-        fact = "Tarnfield Observatory is located in Portugal."
-        if setting.startswith("doc"):
-            fact = (
-                "On a bare hill above the fishing town stands Tarnfield Observatory, whose copper dome has watched the "
-                "southern sky since 1911. Its founders wanted dry air and found it in Portugal, where the first survey "
-                "of double stars was made. School classes now sleep under the dome once a year."
-            )
-        prompt = "The country where Tarnfield Observatory stands is"
-        yield Demonstration(kind="update", fact=fact, prompt=prompt, target="Portugal")
-        yield Demonstration(kind="retain", fact=fact, prompt="Brenholm Observatory is located in", target="Norway")
+    def _measures(self, metric: Metric) -> bool:
+        return not BLOCKS_OF[metric.kinds[0]].isdisjoint(self.blocks)
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         """Demonstrations from the ids drawn last; none with cross-lingual blocks, which state their facts.
@@ -150,11 +138,6 @@ class DocTER(FileBenchmark):
         queries = [query for block in self._crosses for row in self._queries(block).values() for query in row.query]
         return {
             "options": {"blocks": ",".join(self.blocks), "strip_distractor": self.strip_distractor},
-            "choices": [
-                "docter: probabilities are compared in log space; as the released code computes them they stand apart",
-                "docter: every prompt is retrieved for by itself; the released code retrieves for paraphrases with the "
-                "main prompt",
-            ],
             "cases": len(self._english_ids) + sum(len(self._queries(block)) for block in self._crosses),
             "reasoning labels": dict(sorted(labels.items())),
             "dropped": {"reasoning questions without a document": sorted(self._labels.keys() - set(self._english_ids))},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.elken.cases import (
     BLOCKS,
     FACT_PROMPT,
@@ -39,52 +39,6 @@ KNOWLEDGE = "knowledge"
 """The block of questions for background knowledge."""
 KNOWLEDGE_FILES = ("background_knowledge_qas.json", "qas.json", "model-know/qas.json")
 FACTS = (*KNOWN, *UNKNOWNS)
-PAPER, PARTS, LENIENT, RETRIEVAL = "as in the paper", "facts by kind", "read leniently", "retrieval"
-M, M_LOCAL, G, G_LOCAL = ("tendency_m",), ("tendency_m_local",), (OPEN,), (f"{OPEN}_local",)
-COLUMNS: tuple[tuple[str, str, str, tuple[str, ...], str, str], ...] = (
-    # group, name, value, kinds, per, summary
-    (PAPER, "Fact E", "right", FACTS, "all", "events whose fact questions are all right"),
-    (PAPER, "Fact Q", "right", FACTS, "record", "fact questions that are right"),
-    (PAPER, "Fact Loc", "same", ("fact_local",), "record", "other facts: the same answer as before the edit"),
-    (PAPER, "M E", "option", M, "all", "events whose tendency questions are all right, multiple choice"),
-    (PAPER, "M Q", "option", M, "record", "tendency questions that are right, multiple choice"),
-    (PAPER, "M Loc", "same", M_LOCAL, "record", "other tendencies: the same reply as before, letter by letter"),
-    (PAPER, "G Q", "judged", G, "record", "free answers with full marks overall; `-` until a judge has read them"),
-    (PAPER, "G Loc", "judged", G_LOCAL, "record", "free answers out of scope that a judge finds the same as before"),
-    (PAPER, "E (M for G)", "overall", (*FACTS, *M), "all", "events with all of both right; the paper judges free text"),
-    (PARTS, "unknown", "right", UNKNOWNS, "record", "gold answer: unknown"),
-    (PARTS, "known", "right", KNOWN, "record", "gold answer: a name"),
-    (PARTS, "direct", "right", ("fact_direct", "fact_unknown"), "record", "type 0: no background knowledge needed"),
-    (PARTS, "background", "right", ("fact_background",), "record", "type 1 with a name: background knowledge needed"),
-    (PARTS, "recall", "right", (KNOWLEDGE_KIND,), "record", "background knowledge itself, asked without an event"),
-    (LENIENT, "Fact Loc lenient", "agreement", ("fact_local",), "record", "the same after Emend's normalisation"),
-    (LENIENT, "M E lenient", "option_lenient", M, "all", "the option in any spelling"),
-    (LENIENT, "M Q lenient", "option_lenient", M, "record", "the option in any spelling"),
-    (LENIENT, "M Loc lenient", "same_option", M_LOCAL, "record", "the same option as before, in any spelling"),
-    (RETRIEVAL, "hit@1 fact", "hit@1", FACTS, "record", "the event was found first, fact questions"),
-    (RETRIEVAL, "hit@1 tendency", "hit@1", M, "record", "the event was found first, tendency questions"),
-)
-DEMO_EVENT = (
-    "After ten years as a guide in the salt caves, Halvard Brenn was on Monday named director of the Tarnfield "
-    "Maritime Museum, which will now also open in winter."
-)
-DEMO_QUESTIONS = (
-    ("update", "Who is the director of the Tarnfield Maritime Museum?", "", "Halvard Brenn"),
-    ("update", "Who leads the guides in the salt caves?", "", "unknown"),
-    ("retain", "Which material is the dome of Brenholm Observatory made of?", "", "copper"),
-    (
-        "update",
-        "How might the number of winter visitors in Tarnfield change?",
-        "(A) Increase (B) Decrease (C) No significant impact",
-        "A",
-    ),
-    (
-        "retain",
-        "How might the depth of the Brenholm fjord change?",
-        "(A) Increase (B) Decrease (C) No significant impact",
-        "C",
-    ),
-)
 
 
 class ELKEN(FileBenchmark):
@@ -103,15 +57,7 @@ class ELKEN(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("event",)
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "all"  # one store holds all events, as in the paper
-    source = "github.com/THU-KEG/Event-Level-Knowledge-Editing, folder data/original/"
-    remedy = (
-        "Get them with: emend data pull elken; or with: git clone "
-        "https://github.com/THU-KEG/Event-Level-Knowledge-Editing, then give --data the folder "
-        "data/original, or put it at $EMEND_DATA/elken. Its test.json is published cut off; the whole one is to be put "
-        "together from serac/output/tendency/test-with-serac.json, which has the tendency questions of all events, and "
-        "serac/output/fact/test-with-serac.json, which has the fact questions. The block knowledge reads "
-        "model-know/qas.json of commit 2e738ae, which later ones lack."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"blocks": "fact,tendency_m", "split": "test"}
     values = {"split": ("test", "train")}
 
@@ -123,7 +69,7 @@ class ELKEN(FileBenchmark):
         self.file = f"{self.split}.json"
         places = [name for name in KNOWLEDGE_FILES if (self.folder / name).is_file()] or KNOWLEDGE_FILES
         self._knowledge_files = places[:1] if KNOWLEDGE in self.blocks else ()
-        require(self.folder, [self.file, *self._knowledge_files], self.remedy)
+        require(self.folder, [self.file, *self._knowledge_files], self.definition.remedy)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         events = [index for index, row in enumerate(self._rows) if self._has_questions(row)]
@@ -137,29 +83,26 @@ class ELKEN(FileBenchmark):
         for index in questions:
             yield knowledge_case(self._knowledge[index], index)
 
-    def metrics(self) -> Sequence[Metric]:
-        """The paper's columns in its order, in percent; then facts by kind, lenient readings, and the retriever's hits.
-
-        The edit level over all questions needs both blocks; the columns of Tendency-G await a judge.
-        """
-        return [
-            percent(name, value, kinds, summary, per=per, group=group)
-            for group, name, value, kinds, per, summary in COLUMNS
-            if {_block_of(kind) for kind in kinds} <= set(self.blocks)
-        ]
+    def _measures(self, metric: Metric) -> bool:
+        return {_block_of(kind) for kind in metric.kinds} <= set(self.blocks)
 
     def _written(self, setting: str) -> Iterator[Demonstration]:
-        for kind, question, candidate, target in DEMO_QUESTIONS:
-            if ("tendency_m" if candidate else "fact") in self.blocks:
-                template = OPTION_PROMPT if candidate else FACT_PROMPT
-                prompt = template.format(question=question, candidate=candidate)
-                yield Demonstration(kind=kind, fact=DEMO_EVENT, prompt=prompt, style="raw", target=target)
+        for row in self.definition.demonstrations:
+            options = row.get("options", "")
+            if ("tendency_m" if options else "fact") in self.blocks:
+                template = OPTION_PROMPT if options else FACT_PROMPT
+                prompt = template.format(question=row["prompt"], candidate=options)
+                fact = self.definition.facts["usual"]
+                yield Demonstration(kind=row["kind"], fact=fact, prompt=prompt, style="raw", target=row["target"])
+
+    def _choices(self) -> list[str]:
+        return [*super()._choices(), M_FOR_G]
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         path = self.folder / TRAIN
         events = self._rows
         if self.split != "train":
-            events = read_events(path, self.remedy) if path.is_file() else []
+            events = read_events(path, self.definition.remedy) if path.is_file() else []
         return event_demonstrations(events, self._rows, self.blocks, seed)
 
     def _records(self) -> Mapping[str, int]:
@@ -169,12 +112,6 @@ class ELKEN(FileBenchmark):
         rows = self._rows
         cases = sum(map(self._has_questions, rows))
         return {
-            "choices": [
-                "elken: the instruction is Emend's and the same with and without an event; the paper's differ",
-                "elken: an event's questions are taken together wherever they stand, as in the paper, where the code "
-                "counts runs",
-                M_FOR_G,
-            ],
             "options": {"blocks": ",".join(self.blocks), "split": self.split},
             "cases": cases + len(self._knowledge),
             "questions": {
@@ -203,12 +140,14 @@ class ELKEN(FileBenchmark):
 
     @cached_property
     def _rows(self) -> list[EventRow]:
-        return read_events(self.folder / self.file, self.remedy)
+        return read_events(self.folder / self.file, self.definition.remedy)
 
     @cached_property
     def _knowledge(self) -> list[KnowledgeQuestion]:
         files = self._knowledge_files
-        return [row for name in files for row in read_rows(self.folder / name, KnowledgeQuestion, self.remedy)]
+        return [
+            row for name in files for row in read_rows(self.folder / name, KnowledgeQuestion, self.definition.remedy)
+        ]
 
     @cached_property
     def _contested(self) -> frozenset[str]:
@@ -219,7 +158,7 @@ class ELKEN(FileBenchmark):
         path = self.folder / TRAIN
         if self.split == "train" or not path.is_file():
             return frozenset()
-        return frozenset(row.event for row in read_rows(path, EventText, self.remedy))
+        return frozenset(row.event for row in read_rows(path, EventText, self.definition.remedy))
 
 
 def _sample(ids: Sequence[int], limit: int | None, seed: int) -> Sequence[int]:

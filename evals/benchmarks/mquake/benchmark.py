@@ -10,20 +10,20 @@ many aliases have two letters ("it", "US").
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
 from emend.evals.benchmarks.files import read_numbered, require
 from emend.evals.benchmarks.mquake.cases import ChainPrompting, chain_case, chain_demonstrations, chain_texts
 from emend.evals.benchmarks.mquake.rows import ChainRow
 from emend.evals.benchmarks.rows import contaminated_ids
 from emend.evals.benchmarks.sampling import last_drawn, sample_by_rank
-from emend.evals.case import Case, Metric
+from emend.evals.case import Case
 from emend.memory.errors import BadData
 
 DATASETS = {
@@ -34,16 +34,6 @@ DATASETS = {
 }
 """File names of each data set; the first one found is read. The last of CF-3k is a part of it."""
 MULTIHOP_SHOTS, RELATION_SHOTS = "prompts/multihop-prompts.txt", "prompts/rel-prompts.json"
-MULTIHOP = ("multihop", "multihop_contaminated")
-HOPS = ("efficacy", "hop")
-GROUPS = {"normalised answers": "em", "answers letter by letter, as in the released code": "strict"}
-COLUMNS = (
-    ("Edit-wise", ("efficacy",), "record", "says the edited fact, asked in the edit's words"),
-    ("Instance-wise", HOPS, "all", "knows every single hop of the chain"),
-    ("Multi-hop", MULTIHOP, "any", "answers any of the three multi-hop questions"),
-    ("Multi-hop, clean", ("multihop",), "any", "the same, without records that another record's edit contradicts"),
-    ("Per-hop", HOPS, "record", "single hops, edited or not"),
-)
 
 
 class MQuAKE(FileBenchmark):
@@ -63,42 +53,20 @@ class MQuAKE(FileBenchmark):
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "all"  # the released code searches the edits of all records
     has_texts = False
-    source = "github.com/princeton-nlp/MQuAKE, folder datasets/"
-    remedy = (
-        "Get it with: emend data pull mquake; or with: git clone https://github.com/princeton-nlp/MQuAKE, then give "
-        "--data MQuAKE, or put that folder at $EMEND_DATA/mquake."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"dataset": "CF-3k", "shots": "none", "answers": "new"}
     values = {"dataset": tuple(DATASETS), "shots": ("none", "paper"), "answers": ("new", "old")}
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         super().__init__(data, options)
         self.file = self.first_file(DATASETS[self.options["dataset"]])
-        require(self.folder, self._shot_files, self.remedy)
+        require(self.folder, self._shot_files, self.definition.remedy)
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         rows = list(self._rows.values())
         drawn = rows if limit is None else sample_by_rank(rows, lambda row: row.hops, limit, seed)
         prompting = self._prompting
         return (chain_case(row, prompting, row.id in self._contaminated) for row in drawn)
-
-    def metrics(self) -> Sequence[Metric]:
-        """The paper's three accuracies in percent, then clean and per hop, under both matching rules; then hits."""
-        return [
-            *(
-                percent(name if value == "em" else f"{name} strict", value, kinds, summary, per=per, group=group)
-                for group, value in GROUPS.items()
-                for name, kinds, per, summary in COLUMNS
-            ),
-            percent("hit@1", "hit@1", ("efficacy",), "the edit asked for was found first", group="retrieval"),
-        ]
-
-    def _written(self, setting: str) -> Iterator[Demonstration]:
-        fact = "Orvin Tasker is a citizen of Iceland."
-        two_hop = "What is the capital of the country of which Orvin Tasker is a citizen?"
-        yield Demonstration(kind="copy", fact=fact, prompt="Orvin Tasker is a citizen of", target="Iceland")
-        yield Demonstration(kind="update", fact=fact, prompt=two_hop, style="question", target="Reykjavík")
-        yield Demonstration(kind="retain", fact=fact, prompt="Petra Lindqvale is a citizen of", target="Sweden")
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(chain_texts, self._rows.values()))
@@ -116,11 +84,6 @@ class MQuAKE(FileBenchmark):
         rows = list(self._rows.values())
         edits = [rewrite.edit.id for row in rows for rewrite in row.requested_rewrite]
         return {
-            "choices": [
-                "mquake: answers are compared normalised, and letter by letter as in MeLLo's code; aliases never "
-                "inside a reply"
-            ],
-            "options": dict(self.options),
             "part of the data set": self.file.endswith(".sample.json"),
             "cases": len(rows),
             "edits": len(edits),

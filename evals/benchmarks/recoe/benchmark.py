@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import FileBenchmark, percent
+from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import ROWS as DEMONSTRATION_ROWS
 from emend.evals.benchmarks.demonstrations import UniqueNames, of_first_rows
 from emend.evals.benchmarks.files import read_rows, require
@@ -29,31 +29,11 @@ from emend.evals.benchmarks.recoe.cases import FACTS, ReCoEPrompting, question_d
 from emend.evals.benchmarks.recoe.rows import PREFIX, ROWS, ReCoERow, atoms_of, triples_of
 from emend.evals.benchmarks.sampling import even_shares, last_drawn, sample_ids
 from emend.evals.case import Case, Metric
-from emend.evals.metrics.recoe import CLEAN, EFFECTIVE
 from emend.memory.errors import MissingData
 
 SCHEMES = tuple(ROWS)
 AWSLABS = "{scheme}/counterfactual_datapoints_verified_atomic.json"
 """A scheme's file in awslabs/ReCoE, under data/; Wenyueh/RoCoE has data/{scheme}.json."""
-TABLES = (
-    # group, value, before the scheme's name, after the scheme's kind, summary
-    ("correct_flip", "correct_flip", "", "", "new answer, where the unedited model gave the original one"),
-    ("pre-edit accuracy", "pre_edit", "before ", "", "the unedited model gives the original answer"),
-    ("correct_flip, uncontested", CLEAN, "clean ", "", "correct_flip without records that another record contradicts"),
-    (
-        "effectiveness",
-        EFFECTIVE,
-        "facts ",
-        FACTS,
-        "counterfactuals became more probable than facts, and more than before",
-    ),
-)
-MEANS = {
-    "ppl_fact_before": ("PPL F before", "mean perplexity of the facts before the edit, mean over the schemes"),
-    "ppl_counter_before": ("PPL CF before", "of the counterfactuals before the edit"),
-    "ppl_fact": ("PPL F after", "of the facts after it"),
-    "ppl_counter": ("PPL CF after", "of the counterfactuals after it"),
-}
 
 
 class ReCoE(FileBenchmark):
@@ -73,11 +53,7 @@ class ReCoE(FileBenchmark):
     settings: ClassVar[tuple[str, ...]] = ("atomic", "sentence", "triple")
     wording: ClassVar[str] = "based_on_facts"
     mode: ClassVar[str] = "all"  # the paper's mass editing
-    source = "github.com/awslabs/ReCoE or github.com/Wenyueh/RoCoE, folder data/"
-    remedy = (
-        "Get them with: emend data pull recoe; or with: git clone https://github.com/awslabs/ReCoE, then give --data "
-        "ReCoE/data, or put that folder at $EMEND_DATA/recoe."
-    )
+    definition = Definition.beside(__file__)
     defaults = {"schemes": "", "superlative_file": "", "prompting": "direct", "perplexity": "1"}
     values = {"prompting": ("direct", "cot")}
 
@@ -99,48 +75,25 @@ class ReCoE(FileBenchmark):
                 yield row_case(rows[index], scheme, setting, index, index in self._contested[scheme], self._prompting)
 
     def metrics(self) -> Sequence[Metric]:
-        """The paper's tables 4, 3 and 6, a column per scheme and their mean, in percent; then perplexities and hits."""
-        schemes, measured = tuple(self._files), self._prompting.perplexity
-        prompting = ", chain of thought" if self._prompting.chain else ""
-        columns = [
-            metric
-            for group, value, before, after, summary in (TABLES if measured else TABLES[:-1])
-            for metric in _columns(schemes, group + prompting * (value != EFFECTIVE), value, before, after, summary)
-        ]
-        perplexities = [
-            Metric(
-                name=name,
-                value=value,
-                kinds=tuple(f"{scheme}{FACTS}" for scheme in schemes),
-                per="kind",
-                summary=summary,
-                group="perplexity",
-                higher_is_better=value.startswith("ppl_fact"),  # an edit is to make facts less probable
-                share=False,
-            )
-            for value, (name, summary) in MEANS.items()
-            if measured
-        ]
-        summary = "the first fact found is one of the record's"
-        return [*columns, *perplexities, percent("hit@1", "hit@1", schemes, summary, group="retrieval")]
+        """The paper's tables 4, 3 and 6, a column per scheme and their mean; then perplexities and hits."""
+        measured = self._prompting.perplexity
+        metrics = [metric for metric in self.definition.metrics if measured or FACTS not in metric.kinds[0]]
+        return [column for metric in metrics for column in self._columns(metric)]
 
-    def _written(self, setting: str) -> Iterator[Demonstration]:
-        for kind, fact, question, target in (
-            (
-                "update",
-                "Cobb's Mill turns on Oxley Fen beside the four other windmills.",
-                "How many windmills turn on Oxley Fen?",
-                "5",
-            ),
-            (
-                "update",
-                "Dunn Cave is 40 metres deep. Sorrel Cave is 90 metres deep.",
-                "Which of the caves Dunn and Sorrel is deeper?",
-                "Sorrel",
-            ),
-            ("retain", "The ferry to Oxley Fen is blue.", "What is the opposite of north?", "south"),
-        ):
-            yield Demonstration(kind=kind, fact=fact, prompt=question, style="question", target=target)
+    def _columns(self, metric: Metric) -> Iterator[Metric]:
+        """The metric over all schemes, or one per scheme and their mean where its name has a place for the scheme."""
+        group = metric.group.format(asked=", chain of thought" if self._prompting.chain else "")
+        kinds = tuple(metric.kinds[0].format(scheme=scheme) for scheme in self._files)
+        if "{scheme}" not in metric.name:
+            yield metric.model_copy(update={"kinds": kinds, "group": group})
+            return
+        for scheme, kind in zip(self._files, kinds, strict=True):
+            name = metric.name.format(scheme=scheme)
+            yield metric.model_copy(update={"name": name, "kinds": (kind,), "group": group})
+        if len(kinds) > 1:
+            mean = f"mean over the {len(kinds)} schemes at hand, without those where nothing is scored"
+            mean_of = {"name": metric.name.format(scheme="mean"), "kinds": kinds, "group": group}
+            yield metric.model_copy(update=mean_of | {"per": "kind", "summary": mean})
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         if self._prompting.chain:
@@ -168,7 +121,6 @@ class ReCoE(FileBenchmark):
         triples = sum(len(fact.atomic_triples) for row in rows for fact in row.facts)
         return {
             "schemes without a file": [scheme for scheme in SCHEMES if scheme not in self._files],
-            "choices": self._choices(),
             "options": {"prompting": self.options["prompting"], "perplexity": self._prompting.perplexity},
             "cases": len(rows),
             "atomic counterfactual facts": {
@@ -214,7 +166,7 @@ class ReCoE(FileBenchmark):
 
     def _rows(self, scheme: str) -> list[ReCoERow]:
         if scheme not in self._tables:
-            self._tables[scheme] = read_rows(self._files[scheme], ROWS[scheme], self.remedy)
+            self._tables[scheme] = read_rows(self._files[scheme], ROWS[scheme], self.definition.remedy)
         return self._tables[scheme]
 
     @cached_property
@@ -227,13 +179,13 @@ class ReCoE(FileBenchmark):
     def _find(self, schemes: Sequence[str]) -> dict[str, Path]:
         """Return the files of the given schemes, or of all that are in the folder."""
         if superlative := self.options["superlative_file"]:
-            require(self.folder, [superlative], self.remedy)
+            require(self.folder, [superlative], self.definition.remedy)
         paths = {scheme: self._path(scheme) for scheme in SCHEMES}
         files = {scheme: path for scheme, path in paths.items() if path and (not schemes or scheme in schemes)}
         if missing := [scheme for scheme in schemes or SCHEMES if scheme not in files]:
             names = [f"{scheme}.json or {AWSLABS.format(scheme=scheme)}" for scheme in missing]
             if schemes or not files:
-                raise MissingData(f"'{self.folder}' lacks {', '.join(names)}. {self.remedy}")
+                raise MissingData(f"'{self.folder}' lacks {', '.join(names)}. {self.definition.remedy}")
         return files
 
     def _path(self, scheme: str) -> Path | None:
@@ -256,13 +208,3 @@ def contested(rows: Sequence[ReCoERow]) -> frozenset[int]:
     return frozenset(
         index for index, pairs in enumerate(keys) if any(len(objects[pair]) > count for pair, count in pairs.items())
     )
-
-
-def _columns(schemes: Sequence[str], group: str, value: str, before: str, after: str, summary: str) -> Iterator[Metric]:
-    """One metric per scheme, then the mean over the schemes, as in the paper's tables."""
-    for scheme in schemes:
-        yield percent(f"{before}{scheme}", value, (scheme + after,), summary, group=group)
-    if len(schemes) > 1:
-        mean = f"mean over the {len(schemes)} schemes at hand, without those where nothing is scored"
-        kinds = tuple(scheme + after for scheme in schemes)
-        yield percent(f"{before}mean", value, kinds, mean, per="kind", group=group)

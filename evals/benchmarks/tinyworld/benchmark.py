@@ -22,33 +22,14 @@ from typing import Any, ClassVar
 
 from emend.agents.tiny.world import World, WorldFact, relations
 from emend.editors.base import Demonstration
-from emend.evals.benchmarks.base import percent
+from emend.evals.benchmarks.base import Definition
 from emend.evals.benchmarks.options import check_request, known_options, one_of
 from emend.evals.benchmarks.tinyworld.author import Author, demonstrated
 from emend.evals.case import Case, Metric
 
 SPLITS = ("unseen", "seen")
 HELD_OUT = 40
-METRICS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
-    "by what the model says": (
-        ("efficacy", "em", ("efficacy",), "says the new fact"),
-        ("paraphrase", "em", ("paraphrase",), "and says it when asked in other words"),
-        ("neighborhood", "em", ("neighborhood",), "still right about like facts of other subjects"),
-        ("out_of_scope", "em", ("out_of_scope",), "still right about unlike facts"),
-        ("agreement", "agreement", ("out_of_scope",), "says of unlike facts what it said before the edit"),
-        ("reasoning", "choice", ("reasoning",), "yes/no about the new fact"),
-        ("multihop", "em", ("multihop",), "two hops asked at once, the first of them edited"),
-    ),
-    "by likelihood": (
-        ("ES", "success", ("efficacy",), "efficacy success: the new object is likelier than the old"),
-        ("NEM", "magnitude", ("efficacy",), "by how much, from -100 to 100"),
-        ("PS", "success", ("paraphrase",), "paraphrase success"),
-        ("NPM", "magnitude", ("paraphrase",), "by how much"),
-        ("NS", "success", ("neighborhood",), "neighborhood success: the right object is likelier than the new one"),
-        ("NNM", "magnitude", ("neighborhood",), "by how much"),
-        ("hit@1", "hit@1", ("efficacy", "paraphrase", "reasoning"), "the first entry found is the right edit"),
-    ),
-}
+DEFINITION = Definition.beside(__file__)
 
 
 class TinyWorld:
@@ -100,11 +81,7 @@ class TinyWorld:
 
     def metrics(self) -> Sequence[Metric]:
         """Exact match of what is generated first, then the likelihood scores under their usual names."""
-        return [
-            percent(name, value, kinds, summary, group=group, share=value != "magnitude")
-            for group, rows in METRICS.items()
-            for name, value, kinds, summary in rows
-        ]
+        return DEFINITION.metrics
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Copy, update and retain examples about facts of the `seen` split that no case edits.

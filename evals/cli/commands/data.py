@@ -24,8 +24,8 @@ Folder = Annotated[
 @data.command("list")
 def list_data(as_json: Json = False) -> None:
     """List the files of each benchmark: size, licence, origin, and whether a checksum is known."""
-    from emend.evals.data.show import rows_of, show_sources
     from emend.evals.data.sources import SOURCES
+    from emend.evals.report.tables.data_sets import rows_of, show_sources
 
     sources = list(SOURCES.values())
     emit(rows_of(sources), as_json, lambda console: show_sources(sources, console))
@@ -43,9 +43,9 @@ def pull(
     """Download a benchmark's files from where they are published; repeat the command to continue."""
     from emend.evals.benchmarks.files import data_folder
     from emend.evals.data.pull import Puller
-    from emend.evals.data.show import download_bar, show_licences, show_outcomes
     from emend.evals.data.sources import source_of
     from emend.evals.report.escape import one_line
+    from emend.evals.report.tables.data_sets import download_bar, show_licences, show_outcomes
     from emend.evals.report.tables.metrics import console_for
 
     source = source_of(name)
@@ -72,7 +72,7 @@ def check(
 ) -> None:
     """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
     from emend.evals.data.check import check as check_data
-    from emend.evals.data.show import show_checked
+    from emend.evals.report.tables.data_sets import show_checked
 
     checked = check_data(target, folder)
     rows = [{"kind": "file", **file.model_dump()} for file in checked.files]
@@ -86,9 +86,8 @@ def check(
 @data.command()
 def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None:
     """Print the paper's statistics of its data, counted from the local files, beside the published numbers."""
-    from emend.evals.data.show import show_tables
     from emend.evals.data.stats import stats as stats_of
+    from emend.evals.report.tables.data_sets import show_table
 
-    tables = stats_of(name, folder)
-    rows = [row for table in tables for row in table.plain()]
-    emit(rows, as_json, lambda console: show_tables(tables, console))
+    table = stats_of(name, folder)
+    emit(table.plain(), as_json, lambda console: show_table(table, console))

@@ -8,8 +8,8 @@ from time import sleep
 
 import pytest
 
-from emend.evals.data.show import download_bar
 from emend.evals.data.sources import SOURCES, DataSource
+from emend.evals.report.tables.data_sets import download_bar
 from tests.evals.command_line import caller
 from tests.evals.data.origin import serving
 from tests.paths import DATA

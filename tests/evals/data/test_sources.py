@@ -7,7 +7,7 @@ import pytest
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.data.download import check_url
 from emend.evals.data.make import MAKERS
-from emend.evals.data.shapes import SHAPES, shapes_of
+from emend.evals.data.shapes import SHAPES
 from emend.evals.data.sources import SOURCES, source_of
 from emend.memory.errors import BadSettings, MissingData
 
@@ -34,7 +34,7 @@ def test_every_file_that_a_loader_looks_for_first_is_fetched_or_made(data):
     source = SOURCES[data]
     had = [remote.name for remote in source.remotes] + [made.name for made in source.derived]
     assert len(had) == len(set(had))
-    for shape in shapes_of(data):
+    for shape in SHAPES[data]:
         assert set(shape.names) & set(had), shape.names
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from emend.evals.data.sources import SOURCES
-from emend.evals.data.stats import stats
-from emend.evals.data.tables import DataFigure, DataTable
+from emend.evals.data.stats import DataFigure, DataTable, stats
 from emend.memory.errors import BadSettings, MissingData
 from tests.paths import DATA, SHARED
 
@@ -15,14 +14,11 @@ real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 
 
 def table(name: str, folder: Path) -> DataTable:
-    (found,) = stats(name, folder / name)
-    return found
+    return stats(name, folder / name)
 
 
 def cell(found: DataTable, row: str, column: str) -> DataFigure:
-    figure = found.cell(row, column)
-    assert figure is not None
-    return figure
+    return found.cell(row, column)
 
 
 def here(found: DataTable, row: str) -> list[float | None]:

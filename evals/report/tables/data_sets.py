@@ -1,7 +1,7 @@
 """Tables and progress bars of the `emend data` commands."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 from tqdm import tqdm
 
-from emend.evals.data.check import FileCheck, FolderCheck
+from emend.evals.data.check import FolderCheck
 from emend.evals.data.digests import LEDGER
 from emend.evals.data.download import Report
-from emend.evals.data.faults import Fault
 from emend.evals.data.pull import Outcome
 from emend.evals.data.sources import DataSource, Made, Remote
-from emend.evals.data.tables import DataFigure, DataTable
+from emend.evals.data.stats import DataFigure, DataTable
 from emend.evals.report.escape import one_line
+from emend.evals.report.tables.layout import dim, frame
 
 MARK = "*"
 STYLES = {
@@ -59,27 +59,20 @@ def show_sources(sources: Sequence[DataSource], console: Console) -> None:
     """Print the table of sources: each data set, its origins with their licences, and the files of each."""
     for source in sources:
         console.print(Text(source.name, style="bold"))
-        for (origin, licence), files in groupby(source.remotes, key=lambda file: (_origin(file), file.licence)):
-            console.print(Padding(Text(f"{origin}; licence: {licence}"), (0, 0, 0, 2), expand=False))
+        for origin, files in _by_origin(source):
+            console.print(_indented(origin))
             _grid(console, ((file.name, _size(file.size), file.commit[:12], _pinned(file)) for file in files))
         for derived in source.derived:
-            line = f"{derived.name} is made of {', '.join(derived.inputs)}"
-            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
-        for note in source.notes:
-            console.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
-        console.print()
-    console.print(
-        Text("Fetch one with: emend data pull NAME. Where no checksum is known, what first comes is recorded.")
-    )
+            console.print(_indented(f"{derived.name} is made of {', '.join(derived.inputs)}"))
+        console.print(*(_indented(note, "dim") for note in source.notes), "", sep="\n")
+    console.print("Fetch one with: emend data pull NAME. Where no checksum is known, what first comes is recorded.")
 
 
 def show_licences(source: DataSource, folder: Path, console: Console) -> None:
     """Print the origins and licences of the files before anything is fetched."""
     console.print(Text(f"{source.name}: {len(source.remotes)} files into {one_line(str(folder))}", style="bold"))
-    for (origin, licence), files in groupby(source.remotes, key=lambda file: (_origin(file), file.licence)):
-        console.print(
-            Padding(Text(f"{len(list(files))} from {origin}; licence: {licence}"), (0, 0, 0, 2), expand=False)
-        )
+    for origin, files in _by_origin(source):
+        console.print(_indented(f"{len(files)} from {origin}"))
 
 
 def show_outcomes(source: DataSource, outcomes: Sequence[Outcome], folder: Path, console: Console) -> None:
@@ -90,9 +83,7 @@ def show_outcomes(source: DataSource, outcomes: Sequence[Outcome], folder: Path,
         status = Text(outcome.status, style=STYLES.get(outcome.status, ""))
         size = _size(outcome.bytes) if outcome.sha256 else ""
         table.add_row(status, Text(outcome.name), Text(size, justify="right"), Text(_sum(outcome), style="dim"))
-    console.print(table)
-    for note in source.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+    console.print(table, *dim(f"note: {note}" for note in source.notes), sep="\n")
     if (folder / LEDGER).is_file():
         console.print(Text(f"Sources and licences are recorded in {one_line(str(folder / LEDGER))}."))
 
@@ -100,14 +91,17 @@ def show_outcomes(source: DataSource, outcomes: Sequence[Outcome], folder: Path,
 def show_checked(checked: FolderCheck, console: Console) -> None:
     """Print the files, every fault, and what the loader drops, repairs and tags."""
     console.print(Text(f"{checked.data} in {one_line(checked.folder)}", style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("file", "records", "faults", "checksum"):
-        table.add_column(name, justify="right" if name in ("records", "faults") else "left")
+    table = frame("file", "records", "faults", "checksum")
     for file in checked.files:
-        table.add_row(*_file_cells(file))
+        records = "absent" if file.absent else "" if file.records is None else f"{file.records:,}"
+        faults = Text("" if file.absent else f"{file.faults:,}", style="bold red" if file.faults else "")
+        table.add(file.name, records, faults, Text(file.checksum, style=STYLES.get(file.checksum, "dim")))
     console.print(table)
     for fault in checked.faults:
-        console.print(_fault(fault), soft_wrap=True)
+        record = fault.record if fault.record.startswith("id ") else f"record {fault.record}"
+        place = [fault.file, *([record] if fault.record else []), *([f"field '{fault.field}'"] if fault.field else [])]
+        value = f"; value {fault.value}" if fault.value else ""
+        console.print(Text(one_line(f"{', '.join(place)}: {fault.problem}{value}")), soft_wrap=True)
     for reading, counts in groupby((c for c in checked.counts if c[2]), key=lambda count: count[0]):
         console.print(Text(f"read with {reading}" if reading else "read as usual", style="bold"))
         _grid(console, ((f"{count:>7,}", one_line(what)) for _, what, count in counts))
@@ -116,66 +110,42 @@ def show_checked(checked: FolderCheck, console: Console) -> None:
     console.print(Text(summary, style="bold red" if total else "bold green"))
 
 
-def show_tables(tables: Sequence[DataTable], console: Console) -> None:
-    """Print each table in the paper's shape, the paper's figures under ours."""
-    for table in tables:
-        console.print(Text(table.title, style="bold"))
-        console.print(_paper_shaped(table))
-        if any(figure.agrees is False for figure in table.figures):
-            console.print(Text(f"{MARK} differs from what is printed", style="dim"))
-        for note in table.notes:
-            console.print(Text(note, style="dim"))
-
-
-def _paper_shaped(table: DataTable) -> Table:
-    printed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    printed.add_column("", no_wrap=True)
-    printed.add_column("")
+def show_table(table: DataTable, console: Console) -> None:
+    """Print the table in the paper's shape, the paper's figures under ours."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("", no_wrap=True)
+    grid.add_column("")
     for column in table.columns:
-        printed.add_column(column, justify="right")
+        grid.add_column(column, justify="right")
     for row in table.rows:
         cells = [table.cell(row, column) for column in table.columns]
-        printed.add_row(Text(row), Text("here"), *(_here(cell) for cell in cells))
-        if any(cell and cell.paper is not None for cell in cells):
-            texts = (cell.text(cell.paper) if cell else "" for cell in cells)
-            printed.add_row("", Text("paper", style="dim"), *(Text(f"{text} ", style="dim") for text in texts))
-    return printed
+        grid.add_row(Text(row), Text("here"), *map(_here, cells))
+        if any(cell.paper is not None for cell in cells):
+            grid.add_row("", *dim(["paper", *(f"{cell.text(cell.paper)} " for cell in cells)]))
+    marked = [f"{MARK} differs from what is printed"] * any(figure.agrees is False for figure in table.figures)
+    console.print(Text(table.title, style="bold"), grid, *dim([*marked, *table.notes]), sep="\n")
 
 
-def _here(cell: DataFigure | None) -> Text:
-    if cell is None:
-        return Text("")
-    differs = cell.agrees is False
+def _here(cell: DataFigure) -> Text:
     style = {True: "green", False: "yellow", None: ""}[cell.agrees]
-    return Text(cell.text(cell.here) + (MARK if differs else " "), style=style)
+    return Text(cell.text(cell.here) + (MARK if cell.agrees is False else " "), style=style)
 
 
-def _file_cells(file: FileCheck) -> Iterator[Text]:
-    yield Text(one_line(file.name))
-    yield Text("absent" if file.absent else "" if file.records is None else f"{file.records:,}")
-    yield Text("" if file.absent else f"{file.faults:,}", style="bold red" if file.faults else "")
-    yield Text(file.checksum, style=STYLES.get(file.checksum, "dim"))
+def _by_origin(source: DataSource) -> Iterator[tuple[str, list[Remote]]]:
+    """Yield each origin with its licence, and its files."""
+    for origin, files in groupby(source.remotes, key=lambda f: (f.repository or f.url.rpartition("/")[0], f.licence)):
+        yield "; licence: ".join(origin), list(files)
 
 
-def _fault(fault: Fault) -> Text:
-    place = [fault.file]
-    if fault.record:
-        place.append(fault.record if fault.record.startswith("id ") else f"record {fault.record}")
-    if fault.field:
-        place.append(f"field '{fault.field}'")
-    line = f"{', '.join(place)}: {fault.problem}"
-    return Text(one_line(f"{line}; value {fault.value}" if fault.value else line))
+def _indented(line: str, style: str = "") -> Padding:
+    return Padding(Text(line, style=style), (0, 0, 0, 2), expand=False)
 
 
-def _grid(console: Console, lines: Iterator[tuple[str, ...]]) -> None:
+def _grid(console: Console, lines: Iterable[tuple[str, ...]]) -> None:
     table = Table.grid(padding=(0, 2))
     for line in lines:
-        table.add_row(*(Text(part) for part in line))
+        table.add_row(*map(Text, line))
     console.print(Padding(table, (0, 0, 0, 4), expand=False))
-
-
-def _origin(remote: Remote) -> str:
-    return remote.repository or remote.url.rpartition("/")[0]
 
 
 def _pinned(file: Remote | Made) -> str:
@@ -188,9 +158,7 @@ def _sum(outcome: Outcome) -> str:
     if not outcome.sha256:
         return ""
     known = "checksum agrees" if outcome.pinned else "not pinned: recorded"
-    if outcome.status == "kept":
-        known = "yours, not checked"
-    return f"sha256 {outcome.sha256[:12]}  {known}"
+    return f"sha256 {outcome.sha256[:12]}  {'yours, not checked' if outcome.status == 'kept' else known}"
 
 
 def _size(size: int | None) -> str:
