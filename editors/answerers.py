@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.roles.answer import read_answer
+from emend.agents.roles.decompose import cloze_of
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
@@ -14,7 +15,7 @@ from emend.graphs.execution import Graph, keep_steps, run_graph
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext
 from emend.memory.errors import ModelReplyError
-from emend.memory.probe import Answer, Probe, Reading, Step, Usage
+from emend.memory.probe import Answer, Probe, Step, Usage
 
 DIRECT = "direct"
 Respond = Callable[[Probe, Sequence[str] | None], Answer]
@@ -68,7 +69,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             state |= {"reading": probe.reading, "new_tokens": probe.new_tokens}
         final, steps = run_graph(graph, state, context)
         try:
-            return answer_from(final, steps, final.get("reading", "line"), cloze_of(probe))
+            return _answer(final, steps, cloze_of(probe))
         except ModelReplyError as error:
             error.usage = Usage(**final["usage"])
             keep_steps(error, steps)
@@ -78,20 +79,13 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
     return kind(respond, cost)
 
 
-def cloze_of(probe: Probe) -> str:
-    """The text that a reply continues; "" for a question."""
-    return probe.prompt if probe.style == "cloze" else ""
-
-
-def answer_from(
-    state: Mapping[str, Any], steps: tuple[Step, ...], reading: Reading = "line", cloze: str = ""
-) -> Answer:
+def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> Answer:
     """The answer in a graph's final state.
 
     Raises:
         ModelReplyError: the reasoning ends without an answer.
     """
-    reply = state.get("reply")
+    reply, reading = state.get("reply"), state.get("reading", "line")
     return Answer(
         text=None if reply is None else read_answer(reply, reading, cloze, state["prompt"]),
         reply=reply if reading == "thoughts" else None,

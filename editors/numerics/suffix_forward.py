@@ -30,15 +30,6 @@ class PromptSplit(NamedTuple):
     rest: tuple[int, ...]
 
 
-class CapturedStates(NamedTuple):
-    """Activations of the unedited model at the token that changes; shape (rows, width) each."""
-
-    value: Tensor
-    """Out of the layer's down-projection."""
-    state: Tensor
-    """Out of the block."""
-
-
 class _FrontLayer(DynamicLayer):
     """Fixed keys and values of the tokens in front; later ones are appended without being kept, for repeated passes."""
 
@@ -79,8 +70,11 @@ class SuffixForward:
         self.front = max(len(prompt.front) for prompt in prompts)
         self._tokens = sum(len(prompt.rest) for prompt in prompts)
         self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self.captured: dict[str, Tensor] = {}
+        """Activations of the unedited model at the token that changes, shape (rows, width) each: `value` out of the
+        layer's down-projection and `state` out of its block."""
         with torch.no_grad():
-            self.captured = self._capture(prompts)
+            self._capture(prompts)
 
     def run(self, change: Tensor) -> Tensor:
         """Hidden states after the last norm, shape (rows, places, width), once `change` (rows, width) is added.
@@ -111,15 +105,14 @@ class SuffixForward:
         with self._added(change):
             return self._block(self.layer, self._before)
 
-    def _capture(self, prompts: Sequence[PromptSplit]) -> CapturedStates:
+    def _capture(self, prompts: Sequence[PromptSplit]) -> None:
         """Run whole prompts once, keeping the arguments of each block from the edited one on."""
         inputs = self._inputs(prompts)
         if self.front:
             inputs["past_key_values"] = self._front_cache(prompts)
-        with self._capturing(*inputs["input_ids"].shape) as captured:
+        with self._capturing(*inputs["input_ids"].shape):
             self.lm.model.base_model(**inputs, use_cache=bool(self.front))
         self._before = self._calls[self.layer][0][0]
-        return CapturedStates(**captured)
 
     def _front_cache(self, prompts: Sequence[PromptSplit]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
@@ -138,9 +131,8 @@ class SuffixForward:
         return _inputs(self.lm, ids, torch.cat([before, mask], dim=1), mask, before.sum(1, keepdim=True))
 
     @contextmanager
-    def _capturing(self, rows: int, places: int) -> Iterator[dict[str, Tensor]]:
-        """Hooks that keep the blocks' arguments and the first block's output; gives the activations that they read."""
-        captured: dict[str, Tensor] = {}
+    def _capturing(self, rows: int, places: int) -> Iterator[None]:
+        """Hooks that keep the blocks' arguments, the first block's output, and the captured activations."""
         model, paths = self.lm.model, self.paths
 
         def at_place(states: Tensor) -> Tensor:
@@ -152,11 +144,11 @@ class SuffixForward:
             return lambda _, args, kwargs: self._calls.update({number: (args, kwargs)})
 
         def on_value(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            captured["value"] = at_place(output)
+            self.captured["value"] = at_place(output)
 
         def on_state(_: nn.Module, __: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
             self._after = _first(output)
-            captured["state"] = at_place(self._after)
+            self.captured["state"] = at_place(self._after)
 
         blocks = {n: model.get_submodule(paths.of_layer(n, "block")) for n in range(self.layer, self.depth)}
         down = model.get_submodule(paths.of_layer(self.layer, "down_projection"))
@@ -165,7 +157,7 @@ class SuffixForward:
                 hooks.enter_context(block.register_forward_pre_hook(on_call(number), with_kwargs=True))
             hooks.enter_context(blocks[self.layer].register_forward_hook(on_state))
             hooks.enter_context(down.register_forward_hook(on_value))
-            yield captured
+            yield
 
     @contextmanager
     def _added(self, change: Tensor) -> Iterator[None]:
@@ -238,7 +230,7 @@ def _check_suffix(lm: CausalLM, paths: Architecture, layer: int, logits: Tensor)
     try:
         with torch.no_grad():
             suffix = SuffixForward(lm, paths, [PromptSplit(ids[:half], ids[half:])], layer)
-            states = suffix.run(torch.zeros_like(suffix.captured.value))[0]
+            states = suffix.run(torch.zeros_like(suffix.captured["value"]))[0]
             ours = logits_of(lm, paths, states)[: len(ids) - half]
     except Exception as error:  # noqa: BLE001  the blocks of an unknown model may raise anything
         problem = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
@@ -256,7 +248,7 @@ def _check_adds(lm: CausalLM, paths: Architecture, layer: int = 0) -> None:
     """Refuse a model that changes the MLP's output before adding it to the residual stream, at that layer's block."""
     with torch.no_grad():
         suffix = SuffixForward(lm, paths, [PromptSplit((), lm.encode(SAMPLE))], layer)
-        state = suffix.captured.state
+        state = suffix.captured["state"]
         noise = torch.randn(state.shape, generator=torch.Generator().manual_seed(0)).to(state.device)
         change = noise * state.norm() / noise.norm()  # of the state's size, so that rounding does not hide it
         moved = suffix.edited_block(change)[:, 0].float() - state

@@ -70,13 +70,6 @@ class _Job(NamedTuple):
     rows: list[Located]
 
 
-class _Converged(NamedTuple):
-    change: Tensor
-    value: Tensor
-    steps: int
-    loss: float
-
-
 def search_values(
     lm: CausalLM,
     paths: Architecture,
@@ -102,7 +95,7 @@ def search_values(
         ModelError: a loss is not finite; names step, loss and edit.
     """
     jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
-    converged: dict[int, _Converged] = {}
+    converged: dict[int, tuple[Tensor, Tensor, int, float]] = {}
     for part in _parts(jobs, lm.batch_tokens):
         converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
     changes, values, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
@@ -171,17 +164,17 @@ class ValueOptimizer:
     ) -> None:
         self.lm, self.paths, self.layer, self.settings = lm, paths, layer, settings
         self.batch = _Batch(lm, paths, jobs, layer)
-        captured = self.batch.suffix.captured
-        self.original = (captured.value if value_site == "mlp" else captured.state)[self.batch.bare]
+        site = {"mlp": "value", "block": "state"}[value_site]
+        self.original = self.batch.suffix.captured[site][self.batch.bare]
         self.norm = self.original.norm(dim=1)
         with torch.no_grad():
             unchanged = torch.zeros(len(self.batch.edit_of_row), self.original.shape[1], device=lm.device)
             self.original_log_probs = self._essence_log_probs(self.batch.suffix.run(unchanged))
         self._set_change(torch.zeros_like(self.original))
 
-    def run(self) -> dict[int, _Converged]:
-        """The converged values by the edits' numbers."""
-        converged: dict[int, _Converged] = {}
+    def run(self) -> dict[int, tuple[Tensor, Tensor, int, float]]:
+        """Change, original value, steps and loss by the edits' numbers."""
+        converged: dict[int, tuple[Tensor, Tensor, int, float]] = {}
         for step in range(self.settings.v_num_grad_steps):
             loss = self._loss()
             losses = loss.detach().tolist()
@@ -191,7 +184,7 @@ class ValueOptimizer:
             ended = [n for n, value in enumerate(losses) if last or value < self.settings.stop_loss]
             for n in ended:
                 number = self.batch.jobs[n].number
-                converged[number] = _Converged(self.change[n].detach().clone(), self.original[n], step, losses[n])
+                converged[number] = (self.change[n].detach().clone(), self.original[n], step, losses[n])
             if len(ended) == len(self.batch.jobs):
                 break
             self._step(loss)

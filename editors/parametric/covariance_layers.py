@@ -1,6 +1,6 @@
 """The layers that the editors with a key covariance write to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from emend.agents.local.causal_lm import CausalLM
@@ -25,8 +25,3 @@ def covariance_settings(lm: CausalLM, overrides: Mapping[str, Mapping[str, Any]]
             raise BadSettings(f"--set names '{name}', which needs no covariance: name rome, memit or alphaedit.")
         settings.append(editor.settings_for(lm, overrides.get(name, {})))
     return settings
-
-
-def edited_layers(settings: Sequence[LocateThenEditSettings]) -> list[int]:
-    """All layers in these settings, counted as there."""
-    return [layer for editor in settings for layer in editor.layers]

@@ -5,6 +5,7 @@ Meng et al. (2022) scores all of them at the prompt's last token, which is right
 constraint keeps every element of a trained matrix within a distance of where it was.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -40,25 +41,29 @@ class FineTuningSettings(TrainingSettings):
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
-class FineTuning(WeightEditor):
-    """Trains on all edits given together in one optimisation.
+class Trainer(WeightEditor):
+    """Base class of the editors that train on all edits given together in one optimisation.
 
     An edit with a target is trained on its cloze, or else its question, whatever its form; one without a target, such
     as a bare document, as plain language modelling on its text.
     """
 
-    name: ClassVar[str] = "ft"
-    schema: ClassVar[type[FineTuningSettings]] = FineTuningSettings
-    settings: FineTuningSettings
-
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self.paths = self._paths()
+        self.paths = self.matrices()
 
     @property
     def target_modules(self) -> dict[str, Any]:
-        """The matrices that are trained."""
+        """The matrices that are trained, or that get adapters."""
         return {"matrices": self.paths or "all"}
+
+    @abstractmethod
+    def matrices(self) -> list[str]:
+        """Module paths of the matrices that are trained; empty for the whole model."""
+
+    @abstractmethod
+    def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
+        """The deltas that make the rows probable; random draws depend on the seed alone."""
 
     def solve(self, edits: Sequence[Edit]) -> Deltas:
         """The deltas by parameter name, float32; the model is left as it is.
@@ -67,19 +72,29 @@ class FineTuning(WeightEditor):
             BadData: an edit has neither target nor text.
             ModelError: the training overflowed; names step and loss.
         """
-        at_prompt_end = self.settings.objective_optimization == "prompt_last"
+        at_prompt_end = getattr(self.settings, "objective_optimization", "") == "prompt_last"
         rows = training_rows(self.lm, edits, self.context.wording, at_prompt_end)
-        if not rows:
-            return {}
-        names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
-        settings, seed = self.settings, training_seed(self.context, edits)
-        return retry_on_oom(self.lm, lambda: train(self.lm, names, rows, settings, settings.norm_constraint, seed))
+        seed = int(content_id("draws", self.context.seed, [edit.id for edit in edits]), 16) % 2**63
+        with self.lm.lock:
+            return retry_on_oom(self.lm, lambda: self.train(rows, seed)) if rows else {}
 
-    def _paths(self) -> list[str]:
-        """The matrices that are trained; empty for the whole model."""
-        if self.settings.parameters == "all":
-            return []
-        return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in self.settings.layers]
+
+class FineTuning(Trainer):
+    """Trains down-projections, or the whole model."""
+
+    name: ClassVar[str] = "ft"
+    schema: ClassVar[type[FineTuningSettings]] = FineTuningSettings
+    settings: FineTuningSettings
+
+    def matrices(self) -> list[str]:
+        """The down-projections of the layers; none where the whole model is trained."""
+        layers = () if self.settings.parameters == "all" else self.settings.layers
+        return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in layers]
+
+    def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
+        """The deltas by Adam on the matrices themselves."""
+        names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
+        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed)
 
 
 def training_rows(lm: CausalLM, edits: Sequence[Edit], wording: str, at_prompt_end: bool = False) -> list[TrainingRow]:
@@ -124,8 +139,3 @@ def _prompt_of(edit: Edit, wording: str) -> str:
     return build_prompt(
         Probe(kind="efficacy", prompt=edit.question, style="question", gold=(edit.target_new,)), (), (), wording
     )
-
-
-def training_seed(context: EditorContext, edits: Sequence[Edit]) -> int:
-    """The seed of random draws for these edits."""
-    return int(content_id("draws", context.seed, [edit.id for edit in edits]), 16) % 2**63

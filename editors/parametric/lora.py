@@ -18,12 +18,9 @@ from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
-from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.training import TrainingRow, TrainingSettings, descend
-from emend.editors.parametric.finetune import training_rows, training_seed
+from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
-from emend.editors.parametric.weight_editor import WeightEditor
-from emend.memory.edit import Edit
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import MissingExtra
 
@@ -48,11 +45,8 @@ class LoraSettings(TrainingSettings):
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
 
-class Lora(WeightEditor):
-    """Trains adapters on all edits given together; their products are the deltas.
-
-    The training text is that of `finetune`: an edit's target after its prompt, which is masked, or its text.
-    """
+class Lora(Trainer):
+    """Trains adapters; their products are the deltas."""
 
     name: ClassVar[str] = "lora"
     schema: ClassVar[type[LoraSettings]] = LoraSettings
@@ -62,32 +56,13 @@ class Lora(WeightEditor):
         if importlib.util.find_spec("peft") is None:
             raise MissingExtra(f"editor '{self.name}' needs a package: pip install 'emend[lora]'.")
         super().__init__(context)
-        self.paths = self._paths()
-
-    @property
-    def target_modules(self) -> dict[str, Any]:
-        """The matrices that get adapters."""
-        return {"matrices": self.paths}
-
-    def solve(self, edits: Sequence[Edit]) -> Deltas:
-        """The low-rank deltas by parameter name; the model is left as it is.
-
-        Raises:
-            BadData: an edit has neither target nor text.
-            ModelError: the training overflowed; names step and loss.
-        """
-        rows = training_rows(self.lm, edits, self.context.wording)
-        if not rows:
-            return {}
-        seed = training_seed(self.context, edits)
-        with self.lm.lock:
-            return retry_on_oom(self.lm, lambda: self._train(rows, seed))
 
     def base(self) -> AbstractContextManager[None]:
         """The state of the model while adapters are trained: unchanged."""
         return nullcontext()
 
-    def _train(self, rows: Sequence[TrainingRow], seed: int) -> dict[str, LowRankDelta]:
+    def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
+        """The products of the trained adapters' matrices."""
         with self.base(), _seeded(self.lm.device, seed), adapters(self.lm.model, self.paths, self.settings) as pairs:
             leaves = [weight for pair in pairs.values() for weight in pair]
             descend(self.lm, lambda inputs: self.lm.model(**inputs).logits, leaves, rows, self.settings, seed)
@@ -97,7 +72,8 @@ class Lora(WeightEditor):
                 for path, (a, b) in pairs.items()
             }
 
-    def _paths(self) -> list[str]:
+    def matrices(self) -> list[str]:
+        """The matrices that get adapters."""
         model = self.lm.model
         count = model.config.get_text_config().num_hidden_layers
         layers, names = [layer_of(model, layer) for layer in self.settings.layers], self.settings.target_modules

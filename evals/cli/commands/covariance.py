@@ -68,12 +68,12 @@ def _collect(
     from emend.editors.numerics.collect_covariance import collect_covariance
     from emend.editors.numerics.covariance import covariance_folder, scarcity_warning
     from emend.editors.numerics.key_sums import key_size
-    from emend.editors.parametric.covariance_layers import covariance_settings, edited_layers
+    from emend.editors.parametric.covariance_layers import covariance_settings
     from emend.evals.report.progress import counter
 
     settings = covariance_settings(lm, overrides)
     custom_paths = next((each.architecture for each in settings if each.architecture), None)
-    numbers = sorted({layer_of(lm.model, layer) for layer in layers or edited_layers(settings)})
+    numbers = sorted({layer_of(lm.model, layer) for layer in layers or [n for each in settings for n in each.layers]})
     paths = architecture_of(lm.model, custom_paths, ("down_projection",), numbers)
     folder = out or covariance_folder(lm, f"{corpus.name}-{cap}")
     with counter("reading", "texts", corpus.count) as update:
