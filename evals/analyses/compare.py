@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from emend.memory.registry import nearest
 
 BY_KIND = ("record", "case", "any", "all")
 """Ways of making up a mean that can also be taken over one of the metric's kinds."""
+
+SETTINGS = "model mode retriever embedding prompt_template overrides benchmark_options limit seed".split()
+"""Options of a run whose differences are named beside a comparison."""
 
 
 class ComparisonRow(FrozenModel):
@@ -90,65 +94,46 @@ def compare(
 ) -> Comparison:
     """The difference of two runs, or of two editors of one, in every metric that both report.
 
-    Without names, all editors that both runs have are compared, each with itself.
-
     Args:
         folder_a: the run that is taken as the base.
         folder_b: the other run; None compares two editors of the first.
-        editor_a: an editor of the first run.
+        editor_a: an editor of the first run; by default every editor that both runs have, with itself.
         editor_b: one of the other run.
         checkpoint: which asking of a sequence is taken: 0 is the first of every case, else the number of edits.
         scoring: whose judgements are compared, as in `same_scoring`.
 
     Raises:
-        BadSettings: an editor or scoring is not there or not told; the runs are not on the same data.
+        BadSettings: no such editor or scoring; the runs are not on the same data.
         BadData: no run there, or a damaged line.
     """
-    a, b = Manifest.read(folder_a), Manifest.read(folder_b or folder_a)
-    _refuse_other_data(a, b)
+    other = folder_b or folder_a
+    a, b = Manifest.read(folder_a), Manifest.read(other)
     chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
-    judged = same_scoring(folder_a, folder_b or folder_a, scoring)
-    sides_a = _sides(judged_records(folder_a, judged.a), {name_a for name_a, _ in chosen}, checkpoint)
-    sides_b = _sides(judged_records(folder_b or folder_a, judged.b), {other for _, other in chosen}, checkpoint)
+    judged = same_scoring(folder_a, other, scoring)
+    sides_a = _sides(judged_records(folder_a, judged.a), {first for first, _ in chosen}, checkpoint)
+    sides_b = _sides(judged_records(other, judged.b), {second for _, second in chosen}, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
     theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
     metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
-    by = {metric.name: metric.group for metric in metrics if metric not in a.metrics}
-    settings = [name for name in a.cases if name in b.cases]
-    coverage, rows = _all_pairs(sides_a, sides_b, chosen, settings, metrics)
+    coverage, rows = list[Coverage](), list[ComparisonRow]()
+    for (first, second), setting in product(chosen, [name for name in a.cases if name in b.cases]):
+        names = {"editor_a": first, "editor_b": second, "setting": setting}
+        left, right = sides_a.get((setting, first), {}), sides_b.get((setting, second), {})
+        coverage.append(_coverage(names, left, right))
+        for metric, kind, paired in _compared(left, right, metrics):
+            judge = "" if metric in a.metrics else metric.group
+            rows.append(ComparisonRow(**names, metric=metric.name, kind=kind, judge=judge, paired=paired))
     if not any(pair.paired for pair in coverage):
-        raise BadSettings(_nothing(folder_a, folder_b, coverage, checkpoint))
+        raise BadSettings(_nothing(folder_a, other, coverage, checkpoint))
     return Comparison(
         benchmark=a.config.benchmark,
         run_a=str(folder_a),
-        run_b=str(folder_b or folder_a),
+        run_b=str(other),
         metrics=tuple(metrics),
         coverage=tuple(coverage),
-        rows=tuple(row.model_copy(update={"judge": by.get(row.metric, "")}) for row in rows),
+        rows=tuple(rows),
         notes=(*_notes(a, b, coverage, rows), *([judged.note] if judged.note else [])),
     )
-
-
-def _all_pairs(
-    sides_a: Sides,
-    sides_b: Sides,
-    chosen: Sequence[tuple[str, str]],
-    settings: Sequence[str],
-    metrics: Sequence[Metric],
-) -> tuple[list[Coverage], list[ComparisonRow]]:
-    """Coverage and rows of each pair of editors under each setting."""
-    coverage, rows = [], []
-    for name_a, other in chosen:
-        for setting in settings:
-            left, right = sides_a.get((setting, name_a), {}), sides_b.get((setting, other), {})
-            coverage.append(_coverage(setting, name_a, other, left, right))
-            rows += [
-                ComparisonRow(
-                    editor_a=name_a, editor_b=other, setting=setting, metric=metric.name, kind=kind, paired=paired
-                )
-                for metric, kind, paired in _compared(left, right, metrics)
-            ]
-    return coverage, rows
 
 
 def _refuse_other_data(a: Manifest, b: Manifest) -> None:
@@ -166,7 +151,8 @@ def _refuse_other_data(a: Manifest, b: Manifest) -> None:
 def _editors(
     a: Manifest, b: Manifest, alone: bool, editor_a: str | None, editor_b: str | None
 ) -> list[tuple[str, str]]:
-    """Pairs of editors to compare."""
+    """Pairs of editors to compare, of runs on the same data."""
+    _refuse_other_data(a, b)
     first, second = a.config.editors, b.config.editors
     for name, known in ((editor_a, first), (editor_b, second)):
         if name is not None and name not in known:
@@ -190,13 +176,11 @@ def _editors(
 
 
 def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) -> tuple[str, str]:
-    chosen = [name for name in (editor_a, editor_b) if name is not None]
-    left = [name for name in editors if name not in chosen]
-    if len(set(chosen)) == 2:
-        return chosen[0], chosen[1]
-    if len(chosen) + len(left) == 2 and len(set(chosen)) == len(chosen):
-        other = left.pop()
-        return (editor_a or (left.pop() if left else other), editor_b or other)
+    if len(editors) == 2:  # the second is the one that is not named
+        editor_a = editor_a or next(name for name in editors if name != editor_b)
+        editor_b = editor_b or next(name for name in editors if name != editor_a)
+    if editor_a and editor_b and editor_a != editor_b:
+        return editor_a, editor_b
     raise BadSettings(
         f"one run is compared with itself: name two of its editors ({', '.join(editors)}) with --editor-a and "
         "--editor-b, or give a second run."
@@ -225,9 +209,7 @@ def _outputs(sides: Sides) -> Iterator[tuple[str, str]]:
             yield from ((name, answer.kind) for name in (*answer.values, *answer.unscored))
 
 
-def _coverage(
-    setting: str, name_a: str, other: str, left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome]
-) -> Coverage:
+def _coverage(names: dict[str, str], left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome]) -> Coverage:
     """Raises BadSettings where the same ids stand for other questions, as they may with a plug-in's own ids."""
     both = [key for key in left if key in right]
     for key in both:
@@ -236,15 +218,8 @@ def _coverage(
                 f"case {key.case}, probe {key.probe}: the runs ask something else under the same id, so they are not "
                 "on the same data. Run both on one version of it."
             )
-    return Coverage(
-        editor_a=name_a,
-        editor_b=other,
-        setting=setting,
-        paired=len(both),
-        cases=len({key.case for key in both}),
-        only_a=len(left) - len(both),
-        only_b=len(right) - len(both),
-    )
+    cases, count = len({key.case for key in both}), len(both)
+    return Coverage(**names, paired=count, cases=cases, only_a=len(left) - count, only_b=len(right) - count)
 
 
 def _compared(
@@ -272,12 +247,11 @@ def _pairs(left: dict[Key, ProbeOutcome], right: dict[Key, ProbeOutcome], metric
             yield Pair(key.case, mine.kind, mine.values.get(metric.value), other.values.get(metric.value), key.repeat)
 
 
-def _nothing(folder_a: Path, folder_b: Path | None, coverage: Sequence[Coverage], checkpoint: int) -> str:
+def _nothing(folder_a: Path, other: Path, coverage: Sequence[Coverage], checkpoint: int) -> str:
     if checkpoint and not any(pair.only_a + pair.only_b for pair in coverage):
         return f"nothing was asked again at checkpoint {checkpoint}: emend report names the checkpoints that there are."
     where = f" at checkpoint {checkpoint}" if checkpoint else ""
     counts = " and ".join(str(sum(getattr(pair, side) for pair in coverage)) for side in ("only_a", "only_b"))
-    other = folder_b or folder_a
     return (
         f"not one probe of '{folder_a}' is in '{other}' too{where} ({counts} probes): the runs are not on the same "
         "data. Give both the same --data, --benchmark-option, --limit and --seed."
@@ -296,17 +270,7 @@ def _notes(a: Manifest, b: Manifest, coverage: Sequence[Coverage], rows: Sequenc
                 f"{pair.setting}, {pair.editor_a} and {pair.editor_b}: {pair.paired} probes of {pair.cases} cases are "
                 f"paired; {pair.only_a} are in the first alone, {pair.only_b} in the second alone"
             )
-    for name in (
-        "model",
-        "mode",
-        "retriever",
-        "embedding",
-        "prompt_template",
-        "overrides",
-        "benchmark_options",
-        "limit",
-        "seed",
-    ):
+    for name in SETTINGS:
         first, second = getattr(a.config, name), getattr(b.config, name)
         if first != second:
             yield f"{name} differs: {first} and {second}"

@@ -10,9 +10,6 @@ from emend.evals.judges.store import NO_SCORING, Scoring, find_scoring, list_sco
 from emend.evals.log.manifest import Manifest
 from emend.memory.errors import BadSettings
 
-Outputs = set[tuple[str, str]]
-"""Names of numbers, with the kind of probe that has them."""
-
 
 class SharedScoring(NamedTuple):
     """The scoring of each run, which have one id or are both None, and what must be said of it."""

@@ -25,7 +25,7 @@ def retrieval(config: RetrievalConfig, plot: Plot = None, as_json: Json = False)
         require_plotting(plot)
     reports = measure_retrieval(config)
     if plot is not None:
-        from emend.evals.report.plots.retrieval_plot import plot_retrieval
+        from emend.evals.report.plots.analysis_plot import plot_retrieval
 
         plot_retrieval(reports, plot)
 

@@ -6,7 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from emend.evals.analyses.base import Analysis, AnalysisRow
+from emend.evals.analyses.base import Analysis, AnalysisRow, PlotStyle, row_of
+from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.plots.plotting import COLOURS, MARKERS, bare, drawing, plain, reach
 from emend.memory.errors import BadData
 
@@ -44,6 +46,23 @@ def plot_analysis(analysis: Analysis, file: Path) -> None:
         for panel in grid[len(panels) :]:
             panel.set_visible(False)
         _frame(figure, grid[: len(panels)], columns, analysis)
+
+
+def plot_retrieval(reports: Sequence[RetrievalReport], file: Path) -> None:
+    """Draw hit@1 of each strategy under each kind of probe in scope, a panel per setting.
+
+    Raises:
+        MissingExtra, BadSettings: as `plotting.require_plotting`.
+    """
+    rows = []
+    for report in reports:
+        for row in (row for row in report.rows if row.in_scope):
+            questions = _count([other for other in report.rows if other.in_scope and other.kind == row.kind])
+            value = Estimate(mean=row.hit_at_1, n=row.n, low=row.low, high=row.high).scaled(100)
+            key = f"{report.benchmark}, {report.setting}", f"{row.kind}\n{questions.strip(' ()')}", row.strategy
+            rows.append(row_of(key, value))
+    picture = PlotStyle(x="kind of probe", y="hit@1, %", limits=(0, 105))
+    plot_analysis(Analysis(kind="retrieval", title="Retrieval", unit="%", rows=tuple(rows), picture=picture), file)
 
 
 def _panels(analysis: Analysis) -> list[str]:
@@ -178,7 +197,7 @@ def _levels(panel: Any, analysis: Analysis, name: str) -> None:
         panel.axhline(line.value, color="#222222", linestyle=style, linewidth=1, label=plain(line.label))
 
 
-def _count(rows: Sequence[AnalysisRow]) -> str:
+def _count(rows: Sequence[AnalysisRow | RetrievalRow]) -> str:
     """The number of records behind a bar: one, or from the fewest to the most."""
     counts = sorted({row.n for row in rows})
     if not counts:

@@ -9,7 +9,7 @@ import pytest
 
 from emend.evals.analyses.base import Analysis, AnalysisRow, PlotStyle
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
-from emend.evals.report.plots import analysis_plot, plotting, retrieval_plot
+from emend.evals.report.plots import analysis_plot, plotting
 
 pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
 
@@ -25,8 +25,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             drawn.append(figure)
             yield figure
 
-    for module in (analysis_plot, retrieval_plot):
-        monkeypatch.setattr(module, "drawing", drawing)
+    monkeypatch.setattr(analysis_plot, "drawing", drawing)
     return drawn
 
 
@@ -64,9 +63,9 @@ def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figure
         for strategy, kind, n, hit in told
     )
     report = RetrievalReport(benchmark="b", setting="s", embedding="e", edits=1, entries=1, skipped=0, rows=rows)
-    retrieval_plot.plot_retrieval([report], tmp_path / "r.svg")
+    analysis_plot.plot_retrieval([report], tmp_path / "r.svg")
     (panel,) = figures[0].axes
-    assert labels(panel.get_xticklabels()) == ["efficacy\nn 10 to 20", "locality\nn 4"]
+    assert labels(panel.get_xticklabels()) == ["efficacy\nn=10 to 20", "locality\nn=4"]
     assert [bar.get_height() for bar in panel.patches] == [50.0, 100.0, 25.0]
 
 
