@@ -16,13 +16,26 @@ from pydantic import BaseModel, ValidationError
 from emend.evals.log.config import OVERRIDES
 from emend.memory.errors import BadSettings
 
+
+def _check_plot(file: Path | None) -> Path | None:
+    """Refuse a plot that cannot be made before anything is measured."""
+    if file is not None:
+        from emend.evals.report.plots.plotting import require_plotting
+
+        require_plotting(file)
+    return file
+
+
 Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
 ScoringId = Annotated[
     str | None,
     typer.Option("--scoring", metavar="ID", help="Judgements to show: a scoring's id, or none; default: the newest."),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure into this .png or .svg file.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", callback=_check_plot, help="Draw a figure into this .png or .svg file."),
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help=OVERRIDES)]
 API_CALLS = "API calls"
 METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
@@ -39,44 +52,33 @@ class Flag:
 
 
 FLAGS = {
-    "benchmark": Flag(metavar="NAME"),
-    "data": Flag(metavar="FOLDER"),
     "benchmark_options": Flag("--benchmark-option", "KEY=VALUE"),
-    "also_check": Flag(metavar="KEY=VALUE"),
     "settings": Flag("--setting", "NAME"),
-    "setting": Flag(metavar="NAME"),
     "editors": Flag("--editor", "NAME"),
     "strategies": Flag("--strategy", "NAME"),
     "judges": Flag("--judge", "MODEL"),
     "kinds": Flag("--kind", "NAME"),
     "overrides": Flag("--set", "PART.KEY=VALUE"),
-    "model": Flag(metavar="MODEL"),
-    "judge": Flag(metavar="MODEL"),
-    "memory": Flag(metavar="FOLDER|URL", envvar="EMEND_MEMORY"),
-    "retriever": Flag(metavar="NAME"),
-    "embedding": Flag(metavar="NAME"),
-    "mode": Flag(metavar="MODE"),
-    "reevaluate_at": Flag(metavar="COUNTS"),
-    "perplexity_text": Flag(metavar="FILE"),
-    "prompt_template": Flag(metavar="NAME"),
-    "fail_on_error": Flag(metavar="WHEN"),
-    "calibrate": Flag(metavar="KIND"),
     "as_json": Flag("--json"),
-    "out": Flag(metavar="FILE"),
-    "otlp": Flag(metavar="URL"),
-    "probe": Flag(metavar="ID"),
-    "editor": Flag(metavar="NAME"),
-    "kind": Flag(metavar="NAME"),
-    "node": Flag(metavar="NAME"),
-    "method": Flag(metavar="NAME"),
-    "classifier": Flag(metavar="NAME"),
-    "max_cost": Flag(panel=API_CALLS),
-    "max_calls": Flag(panel=API_CALLS),
+    "memory": Flag(metavar="FOLDER|URL", envvar="EMEND_MEMORY"),
     "prices": Flag(metavar="FILE", panel=API_CALLS),
-    "rpm": Flag(panel=API_CALLS),
-    "tpm": Flag(panel=API_CALLS),
     "cache": Flag(metavar="FOLDER", panel=API_CALLS),
 }
+FLAGS |= {name: Flag(panel=API_CALLS) for name in ("max_cost", "max_calls", "rpm", "tpm")}
+for each_metavar, names in {
+    "NAME": "benchmark setting retriever embedding prompt_template editor kind node method classifier",
+    "MODEL": "model judge",
+    "FOLDER": "data",
+    "FILE": "perplexity_text out",
+    "KEY=VALUE": "also_check",
+    "MODE": "mode",
+    "COUNTS": "reevaluate_at",
+    "WHEN": "fail_on_error",
+    "KIND": "calibrate",
+    "URL": "otlp",
+    "ID": "probe",
+}.items():
+    FLAGS |= {name: Flag(metavar=each_metavar) for name in names.split()}
 
 
 @dataclass(frozen=True)

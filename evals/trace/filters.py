@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
+
+if TYPE_CHECKING:
+    from emend.evals.case import Record  # imports the graphs' libraries, which the command's help needs not
 
 
 class RecordFilter(FrozenModel):
@@ -20,7 +22,7 @@ class RecordFilter(FrozenModel):
     editor: str | None = Field(default=None, description="Show only this editor.")
     kind: str | None = Field(default=None, description="Show only probes of this kind, such as efficacy.")
 
-    def fits(self, record: Record) -> bool:
+    def fits(self, record: "Record") -> bool:
         """Return whether the record fits everything that is given."""
         return (
             (self.probe is None or record.probe.startswith(self.probe))
@@ -68,7 +70,7 @@ class StepFilter(FrozenModel):
         message = self.node is None and self._has_text([f"{line['error']}: {line['message']}"])
         return message or any(self.model_copy(update={"errors": False}).fits(step) for step in line["steps"])
 
-    def matching(self, steps: Sequence[dict[str, Any]], record: Record) -> list[dict[str, Any]] | None:
+    def matching(self, steps: Sequence[dict[str, Any]], record: "Record") -> list[dict[str, Any]] | None:
         """Return the fitting steps of a probe; None when nothing of the probe fits.
 
         If a probe is unscored, and all its steps went well, the last one shows what could not be scored.
@@ -100,7 +102,7 @@ ALL_RECORDS = RecordFilter()
 ALL_STEPS = StepFilter()
 
 
-def texts_of(record: Record) -> list[str]:
+def texts_of(record: "Record") -> list[str]:
     """List the texts of a record."""
     texts = (record.prompt, *record.gold, record.rival, record.answer, record.reply, *record.unscored.values())
     return [text for text in texts if text]

@@ -47,10 +47,6 @@ def analyse(
         rows = [{"name": name, "summary": summary, "lacks": lack} for name, summary, lack in listed]
         emit(rows, as_json, lambda console: show_possible(listed, str(run), console))
         return
-    if plot is not None:
-        from emend.evals.report.plots.plotting import require_plotting
-
-        require_plotting(plot)
     runs = [open_run(folder, scoring) for folder in (run, *(also or ()))]
     analysis = analyse_runs(kind, runs, AnalysisRequest(tuple(triples or ()), metric, embedding))
     rows = [row.model_dump(exclude={"x"}) for row in analysis.rows]

@@ -1,6 +1,6 @@
 """The command `emend doctor`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -9,8 +9,10 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json
 from emend.evals.cli.output import emit
-from emend.evals.components.installation import CheckResult, examine
 from emend.evals.report.escape import one_line
+
+if TYPE_CHECKING:
+    from emend.evals.components.installation import CheckResult
 
 STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
@@ -28,13 +30,15 @@ def doctor(
 
     Exit code 1 if something is broken.
     """
+    from emend.evals.components.installation import examine
+
     findings = examine(model)
     emit(findings, as_json, lambda console: _show_findings(findings, console))
     if any(row.status == "broken" for row in findings):
         raise typer.Exit(1)
 
 
-def _show_findings(findings: list[CheckResult], console: Console) -> None:
+def _show_findings(findings: "list[CheckResult]", console: Console) -> None:
     """Print the findings by section; measurements of a card as a table of numbers."""
     for section in dict.fromkeys(finding.section for finding in findings):
         console.print(Text(section, style="bold"))
@@ -44,7 +48,7 @@ def _show_findings(findings: list[CheckResult], console: Console) -> None:
         console.print(table)
 
 
-def _cells(finding: CheckResult) -> tuple[Text, ...]:
+def _cells(finding: "CheckResult") -> tuple[Text, ...]:
     if finding.mean is None:
         status = Text(finding.status, style=STYLES[finding.status])
         return status, Text(one_line(finding.detail), overflow="fold")

@@ -122,10 +122,6 @@ def calibrate(
     from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration
     from emend.evals.judges.store import read_calibration
 
-    if plot is not None:
-        from emend.evals.report.plots.plotting import require_plotting
-
-        require_plotting(plot)
     panel, rows = judges.panel(), read_labels(labels)
     with _open_policy(limits) as policy:
         models = panel.models(policy, judges.settings)

@@ -33,7 +33,11 @@ def report(
     if references is not None:
         if svg is not None or against is not None or scoring is not None:
             raise BadSettings("--references prints RS alone: leave out --svg, --against and --scoring.")
-        _print_consistency(folder, references, as_json)
+        from emend.evals.aggregate.consistency import consistency_rows
+        from emend.evals.report.tables.secondary import consistency_table
+
+        scores = consistency_rows(folder, references)
+        emit(scores, as_json, lambda console: console.print(consistency_table(scores)))
         return
     result = report_of(folder, scoring)
     if svg is not None:
@@ -41,7 +45,11 @@ def report(
 
         write_svg(result, svg)
     if against is not None:
-        _print_comparison(folder, against, as_json, scoring)
+        from emend.evals.papers.compare_published import against as compare_published
+        from emend.evals.report.tables.published import render_against
+
+        comparison = compare_published(folder, against, scoring)
+        emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
         return
     rows = (*result.rows, *result.forgetting, *result.perplexity, *result.costs)
     emit(rows, as_json, lambda console: show(result, console))
@@ -66,21 +74,3 @@ def papers(
     listed = all_papers() if name is None else [paper(name)]
     rows = [row.as_row() for each in listed for row in each.tables]
     emit(rows, as_json, lambda console: show_list(listed, console))
-
-
-def _print_comparison(folder: Path, table: str, as_json: bool, scoring: str | None) -> None:
-    """Print a run beside a published table."""
-    from emend.evals.papers.compare_published import against
-    from emend.evals.report.tables.published import render_against
-
-    comparison = against(folder, table, scoring)
-    emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
-
-
-def _print_consistency(run: Path, references: Path, as_json: bool) -> None:
-    """Print the RS of a run on CounterFact."""
-    from emend.evals.aggregate.consistency import consistency_rows
-    from emend.evals.report.tables.secondary import consistency_table
-
-    rows = consistency_rows(run, references)
-    emit(rows, as_json, lambda console: console.print(consistency_table(rows)))

@@ -19,10 +19,6 @@ def retrieval(config: RetrievalConfig, plot: Plot = None, as_json: Json = False)
 
     if as_json and len(config.settings) > 1:
         raise BadSettings("--json rows do not name the setting: give one --setting at a time with --json.")
-    if plot is not None:
-        from emend.evals.report.plots.plotting import require_plotting
-
-        require_plotting(plot)
     reports = measure_retrieval(config)
     if plot is not None:
         from emend.evals.report.plots.analysis_plot import plot_retrieval

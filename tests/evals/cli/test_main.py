@@ -34,6 +34,19 @@ def test_help_imports_nothing_heavy() -> None:
     assert out.splitlines()[-1] == "HEAVY []"
 
 
+def test_no_commands_help_imports_a_graph_or_array_library() -> None:
+    code = (
+        "import sys; from emend.evals.cli.main import COMMANDS, main\n"
+        "for name in COMMANDS:\n"
+        "    sys.argv = ['emend', name, '--help']\n"
+        "    try: main()\n    except SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {list(HEAVY[:-1])} if name in sys.modules])"
+    )
+    out, err = python(code).communicate(timeout=600)
+    assert "Show a case step by step" in out, err
+    assert out.splitlines()[-1] == "HEAVY []"
+
+
 def test_help_takes_less_than_half_a_second() -> None:
     """Of processor time, so that a busy machine does not fail it."""
 

@@ -85,7 +85,9 @@ def test_the_list_names_every_table(emend: Any) -> None:
     assert all(found.id in out for told in papers() for found in told.tables)
     rows = json.loads(emend("papers", "--json")[1])["rows"]
     assert sum(row["cells"] for row in rows) == 1494 and rows[0]["table"] == "akew:2"
-    assert "docter" not in emend("papers", "akew")[1]
+    (code, out, _), (again, cells, _) = emend("papers", "akew"), emend("papers", "akew:2")
+    assert (code, again) == (0, 0) and "akew:2" in out and "docter" not in out
+    assert "akew:2" in cells and "GPT2-XL" in cells and "akew:3" not in cells
 
 
 def test_a_table_as_json_has_a_row_per_cell(emend: Any) -> None:
