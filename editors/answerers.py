@@ -52,13 +52,9 @@ def direct_answerer(model: BaseChatModel, wording: str, cost: EditCost = NO_COST
 
 
 def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel, cost: EditCost = NO_COST) -> Answerer:
-    """An answerer that runs a graph; it is `Scorable` exactly when `scorer` gives probabilities.
+    """An answerer that runs a graph; it is `Scorable` exactly when the model `scorer` gives probabilities.
 
-    Args:
-        graph: may set how its reply is to be read, by `reading` in its final state.
-        context: what the graph's nodes work with.
-        scorer: the model that scores targets.
-        cost: of the edits that are applied.
+    The graph may set how its reply is to be read, by `reading` in its final state.
     """
 
     def respond(probe: Probe, targets: Sequence[str] | None) -> Answer:

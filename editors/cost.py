@@ -71,10 +71,8 @@ def count_tokens(lm: "CausalLM") -> Iterator[TokenCounter]:
 class Meter:
     """Wall clock, processor time and peak memory of the code inside a `with`.
 
-    Args:
-        alone: nothing else runs in this process, so that the processor time of all its threads, and its memory, belong
-            to this work; otherwise only this thread's time is measured, and no memory.
-        lm: a local model, if any; on a GPU its device's memory is measured instead.
+    Where this work is `alone` in its process, the time of all threads and the memory are its own; else only the time of
+    this thread is measured, and no memory. For a local model on a GPU, its device's memory is measured.
     """
 
     def __init__(self, alone: bool, lm: Any = None) -> None:

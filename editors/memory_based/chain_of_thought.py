@@ -151,12 +151,7 @@ class InputAug(ChainEditor):
 
 
 class AllEntries:
-    """A retriever that returns all entries for every query, or the newest k.
-
-    Args:
-        corpus: the entries.
-        order: ids of the edits, the oldest first.
-    """
+    """A retriever that returns all entries for every query, or the newest k; `order` has edits' ids, oldest first."""
 
     def __init__(self, corpus: Corpus, order: Sequence[str]) -> None:
         places = {edit_id: place for place, edit_id in enumerate(order)}

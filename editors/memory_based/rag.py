@@ -1,7 +1,6 @@
 """Editors that keep edits in a memory: a graph retrieves and uses them, and the model is left as it is."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -126,7 +125,7 @@ class Ike(MemoryEditor):
         super().__init__(context)
         self.pool = Pool(examples_of(context, self.settings.pool), MemoryEmbedding(self.memory))
         self._hash = content_id("demonstrations", self.pool.examples)
-        self._warned, self._lock = False, threading.Lock()
+        self._warned = False
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -154,9 +153,8 @@ class Ike(MemoryEditor):
     def _warn_if_few(self, available: int) -> None:
         """Log once that fewer demonstrations are available than the setting asks for."""
         needed, pool = self.settings.demonstrations, len(self.pool.examples)
-        with self._lock:
-            warned, self._warned = self._warned, self._warned or available < needed
-        if available < needed and not warned:
+        if available < needed and not self._warned:
+            self._warned = True
             why = f"the pool has {pool}" if available == pool else f"the others of {pool} are of applied edits"
             logging.getLogger(__name__).warning(
                 "editor 'ike' is to show %d demonstrations and has %d to choose from (%s): name a file of more with "

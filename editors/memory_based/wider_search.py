@@ -22,12 +22,7 @@ WORDLESS = frozenset({"audio", "file", "image", "image_url", "reasoning", "video
 
 
 class SearchAdapter:
-    """A retriever around a search function, a LangChain tool or retriever, or a client.
-
-    Args:
-        ask: called with the query and the number of passages.
-        name: its name in `crag.search`.
-    """
+    """A retriever around a function of a query and a number of passages; `name` is that of `crag.search`."""
 
     def __init__(self, ask: Callable[[str, int], Any], name: str) -> None:
         self._ask, self._name = ask, name
@@ -103,13 +98,11 @@ class SecondMemory:
 
 
 def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None, embedding: str = "") -> Retriever:
-    """The wider search: a second memory, or the object that `module:attribute` names.
+    """The wider search: a second memory in a folder, or the object that `module:attribute` names.
 
-    Args:
-        spec: the folder of a memory, or `module:attribute` of a retriever, of a class that makes one, of a LangChain
-            tool or retriever, or of a function from a query to texts, documents, or dicts with a text.
-        strategy: makes the retriever of a second memory.
-        embedding: of a second memory; empty for lexical or auto, as it was built.
+    That is a retriever, a class that makes one, a LangChain tool or retriever, or a function from a query to texts,
+    documents, or dicts with a text. `strategy` makes the retriever of a second memory, `embedding` is its own, empty
+    for lexical or auto, as it was built.
 
     Raises:
         BadSettings: it does not exist, cannot be loaded, or cannot search.

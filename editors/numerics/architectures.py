@@ -70,14 +70,9 @@ def architecture_of(
     needed: Collection[str] = NAMES,
     layers: Collection[int] | None = None,
 ) -> Architecture:
-    """The model's module paths, with overrides; only those that are `needed` are checked.
+    """The model's module paths, with overrides by name; only those that are `needed` are checked.
 
-    Args:
-        model: the model.
-        overrides: paths by name, and `adds`, over those of the table.
-        needed: the names that are used.
-        layers: layers in which the paths must exist, from 0; None where one such layer suffices, since layers of one
-            model may be of several kinds.
+    They must exist in `layers`, from 0, or, where none are named, in one layer: a model's may be of several kinds.
 
     Raises:
         BadSettings: unknown architecture with fewer than all six given, an unknown name, or a path that does not exist.
@@ -188,12 +183,7 @@ def _experts_hint(model: nn.Module) -> str:
 
 
 def check_width(model: Any, paths: Architecture, layers: Collection[int]) -> None:
-    """Refuse a down-projection whose output is not as wide as the residual stream, where editors write values.
-
-    Args:
-        model: the model.
-        paths: its module paths.
-        layers: layers that are written to, from 0.
+    """Refuse a down-projection whose output is not as wide as the residual stream, in layers that are written to.
 
     Raises:
         BadSettings: its output has another width.

@@ -127,12 +127,9 @@ class KeyCovariance:
 
 
 def scarcity_warning(folder: Path, size: int, ridge: float = 0.0) -> str:
-    """A warning about a covariance of too little text for keys of that size; empty where there was enough.
+    """A warning about a covariance of too little text for keys of that many numbers; empty where there was enough.
 
-    Args:
-        folder: as `collect_covariance` writes it.
-        size: numbers of a key.
-        ridge: what the diagonal needed to be inverted, in shares of its mean.
+    `ridge` is what its diagonal needed to be inverted, in shares of its mean.
     """
     counts = read_counts(folder)
     if counts is None or (counts.tokens >= size and not ridge):

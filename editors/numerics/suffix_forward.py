@@ -45,16 +45,10 @@ class _FrontLayer(DynamicLayer):
 
 
 class SuffixForward:
-    """The blocks above `layer`, ready to be run from given hidden states.
+    """The blocks above the edited layer, ready to be run with a change at the first token of each prompt's `rest`.
 
-    A model that keeps more than keys and values of the tokens in front, such as the state of a recurrence, reads whole
-    prompts each time.
-
-    Args:
-        lm: the model; its weights must not change during this object's life.
-        paths: its module paths.
-        prompts: the change is added at the first token of each `rest`.
-        layer: the edited layer, from 0.
+    The model's weights must not change meanwhile. A model that keeps more than keys and values of the tokens in front,
+    such as the state of a recurrence, reads whole prompts each time.
     """
 
     def __init__(self, lm: CausalLM, paths: Architecture, prompts: Sequence[PromptSplit], layer: int) -> None:

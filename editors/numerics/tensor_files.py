@@ -64,13 +64,7 @@ def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: 
     """The tensor in a file that was computed with this provenance; otherwise computed, and written there.
 
     A file that cannot be read, or of another provenance, is logged and replaced. A folder that cannot be written to is
-    left as it is.
-
-    Args:
-        file: a safetensors file.
-        provenance: the file's metadata: everything that decides the result.
-        length: first dimension that the tensor must have.
-        compute: makes the tensor.
+    left as it is. `provenance` is the file's metadata, all that decides the result; `length` the first dimension.
     """
     cached = _read_cached(file, provenance) if file.exists() else None
     if cached is not None and len(cached) == length:

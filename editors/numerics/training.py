@@ -66,15 +66,8 @@ def train(
 ) -> dict[str, Tensor]:
     """The deltas by which Adam makes the rows probable; the model itself is left as it is.
 
-    Deltas are float32, of the parameters' shapes; see `descend` for the loss.
-
-    Args:
-        lm: the model.
-        names: of parameters.
-        rows: the training data.
-        settings: of the training.
-        distance: largest change of an element; 0 sets no bound.
-        seed: of the order of rows, where a step takes only some.
+    Deltas are float32, of the shapes of the named parameters; see `descend` for the loss. `distance` is the largest
+    change of an element, 0 for no bound; `seed` draws the order of rows where a step takes only some.
 
     Raises:
         ModelError: the training overflowed; names step and loss.
@@ -109,16 +102,8 @@ def descend(
     """Train the leaves in place.
 
     The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
-    are all below `stop_loss` is skipped, and a pass without any step is the last.
-
-    Args:
-        lm: gives device, padding and token budget.
-        forward: the model's arguments to logits (rows, places, vocabulary).
-        leaves: the trained tensors, float32.
-        rows: the training data.
-        settings: of the training.
-        seed: of the order of rows, where a step takes only some.
-        after: called after every step.
+    are all below `stop_loss` is skipped, and a pass without any step is the last. `forward` gives logits (rows, places,
+    vocabulary) for the model's arguments, `leaves` are float32, and `after` is called after every step.
 
     Raises:
         ModelError: a loss or a trained tensor overflowed; names step and loss.

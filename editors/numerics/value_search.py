@@ -81,14 +81,8 @@ def search_values(
 ) -> ValueResult:
     """The change that makes each edit's target probable after its cloze behind every prefix; `prefixes[0]` is "".
 
-    Args:
-        lm: the model, with its current weights.
-        paths: its module paths.
-        edits: each is optimised on its own, in batches of the model's token budget.
-        prefixes: texts put before the cloze.
-        layer: the edited layer, from 0.
-        value_site: where the original value is read, for clamp and decay: `mlp` (ROME) or `block` (MEMIT).
-        settings: of the search.
+    Each edit is optimised on its own, in batches of the model's token budget. The original value is read for clamp and
+    decay, at `value_site`: `mlp` (ROME) or `block` (MEMIT). Layers count from 0.
 
     Raises:
         BadData: an edit has no subject, prompt or target.

@@ -1,7 +1,6 @@
 """Low-rank adapters (Hu et al. 2022, LoRA), trained on the new facts and then added to the weights as one delta.
 
-The adapters are peft's, attached during training and removed again; their product is a delta like any other editor's.
-So their dropout does not disturb the scoring, and the original tensors are restored bit for bit after the edit.
+The adapters are peft's, attached during training and removed again, so their dropout does not disturb the scoring.
 """
 
 import importlib.util

@@ -16,12 +16,8 @@ def sequential_edits(
 ) -> Iterator[ApplyMore]:
     """Solve at each call for its edits on the model as the calls before left it, and add the deltas.
 
-    Memory does not grow with the number of calls: one copy of each changed tensor is kept, for the end.
-
-    Args:
-        lm: the model whose weights are changed.
-        solve: edits to deltas for the weights as they are now; leaves the weights as they are.
-        make_answerer: the answerer, given the call's cost.
+    Memory does not grow with the number of calls: one copy of each changed tensor is kept, for the end. `solve` gives
+    deltas for the weights as they are now, and leaves them as they are; `make_answerer` gets the call's cost.
 
     Raises:
         BadSettings: another edit is applied to this model.
