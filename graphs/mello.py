@@ -49,7 +49,8 @@ HOPS = 4
 HOPS_LIMIT = 12
 RECURSION_LIMIT = 4 + 3 * HOPS_LIMIT
 """Three nodes a hop, and those before and after."""
-ROUND_TOKENS = 128
+ROUND_TOKENS = 256
+"""Maximum number of tokens of a round, as in the published code."""
 
 
 class HopState(TypedDict, total=False):

@@ -1,5 +1,6 @@
 """MeLLo (Zhong et al. 2023): a question is decomposed, and each step's answer checked against the memory."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,11 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, step_prompt_id
+from emend.editors.base import EditorContext
 from emend.editors.memory_based.chain_of_thought import SteppingEditor
-from emend.editors.memory_based.rag import RagSettings
+from emend.editors.memory_based.rag import RagSettings, qualified_name
 from emend.graphs.mello import HOPS, HOPS_LIMIT, MelloContext
 from emend.memory.edit import Edit
 from emend.memory.retrieval.base import Retriever
+from emend.memory.retrieval.dense import Dense
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,17 @@ class Mello(SteppingEditor):
     forms: ClassVar[tuple[str, str]] = ("text", "lines")
 
     prompt_id = staticmethod(step_prompt_id)
+
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        embedding, retriever = str(getattr(self.memory, "identity", "")), qualified_name(context.retriever)
+        published = "contriever" in embedding.lower() and retriever == qualified_name(Dense)
+        if self.form == "text" and not published:
+            logging.getLogger(__name__).warning(
+                "editor 'mello' retrieves by %s with the embedding '%s', and was published with Contriever's dot "
+                "product: --retriever dense --embedding facebook/contriever-msmarco.",
+                *(retriever.rpartition(":")[2], embedding.partition("/")[0]),
+            )
 
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> MelloContext:
         """The context with the form, the limit of hops and the demonstrations."""

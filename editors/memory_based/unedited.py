@@ -18,11 +18,12 @@ class Unedited:
 
     name: ClassVar[str] = "unedited"
     needs_weights: ClassVar[bool] = False
+    schema: ClassVar[type[Any]] = NoSettings
     graph: ClassVar[str] = DIRECT
 
     def __init__(self, context: EditorContext) -> None:
         self.context = context
-        build_settings(NoSettings, context.settings, self.name)
+        self.settings: Any = build_settings(self.schema, context.settings, self.name)
         self.app = GRAPHS.load(self.graph)()
 
     @property

@@ -192,7 +192,7 @@ def _notes(
     if outcome.failed or outcome.missing:
         yield f"the run is unfinished: {outcome.failed} units failed, {outcome.missing} are not done"
     differences = rules(published.paper).differs
-    yield from dict.fromkeys([*differences, *(entry.place.differs for entry in placed if entry.place.differs)])
+    yield from dict.fromkeys([*differences, *(differs for entry in placed for differs in entry.place.differs)])
     if absent := ", ".join(_absent(published, placed)):
         yield f"in the table and not in this run: {absent}"
     used = {entry.row.metric for entry in placed}

@@ -15,7 +15,8 @@ from emend.memory.edit import FrozenModel
 class MethodRule(FrozenModel):
     """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are.
 
-    So it is with `metric`, the published one.
+    So it is with `metric`, the published one. `differs` says what is not alike, unless the run has one of the values in
+    `unless`: of its mode, embedding or retriever, or of a setting of the editor; a part of the value is enough.
     """
 
     editor: str
@@ -24,6 +25,8 @@ class MethodRule(FrozenModel):
     setting: str | None = None
     retriever: str | None = None
     metric: str | None = None
+    differs: str = ""
+    unless: dict[str, str] = {}
 
 
 class MetricRule(FrozenModel):
@@ -61,7 +64,7 @@ class PublishedPlace(NamedTuple):
     metric: str
     n: int | None
     """Number of questions behind the paper's figure, if known."""
-    differs: str
+    differs: tuple[str, ...]
     shared: bool
     """The figure is not the editor's own: every editor of a run has the same."""
 
@@ -87,10 +90,15 @@ def places(paper: str, row: MetricRow, manifest: Manifest) -> Iterator[Published
         if rule.settings and row.setting not in rule.settings:
             continue
         if all(value in str(options.get(name, "")).split(",") for name, value in rule.when.items()):
-            method = rule.method if rule.method is not None else _method(paper_rules, row, manifest, rule.published)
-            setting = rule.setting if rule.setting is not None else _setting(paper_rules, row)
+            method, differs = _method(paper_rules, row, manifest, rule.published)
             yield PublishedPlace(
-                method, rule.data, setting, rule.published, rule.n, rule.differs, rule.method is not None
+                method=method if rule.method is None else rule.method,
+                data=rule.data,
+                setting=rule.setting if rule.setting is not None else _setting(paper_rules, row),
+                metric=rule.published,
+                n=rule.n,
+                differs=tuple(filter(None, (rule.differs, differs if rule.method is None else ""))),
+                shared=rule.method is not None,
             )
 
 
@@ -101,14 +109,19 @@ def judges_of(paper: str, blocks: Iterable[tuple[str, str]]) -> list[str]:
     return list(dict.fromkeys(rule.judge for rule in rows))
 
 
-def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: str) -> str:
-    told_editor = manifest.editors.get(row.setting, {}).get(row.editor, {}).get("editor", row.editor)
-    here = (told_editor, row.mode, _setting(paper_rules, row), manifest.config.retriever, published)
+def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: str) -> tuple[str, str]:
+    """The paper's method that an editor is, and what differs from it; empty if the paper has no such method."""
+    fingerprint = manifest.editors.get(row.setting, {}).get(row.editor, {})
+    editor, config = fingerprint.get("editor", row.editor), manifest.config
+    here = (editor, row.mode, _setting(paper_rules, row), config.retriever, published)
     for rule in paper_rules.methods:
         pairs = (rule.editor, rule.mode, rule.setting, rule.retriever, rule.metric)
         if all(want in (None, have) for want, have in zip(pairs, here, strict=True)):
-            return rule.method
-    return ""
+            values = {"mode": row.mode, "embedding": config.embedding, "retriever": config.retriever}
+            values |= fingerprint.get("settings") or {}
+            alike = any(value in str(values.get(name, "")).lower() for name, value in rule.unless.items())
+            return rule.method, "" if alike else rule.differs
+    return "", ""
 
 
 def _setting(paper_rules: Rules, row: MetricRow) -> str:

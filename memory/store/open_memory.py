@@ -37,7 +37,7 @@ def open_memory(
     encoder = None
     if create or search:
         default = "lexical" if _stored_embedding(where, create) == LexicalEmbedding().identity else "auto"
-        encoder = load_embedding(embedding or default, cache_folder("vectors"))
+        encoder = load_embedding(default if embedding is None else embedding, cache_folder("vectors"))
     with ChromaMemory(where, encoder, superseding, create) as memory:
         yield memory
 

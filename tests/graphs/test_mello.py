@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, read_check, read_round, stepwise_question
+from emend.agents.scoring import LimitedModel
 from emend.graphs.execution import run_graph, steps_of
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
 from emend.memory.errors import ModelReplyError
@@ -72,6 +73,21 @@ def test_each_round_is_one_generation_and_the_fact_is_put_behind_it():
     assert final["prompt"] == f"{model.calls[2]}{AGREES}Bo\nFinal answer:"
     assert [hop["contradicts"] for hop in final["hops"]] == [True, False]
     assert [hit["edit_id"] for hit in final["hits"]] == ["Ann is a citizen of Chad.", "The head of state of Mali is Cy"]
+
+
+def test_a_round_has_as_many_tokens_as_published():
+    class Limited(ScriptedScoringModel):
+        max_new_tokens: int = 10
+        limits: list[Any] = []
+
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            self.limits.append(options.get("max_new_tokens"))
+            return super()._generate(messages, stop, run_manager)
+
+    told = iter(WALK)
+    model = Limited(reply=lambda prompt: next(told), log_prob=lambda prompt, target: -1.0)
+    walk(model, Told("a", "b"))
+    assert isinstance(model, LimitedModel) and model.limits == [256] * 3
 
 
 def test_targets_are_scored_where_the_final_answer_would_stand():

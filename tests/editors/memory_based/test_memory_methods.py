@@ -268,6 +268,19 @@ def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
     assert choose(probe("Where does the Lunden flow?")) == [RIVER.text]
 
 
+def test_elkens_questions_out_of_scope_are_shown_their_own_event_among_many_unless_the_setting_is_off():
+    question = probe("The capital of Sorn is").model_copy(update={"tags": {"event": RIVER.id}})
+    assert FactSelector(STANDING)(question) == [RIVER.text]
+    assert FactSelector(STANDING, own_event=False)(question) == [CAPITAL.text]
+    assert FactSelector([CAPITAL])(question) == [CAPITAL.text]
+    for settings, shown in (({}, RIVER), ({"own_event": "false"}, CAPITAL)):
+        model = ScriptedChatModel(reply=lambda prompt: "Kestrel Bay.")
+        editor = InContext(EditorContext(model, settings=settings))
+        with editor.edit(STANDING) as answerer:
+            assert shown.text in answerer.answer(question).prompt
+        assert editor.fingerprint["settings"] == {"own_event": shown is RIVER}
+
+
 def test_a_relevant_edit_that_is_not_applied_is_not_shown():
     absent = Edit(form="document", text="The capital of Sorn is Lunden.")
     assert FactSelector([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
@@ -281,3 +294,14 @@ def test_the_prompt_is_worded_as_the_benchmark_says():
     assert answer.text == "Kestrel Bay"
     assert model.calls == [answer.prompt]
     assert answer.prompt.startswith("Here are some new facts: The capital of Veldania is Kestrel Bay. Based on")
+
+
+@pytest.mark.parametrize(("form", "warned"), [("text", True), ("lines", False)])
+def test_mello_says_when_its_retriever_is_not_the_published_one(form, warned, caplog):
+    build("mello", settings={"form": form})
+    assert ("--retriever dense --embedding facebook/contriever-msmarco" in caplog.text) == warned
+    caplog.clear()
+    memory = PlainMemory()
+    memory.identity = "contriever-msmarco/512/abc/dot"
+    build("mello", memory=memory, retriever=RETRIEVERS.load("dense"), settings={"form": form})
+    assert not caplog.text

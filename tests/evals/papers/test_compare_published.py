@@ -102,6 +102,38 @@ def test_elkens_retrieval_is_named_by_the_retriever(tmp_path: Path) -> None:
         against(train, "elken:2")
 
 
+ICE_DIFFERS = "ICE: out of scope the run shows the nearest event"
+MELLO_DIFFERS = "MeLLo: published with Contriever"
+
+
+@pytest.mark.parametrize(
+    "mode, settings, has_note",
+    [
+        ("all", {"own_event": True}, False),
+        ("all", {"own_event": False}, True),
+        ("single", {}, False),
+        ("all", {}, True),
+    ],
+)
+def test_another_event_out_of_scope_is_said_beside_ice(tmp_path: Path, mode, settings, has_note) -> None:
+    told = {"event": {("in_context", "Fact Q"): [1.0]}}
+    options = {"split": "test", "blocks": "fact"}
+    folder = write_run(tmp_path / "run", "elken", percent("Fact Q"), told, mode=mode, options=options)
+    manifest = Manifest.read(folder)
+    fingerprint = {"editor": "in_context"} | ({"settings": settings} if settings else {})
+    manifest.model_copy(update={"editors": {"event": {"in_context": fingerprint}}}).write(folder)
+    assert any(note.startswith(ICE_DIFFERS) for note in against(folder, "elken:3").notes) == has_note
+
+
+@pytest.mark.parametrize("embedding, has_note", [("auto", True), ("facebook/contriever-msmarco", False)])
+def test_another_retriever_is_said_beside_mello(tmp_path: Path, embedding, has_note) -> None:
+    told = {"struct": {("mello", "MultiHop"): [1.0]}}
+    folder = write_run(
+        tmp_path / "run", "akew", percent("MultiHop"), told, mode="all", options=MQUAKE, embedding=embedding
+    )
+    assert any(note.startswith(MELLO_DIFFERS) for note in against(folder, "akew:3").notes) == has_note
+
+
 def test_recoes_unedited_accuracy_stands_there_once(tmp_path: Path) -> None:
     told = {"atomic": {(e, m): [1.0] for e in ("in_context", "rag") for m in ("counting", "before counting")}}
     folder = write_run(

@@ -123,3 +123,17 @@ def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
         kernels.setLevel("NOTSET")
     assert not caplog.records and not recwarn.list
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "\n", "a b", "-x", "~", "a/b/c", "nul\0", "half\ud800", "x" * 5000, "x" * 200, "/dev/null", "[]"]
+)
+def test_an_impossible_name_is_refused_before_anything_is_downloaded(name):
+    with pytest.raises(BadSettings, match=r"embedding folder '[\s\S]{0,96}' does not exist: name a"):
+        load_embedding(name)
+
+
+@pytest.mark.parametrize("name", ["+", "minilm+", ":", "json:", "..:x", "json:loads"])
+def test_an_impossible_adapter_or_attribute_is_refused(name):
+    with pytest.raises(BadSettings, match="no adapter in|cannot be (loaded|made or used)"):
+        load_embedding(name)

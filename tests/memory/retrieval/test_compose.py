@@ -86,3 +86,14 @@ def test_a_chain_is_known_by_its_spec():
 def test_an_invalid_chain_is_refused(spec, message):
     with pytest.raises(BadSettings, match=message):
         load_retriever(spec)
+
+
+@pytest.mark.parametrize("name", ["", " ", ">", "+", "nul\0", "half\ud800", "x" * 5000, "/dev/null", "bm25(", "(x=1)"])
+def test_an_empty_or_odd_name_is_refused(name):
+    with pytest.raises(BadSettings, match="^(unknown )?retriever '"):
+        load_retriever(name)
+
+
+def test_a_setting_nested_deeply_is_refused():
+    with pytest.raises(BadSettings, match="setting 'k1' of retriever 'bm25'"):
+        load_retriever(f"bm25(k1={'[' * 100_000}{']' * 100_000})")
