@@ -84,6 +84,16 @@ def eligible(examples: Iterable[Demonstration], names: UniqueNames) -> list[Demo
     return list(first.values())
 
 
+def of_unique_rows(
+    rows: Iterable[R],
+    names: UniqueNames,
+    subjects: Callable[[R], Iterable[str]],
+    examples: Callable[[R], Iterable[Demonstration]],
+) -> Iterator[Demonstration]:
+    """The eligible demonstrations of the first rows whose subjects all have a unique name."""
+    return of_first_rows(eligible(examples(row), names) for row in rows if names.has_all(subjects(row)))
+
+
 def of_first_rows(groups: Iterable[Sequence[Demonstration]], rows: int = ROWS) -> Iterator[Demonstration]:
     """The demonstrations of the first `rows` rows that have any."""
     count = 0

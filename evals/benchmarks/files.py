@@ -12,6 +12,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from emend.evals.benchmarks.rows import BenchmarkRow, NumberedRow
 from emend.memory.errors import BadData, MissingData
+from emend.memory.files import open_file
+from emend.memory.json_files import parse_json
 
 FETCH = "Fetch the file again."
 _BETWEEN = re.compile(r"[,\s]*")
@@ -42,8 +44,8 @@ def require(folder: Path, files: Iterable[str], remedy: str) -> None:
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_file(path, links=True) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for readinto
 
 
 def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
@@ -60,7 +62,8 @@ def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
     Raises:
         BadData: not JSON, not a list, or a record that does not validate.
     """
-    content = path.read_bytes()
+    with open_file(path, links=True) as file:
+        content = file.read()
     wrapped = content.lstrip()[:1] == b"{"
     adapter: TypeAdapter[Any] = TypeAdapter(_Data[row] if wrapped else list[row])  # type: ignore[valid-type]
     try:
@@ -97,10 +100,13 @@ def _describe(path: Path, content: bytes, error: ValidationError, remedy: str) -
     """Describe the first error by record, field and value."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
-        return f"{path.name} is not JSON in UTF-8, or cut off: {first['msg']}{_broken_record(content)}. {remedy}"
+        text = content.decode("utf-8", "replace")
+        records, position = whole_records(text)
+        begins = f"; record {len(records)} is not whole, it begins {text[position : position + 60]!r}"
+        return f"{path.name} is not JSON in UTF-8, or cut off: {first['msg']}{begins if '[' in text else ''}. {remedy}"
     number, *parts = [part for part in first["loc"] if part != "data"] or [""]
     if not isinstance(number, int):
-        holds = type(json.loads(content)).__name__
+        holds = type(parse_json(content, path.name)).__name__
         return f"{path.name}: a list of records or {{'data': [...]}} expected, but it holds {holds}. {remedy}"
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     value = repr(first["input"])
@@ -111,14 +117,6 @@ def _describe(path: Path, content: bytes, error: ValidationError, remedy: str) -
     )
 
 
-def _broken_record(content: bytes) -> str:
-    """Name the record of a list at which the JSON breaks off, and how it begins; "" for other content."""
-    text = content.decode("utf-8", "replace")
-    records, position = whole_records(text)
-    begins = text[position : position + 60]
-    return f"; record {len(records)} is not whole, it begins {begins!r}" if "[" in text else ""
-
-
 def whole_records(text: str) -> tuple[list[object], int]:
     """Return the records of a JSON list before the position at which it breaks off, and that position."""
     records: list[object] = []
@@ -126,7 +124,7 @@ def whole_records(text: str) -> tuple[list[object], int]:
     while 0 < position < len(text):
         try:
             record, end = decoder.raw_decode(text, position)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             break
         records.append(record)
         position = _skip(text, end)

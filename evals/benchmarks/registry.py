@@ -1,19 +1,13 @@
 """The benchmarks by name; add one by a module and a line here, or from outside by an `emend.benchmarks` entry point."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from emend.evals.case import Benchmark
 from emend.memory.registry import Registry
 
-
-class BenchmarkFactory(Protocol):
-    """Class of a benchmark, built from the data folder (None for the default one) and its options."""
-
-    def __call__(self, data: Path | None, options: dict[str, str]) -> Benchmark:
-        """The benchmark; see its class for its options."""
-        ...
-
+BenchmarkFactory = Callable[[Path | None, dict[str, str]], Benchmark]
+"""Class of a benchmark, built from the data folder (None for the default one) and its options."""
 
 BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     kind="benchmark",

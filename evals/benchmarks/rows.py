@@ -1,7 +1,7 @@
 """Row models that several benchmarks share: pydantic models of the records in a benchmark's files."""
 
-from collections.abc import Iterable
-from typing import Annotated, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -63,23 +63,15 @@ class ChainTriples(BenchmarkRow):
     edit_triples: tuple[tuple[str, str, str], ...]
 
 
-class _Chained(Protocol):
-    @property
-    def id(self) -> int: ...
-    @property
-    def orig(self) -> ChainTriples: ...
-
-
-def contaminated_ids(rows: Iterable[_Chained]) -> frozenset[int]:
+def contaminated_ids(chains: Mapping[int, ChainTriples]) -> frozenset[int]:
     """Ids of the rows with a hop, edited or not, to which another row's edit gives another object."""
-    chains = [(row.id, row.orig) for row in rows]
     objects: dict[tuple[str, str], set[str]] = {}
-    for _, orig in chains:
+    for orig in chains.values():
         for subject, relation, target in orig.edit_triples:
             objects.setdefault((subject, relation), set()).add(target)
     return frozenset(
         number
-        for number, orig in chains
+        for number, orig in chains.items()
         if any(objects.get((subject, relation), set()) - {target} for subject, relation, target in orig.new_triples)
     )
 

@@ -11,6 +11,7 @@ from emend.evals.benchmarks.files import sha256
 from emend.evals.case import Benchmark, Case
 from emend.memory.edit import Edit, FrozenModel, Triplet
 from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.json_files import JsonLines
 from emend.memory.probe import Probe, Usage
 from emend.memory.registry import nearest
 
@@ -205,18 +206,13 @@ def read_extracted(path: Path) -> Iterator[ExtractedDocument]:
     Raises:
         BadData: another line is malformed; names it.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadData(f"cannot read '{path}': {error.strerror or error}. Name a file of triplets.") from error
-    whole, _, _ = content.rpartition(b"\n")
-    for number, line in enumerate(whole.splitlines(), 1):
+    for line in JsonLines(path, links=True):
         try:
-            yield ExtractedDocument.model_validate_json(line)
+            yield ExtractedDocument.model_validate(line.fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the whole line"
+            where = ".".join(map(str, first["loc"])) or "the whole line"
             remedy = "Delete the line, and extract again to fill it."
-            if first["type"] == "missing" and number == 1:
+            if first["type"] == "missing" and line.number == 1:
                 remedy = "This is no output of `emend extract`: name another file."
-            raise BadData(f"{path}, line {number}, field {where}: {first['msg']}. {remedy}") from error
+            raise BadData(f"{path}, line {line.number}, field {where}: {first['msg']}. {remedy}") from error

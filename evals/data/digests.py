@@ -1,7 +1,6 @@
 """Checksums of files, and SOURCES.json, which records the origin of each fetched file."""
 
 import hashlib
-import json
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -9,6 +8,8 @@ from pydantic import ValidationError
 from emend.evals.benchmarks.files import sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData
+from emend.memory.files import replace_file
+from emend.memory.json_files import read_json
 
 LEDGER = "SOURCES.json"
 POINTER = b"version https://git-lfs.github.com/spec/"
@@ -46,20 +47,15 @@ class SourceLedger(FrozenModel):
         if not path.is_file():
             return cls(data=data)
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise BadData(
-                f"{path}: {first['msg']}. Remove it: nothing is lost but the knowledge whether the files beside it "
-                "have changed."
-            ) from error
+            return cls.model_validate(read_json(path, links=True))
+        except (BadData, ValidationError) as error:
+            reason = error if isinstance(error, BadData) else error.errors(include_url=False)[0]["msg"]
+            raise BadData(f"{path}: {reason}. Remove it: without it, changes of the files are not noticed.") from error
 
     def put(self, folder: Path, name: str, entry: SourceEntry) -> "SourceLedger":
         """Write the ledger with one more entry, and return it."""
         ledger = self.model_copy(update={"files": {**self.files, name: entry}})
-        beside = folder / f"{LEDGER}.part"
-        beside.write_text(json.dumps(ledger.model_dump(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        beside.replace(folder / LEDGER)
+        replace_file(folder / LEDGER, (ledger.model_dump_json(indent=1) + "\n").encode())
         return ledger
 
 

@@ -1,6 +1,5 @@
 """All faults of a file's records, where the loaders stop at the first."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,9 @@ from pydantic import ValidationError
 from emend.evals.benchmarks.files import whole_records
 from emend.evals.data.shapes import Shape
 from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadData
+from emend.memory.files import open_file
+from emend.memory.json_files import parse_json
 
 LONGEST = 80
 
@@ -26,14 +28,14 @@ class Fault(FrozenModel):
 
 def records(path: Path, name: str) -> tuple[list[object], Fault | None]:
     """Read the records of a JSON file, a list or `{"data": [...]}`; of a file that is cut off, those before the cut."""
+    with open_file(path, links=True) as file:
+        raw = file.read()
     try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except UnicodeDecodeError as error:
-        return [], Fault(file=name, problem=f"not in UTF-8: {error}. Fetch the file again")
-    except ValueError as error:
-        whole, _ = whole_records(text)
-        problem = f"not JSON, or cut off: {error}; {len(whole)} whole records before it. Fetch the file again"
+        content = parse_json(raw, "not whole")
+    except BadData as error:
+        text = raw.decode("utf-8", "replace")
+        whole = [] if "\ufffd" in text else whole_records(text)[0]
+        problem = f"{error} {len(whole)} whole records before it. Fetch the file again"
         return whole, Fault(file=name, record=str(len(whole)), problem=problem)
     rows = content.get("data") if isinstance(content, dict) else content
     if isinstance(rows, list):

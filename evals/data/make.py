@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from emend.memory.errors import BadData
+from emend.memory.files import replace_file
+from emend.memory.json_files import read_json
 
 Json = Any
 """Content of a JSON file, whose shape is checked where it is used."""
@@ -25,9 +27,7 @@ def make(maker: str, folder: Path, target: Path) -> None:
         raise BadData(
             f"{target.name} cannot be made: a record lacks {error}. Remove its input files and fetch again."
         ) from error
-    beside = target.with_name(f"{target.name}.part")
-    beside.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    beside.replace(target)
+    replace_file(target, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def elken_test(folder: Path) -> Json:
@@ -100,10 +100,7 @@ def _bare(row: Json) -> Json:
 
 
 def _read(path: Path) -> list[Json]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadData(f"{path} is not JSON in UTF-8: {error}. Remove it and fetch it again.") from error
+    content = read_json(path, links=True)
     rows = content.get("data") if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise BadData(f"{path}: a list of records expected. Remove it and fetch it again.")

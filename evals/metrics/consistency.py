@@ -4,7 +4,6 @@ Definitions are those of `tfidf_similarity` in kmeng01/rome (Meng et al. 2022), 
 published weights. The vectoriser is reimplemented here, as that library is no dependency of Emend.
 """
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -17,6 +16,7 @@ import numpy as np
 from emend.evals.case import Record
 from emend.evals.metrics.estimate import Estimate, estimate
 from emend.memory.errors import BadData, MissingData
+from emend.memory.json_files import read_json
 
 SNIPPETS, IDF, VOCABULARY = "attribute_snippets.json", "idf.npy", "tfidf_vocab.json"
 GENERATION, REFERENCE = "generation", "reference"
@@ -45,11 +45,11 @@ class References(NamedTuple):
                 )
         try:
             texts: defaultdict[str, list[str]] = defaultdict(list)
-            for group in json.loads((folder / SNIPPETS).read_text("utf-8")):
+            for group in read_json(folder / SNIPPETS, links=True):
                 key = f"{group['relation_id']}/{group['target_id']}"
                 texts[key] += [sample["text"] for sample in group["samples"]]
             idf = np.load(folder / IDF, allow_pickle=False)
-            places: dict[str, int] = json.loads((folder / VOCABULARY).read_text("utf-8"))
+            places: dict[str, int] = read_json(folder / VOCABULARY, links=True)
             weights = {word: float(idf[place]) for word, place in places.items()}
         except (ValueError, KeyError, TypeError, IndexError, EOFError, AttributeError) as error:
             raise BadData(

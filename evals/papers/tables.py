@@ -62,6 +62,27 @@ class Cell(FrozenModel):
         return tuple(str(getattr(self, name)) for name in dimensions)
 
 
+class Disagreement(FrozenModel):
+    """A printed figure that its own table, or another one, contradicts.
+
+    `check` is `drop` (against the two figures), `average`, `weighted` (by numbers of questions), `difference`, `sum`,
+    `F1` (of precision and recall) or `repeat` (the same figure in another table); `computed` is from the other figures
+    as printed, and `off` is printed minus computed, both to three decimals.
+    """
+
+    paper: str
+    table: int
+    check: str
+    model: str
+    method: str
+    data: str
+    setting: str
+    metric: str
+    printed: float
+    computed: float
+    off: float
+
+
 class PaperTable(FrozenModel):
     """A table: `rows` and `columns` are the dimensions that its rows and columns run over, outermost first."""
 
@@ -123,12 +144,18 @@ def paper(name: str) -> Paper:
     if name not in NAMES:
         raise BadSettings(f"unknown paper '{name}': {nearest(name, list(NAMES))}")
     fields = tomllib.loads(_text(f"{name}.toml"))
-    cells = _cells(f"{name}.csv")
+    cells = [Cell.model_validate(row | {"drop": row["drop"] or None}) for row in _rows(f"{name}.csv")]
     tables = [
         PaperTable(paper=name, cells=tuple(cell for cell in cells if cell.table == row["number"]), **row)
         for row in fields.pop("tables")
     ]
     return Paper(tables=tuple(tables), **fields)
+
+
+@cache
+def known_disagreements() -> tuple[Disagreement, ...]:
+    """The committed list, `disagreements.csv`."""
+    return tuple(Disagreement.model_validate(row) for row in _rows("disagreements.csv"))
 
 
 def papers() -> list[Paper]:
@@ -149,13 +176,8 @@ def table(name: str) -> PaperTable:
     return numbered[number]
 
 
-def _cells(name: str) -> list[Cell]:
-    rows = csv.DictReader(_text(name).splitlines())
-    return [
-        Cell.model_validate({key: value for key, value in row.items() if key not in ("value", "drop")}
-            | {"printed": row["value"], "drop": row["drop"] or None})
-        for row in rows
-    ]  # fmt: skip
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(_text(name).splitlines()))
 
 
 def _text(name: str) -> str:

@@ -30,7 +30,7 @@ from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew.cases import case_of, interference, record_demonstrations, record_texts
 from emend.evals.benchmarks.akew.rows import AkewRow, MultiHopRow
 from emend.evals.benchmarks.base import Definition, FileBenchmark
-from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
+from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.sampling import last_drawn, sample_in_shares
 from emend.evals.case import Case, Metric
@@ -80,10 +80,11 @@ class Akew(FileBenchmark):
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(record_texts, self._rows.values()))
         rows = (self._rows[number] for number in last_drawn(self._rows, seed))
-        return of_first_rows(
-            eligible(record_demonstrations(row, setting), names)
-            for row in rows
-            if names.has_all(rewrite.subject for rewrite in row.requested_rewrite)
+        return of_unique_rows(
+            rows,
+            names,
+            lambda row: [edit.subject for edit in row.requested_rewrite],
+            lambda row: record_demonstrations(row, setting),
         )
 
     def _records(self) -> Mapping[str, int]:

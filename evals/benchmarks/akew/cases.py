@@ -38,7 +38,7 @@ def interference(rows: Sequence[AkewRow]) -> Interference:
             targets.setdefault(rewrite.key, set()).add(rewrite.target_new.label)
     contested = frozenset(key for key, labels in targets.items() if len(labels) > 1)
     contaminated = {row.id for row in rows if any(rewrite.key in contested for rewrite in row.requested_rewrite)}
-    chains = contaminated_ids(row for row in rows if isinstance(row, MultiHopRow))
+    chains = contaminated_ids({row.id: row.orig for row in rows if isinstance(row, MultiHopRow)})
     return Interference(frozenset(repeated), contested, chains | contaminated)
 
 
@@ -48,23 +48,15 @@ def edits_of(rewrite: AkewRewrite, setting: str) -> tuple[Edit, ...]:
         return (_structured(rewrite),)
     if setting == "unstruct":
         return (Edit(form="document", text=rewrite.fact_new_uns, time=rewrite.since),)
-    return tuple(_extracted(*row.parts, rewrite.since) for row in rewrite.triplets)
-
-
-def _extracted(subject: str, prompt: str, target: str, since: str | None) -> Edit:
-    relation = " ".join(prompt.replace("{}", "").split())
-    return Edit.from_triplet(Triplet(subject=subject, relation=relation, object=target), prompt, time=since)
+    parts = (row.parts for row in rewrite.triplets)
+    triplets = [(Triplet(subject=s, relation=" ".join(p.replace("{}", "").split()), object=o), p) for s, p, o in parts]
+    return tuple(Edit.from_triplet(triplet, prompt, time=rewrite.since) for triplet, prompt in triplets)
 
 
 def _structured(rewrite: AkewRewrite) -> Edit:
     new = rewrite.target_new
-    triplet = Triplet(
-        subject=rewrite.subject,
-        relation=rewrite.relation or rewrite.prompt or rewrite.question,
-        object=new.label,
-        relation_id=rewrite.relation_id,
-        object_id=new.id,
-    )
+    relation = rewrite.relation or rewrite.prompt or rewrite.question
+    ids = {"relation_id": rewrite.relation_id, "object_id": new.id}
     return Edit(
         form="triplet",
         text=rewrite.fact,
@@ -73,7 +65,7 @@ def _structured(rewrite: AkewRewrite) -> Edit:
         question=rewrite.question,
         target_new=new.label,
         target_true=rewrite.target_true.label,
-        triplets=(triplet,),
+        triplets=(Triplet(subject=rewrite.subject, relation=relation, object=new.label, **ids),),
         time=rewrite.since,
     )
 
@@ -91,7 +83,8 @@ def case_of(row: AkewRow, setting: str, ask: str, others: Interference) -> Case:
     edits = tuple({edit.id: edit for group in groups for edit in group}.values())
     probes = []
     for index, (rewrite, group) in enumerate(zip(row.requested_rewrite, groups, strict=True)):
-        kind = _kind(row.id, index, rewrite, others)
+        kind = "efficacy_contaminated" if rewrite.key in others.contested else "efficacy"
+        kind = "efficacy_repeated" if (row.id, index) in others.repeated else kind
         probes.append(_edit_probe(rewrite, row.aliases(rewrite), kind, [e.id for e in group], ask, setting))
     contaminated = row.id in others.contaminated
     if isinstance(row, MultiHopRow):
@@ -131,12 +124,6 @@ def _edit_text(rewrite: AkewRewrite, setting: str) -> str:
         return texts[0]
     names = rewrite.subject.lower(), rewrite.target_new.label.lower()
     return next((text for text in texts if all(name in text.lower() for name in names)), "")
-
-
-def _kind(number: int, index: int, rewrite: AkewRewrite, others: Interference) -> str:
-    if (number, index) in others.repeated:
-        return "efficacy_repeated"
-    return "efficacy_contaminated" if rewrite.key in others.contested else "efficacy"
 
 
 def _edit_probe(

@@ -22,7 +22,7 @@ from emend.editors.base import Demonstration
 from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.counterfact.cases import fact_case, fact_demonstrations
 from emend.evals.benchmarks.counterfact.rows import Counterfact, FlatRow, OriginalRow
-from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
+from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.sampling import last_drawn, sample_ids
 from emend.evals.case import Case
@@ -93,8 +93,8 @@ class CounterFact(FileBenchmark):
             for fact in facts.values()
         )
         rows = (facts[number] for number in last_drawn(list(facts)[TESTED:] or facts, seed))
-        return of_first_rows(
-            eligible(fact_demonstrations(fact, setting), names) for fact in rows if names.has(fact.triplet.subject)
+        return of_unique_rows(
+            rows, names, lambda fact: [fact.triplet.subject], lambda fact: fact_demonstrations(fact, setting)
         )
 
     def _records(self) -> Mapping[str, int]:

@@ -1,10 +1,12 @@
 """From CounterFact's facts to cases and demonstrations."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.counterfact.rows import Counterfact
 from emend.evals.benchmarks.docter.rows import last_sentence
+from emend.evals.benchmarks.rows import Tags
 from emend.evals.case import Case
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
@@ -21,11 +23,41 @@ def fact_case(fact: Counterfact, setting: str, new_tokens: int = 0) -> Case:
         new_tokens: length of a generated text; 0 for none.
     """
     edit = fact_edit(fact, setting)
-    probes = [_recall_probe(fact, edit, "efficacy", fact.query, 0)]
-    probes += [_recall_probe(fact, edit, "paraphrase", prompt, n) for n, prompt in enumerate(fact.paraphrases)]
-    probes += [_neighbour_probe(fact, n) for n in range(len(fact.neighbours)) if not fact.is_tied(n)]
-    if new_tokens:
-        probes += [_generation_probe(fact, edit, prompt, new_tokens) for prompt in dict.fromkeys(fact.generation)]
+    subject, target = fact.triplet.subject, fact.triplet.object
+    prompts = [("efficacy", 0, fact.query), *(("paraphrase", n, prompt) for n, prompt in enumerate(fact.paraphrases))]
+    about: dict[str, Any] = {"gold": (target,), "edit_ids": (edit.id,), "subject": subject}
+    probes = [
+        Probe(kind=kind, prompt=prompt, rival=fact.true_target, scorers=SCORERS, tags={"n": n}, **about)
+        for kind, n, prompt in prompts
+    ]
+    # Rows repeat neighbours; `n` keeps them apart, and all count as in the released code.
+    probes += [
+        Probe(
+            kind="neighborhood",
+            prompt=prompt,
+            gold=(true,),
+            rival=target,
+            in_scope=False,
+            scorers=SCORERS,
+            tags={"n": n},
+        )
+        for n, (prompt, true) in enumerate(fact.neighbours)
+        if not fact.is_tied(n)
+    ]
+    # Rows repeat these prompts because the released code samples; greedy texts would only be repeated.
+    tags: Tags = {"reference": f"{fact.triplet.relation_id}/{fact.triplet.object_id}"}
+    probes += [
+        Probe(
+            kind="generation",
+            prompt=prompt,
+            scorers=("fluency",),
+            reading="whole",
+            new_tokens=new_tokens,
+            tags=tags,
+            **about,
+        )
+        for prompt in (dict.fromkeys(fact.generation) if new_tokens else ())
+    ]
     return Case(edits=(edit,), probes=tuple(probes), tags={"case_id": fact.number})
 
 
@@ -45,46 +77,3 @@ def fact_demonstrations(fact: Counterfact, setting: str) -> Iterator[Demonstrati
     for n, (prompt, true) in enumerate(fact.neighbours):
         if not fact.is_tied(n):
             yield Demonstration(kind="retain", fact=text, prompt=prompt, target=true)
-
-
-def _recall_probe(fact: Counterfact, edit: Edit, kind: str, prompt: str, n: int) -> Probe:
-    return Probe(
-        kind=kind,
-        prompt=prompt,
-        gold=(fact.triplet.object,),
-        rival=fact.true_target,
-        edit_ids=(edit.id,),
-        scorers=SCORERS,
-        subject=fact.triplet.subject,
-        tags={"n": n},
-    )
-
-
-def _neighbour_probe(fact: Counterfact, n: int) -> Probe:
-    # Rows repeat neighbours; `n` keeps them apart, and all count as in the released code.
-    prompt, true = fact.neighbours[n]
-    return Probe(
-        kind="neighborhood",
-        prompt=prompt,
-        gold=(true,),
-        rival=fact.triplet.object,
-        in_scope=False,
-        scorers=SCORERS,
-        tags={"n": n},
-    )
-
-
-def _generation_probe(fact: Counterfact, edit: Edit, prompt: str, new_tokens: int) -> Probe:
-    # Rows repeat these prompts because the released code samples; greedy texts would only be repeated.
-    triplet = fact.triplet
-    return Probe(
-        kind="generation",
-        prompt=prompt,
-        gold=(triplet.object,),
-        edit_ids=(edit.id,),
-        scorers=("fluency",),
-        subject=triplet.subject,
-        reading="whole",
-        new_tokens=new_tokens,
-        tags={"reference": f"{triplet.relation_id}/{triplet.object_id}"},
-    )

@@ -8,7 +8,6 @@ after normalisation (`em`) and character by character, as the released code does
 many aliases have two letters ("it", "US").
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import Any, ClassVar
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.base import Definition, FileBenchmark
-from emend.evals.benchmarks.demonstrations import UniqueNames, eligible, of_first_rows
+from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
 from emend.evals.benchmarks.files import read_numbered, require
 from emend.evals.benchmarks.mquake.cases import ChainPrompting, chain_case, chain_demonstrations, chain_texts
 from emend.evals.benchmarks.mquake.rows import ChainRow
@@ -25,6 +24,7 @@ from emend.evals.benchmarks.rows import contaminated_ids
 from emend.evals.benchmarks.sampling import last_drawn, sample_by_rank
 from emend.evals.case import Case
 from emend.memory.errors import BadData
+from emend.memory.json_files import read_json
 
 DATASETS = {
     "CF": ("datasets/MQuAKE-CF.json", "MQuAKE-CF.json"),
@@ -71,10 +71,8 @@ class MQuAKE(FileBenchmark):
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(chain_texts, self._rows.values()))
         rows = (self._rows[number] for number in last_drawn(self._rows, seed))
-        return of_first_rows(
-            eligible(chain_demonstrations(row), names)
-            for row in rows
-            if names.has_all(rewrite.subject for rewrite in row.requested_rewrite)
+        return of_unique_rows(
+            rows, names, lambda row: [edit.subject for edit in row.requested_rewrite], chain_demonstrations
         )
 
     def _records(self) -> Mapping[str, None]:
@@ -103,7 +101,7 @@ class MQuAKE(FileBenchmark):
 
     @cached_property
     def _contaminated(self) -> frozenset[int]:
-        return contaminated_ids(self._rows.values())
+        return contaminated_ids({number: row.orig for number, row in self._rows.items()})
 
     @property
     def _prompting(self) -> ChainPrompting:
@@ -115,10 +113,7 @@ class MQuAKE(FileBenchmark):
 
 
 def _read_shots(path: Path) -> dict[str, str]:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise BadData(f"{path.name} is not JSON in UTF-8: {error}. Fetch the file again.") from error
+    content = read_json(path, links=True)
     if not isinstance(content, dict) or not all(isinstance(block, str) for block in content.values()):
         raise BadData(f"{path.name}: an object of one text per relation expected. Fetch the file again.")
     return content

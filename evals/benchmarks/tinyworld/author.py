@@ -1,7 +1,8 @@
 """Author of tinyworld's cases: an edit in the form of the setting and its probes."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from emend.agents.tiny.world import World, WorldFact, WorldRelation, relations, two_hop_question
 from emend.editors.base import Demonstration
@@ -37,12 +38,13 @@ class Author:
             self._about(edit, "paraphrase", others[0], "cloze"),
             self._about(edit, "paraphrase", self.rng.choice(self.questions(relation)), "question"),
             *self._neighborhood(fact, relation, target),
-            *self._yes_no(edit, relation, prompt),
+            *self._yes_no(edit, prompt),
             *self._two_hop(edit, fact, relation, target),
-            *self._out_of_scope(fact),
+            *self._elsewhere(fact),
         ]
+        # A text comes without subject and target, which the editor has to find in it.
         return Case(
-            edits=(_as_given(edit),),
+            edits=(edit if setting == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text),),
             probes=tuple(probes),
             tags={"relation": relation.name, "split": "unseen" if self.unseen else "seen"},
         )
@@ -76,102 +78,78 @@ class Author:
         return " ".join(sentences)
 
     def _about(self, edit: Edit, kind: str, template: str, style: Style) -> Probe:
-        return Probe(
-            kind=kind,
-            prompt=template.format(edit.subject),
-            style=style,
-            gold=(edit.target_new,),
-            rival=edit.target_true,
-            edit_ids=(edit.id,),
-            scorers=BOTH,
-            subject=edit.subject,
+        return _in_scope(
+            edit, kind, template.format(edit.subject), edit.target_new, BOTH, style, rival=edit.target_true
         )
 
     def _neighborhood(self, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
         """Other subjects under the same relation, those with the same old object first (CounterFact's neighborhood)."""
-        free = [
-            f
-            for f in self.world.by_relation[relation.name]
-            if f.subject != fact.subject and f.object != target and (f.subject, f.relation) not in self.edited
-        ]
+        facts = self._unedited(self.world.by_relation[relation.name])
+        free = [f for f in facts if f.subject != fact.subject and f.object != target]
         self.rng.shuffle(free)
         free.sort(key=lambda f: f.object != fact.object)
         return [
-            Probe(
-                kind="neighborhood",
-                prompt=self.rng.choice(self.statements(relation)).format(f.subject),
-                gold=(f.object,),
-                rival=target,
-                in_scope=False,
-                scorers=BOTH,
-                subject=f.subject,
-            )
+            _out_of_scope(f, "neighborhood", self.rng.choice(self.statements(relation)), BOTH, rival=target)
             for f in free[:NEIGHBORS]
         ]
 
-    def _yes_no(self, edit: Edit, relation: WorldRelation, prompt: str) -> list[Probe]:
+    def _yes_no(self, edit: Edit, prompt: str) -> list[Probe]:
         claim = prompt.replace("The ", "the ", 1).format(edit.subject)
+        claims = (
+            (f"Is it true that {claim} {edit.target_new}?", "Yes"),
+            (f"Is it true that {claim} {edit.target_true}?", "No"),
+        )
         return [
-            Probe(
-                kind="reasoning",
-                prompt=f"Is it true that {claim} {claimed}?",
-                style="question",
-                gold=(verdict,),
-                choices=("Yes", "No"),
-                edit_ids=(edit.id,),
-                scorers=("choice",),
-                subject=edit.subject,
-            )
-            for claimed, verdict in ((edit.target_new, "Yes"), (edit.target_true, "No"))
+            _in_scope(edit, "reasoning", question, verdict, ("choice",), "question", choices=("Yes", "No"))
+            for question, verdict in claims
         ]
 
     def _two_hop(self, edit: Edit, fact: WorldFact, relation: WorldRelation, target: str) -> list[Probe]:
         """At most one question whose first hop is the edit and whose second hop no edit touches."""
         seconds = [
             (second, old)
-            for second in self.world.by_subject.get(target, [])
-            if (second.subject, second.relation) not in self.edited
-            and (old := self.world.objects.get((fact.object, second.relation))) not in (None, second.object)
+            for second in self._unedited(self.world.by_subject.get(target, []))
+            if (old := self.world.objects.get((fact.object, second.relation))) not in (None, second.object)
             and second.object != fact.subject
         ]
         if not seconds:
             return []
         second, old = self.rng.choice(seconds)
-        return [
-            Probe(
-                kind="multihop",
-                prompt=two_hop_question(fact.subject, relation.name, second.relation),
-                style="question",
-                gold=(second.object,),
-                rival=old,
-                edit_ids=(edit.id,),
-                scorers=("exact_match",),
-                subject=fact.subject,
-                tags={"hops": 2},
-            )
-        ]
+        question = two_hop_question(fact.subject, relation.name, second.relation)
+        scorers = ("exact_match",)
+        return [_in_scope(edit, "multihop", question, second.object, scorers, "question", rival=old, tags={"hops": 2})]
 
-    def _out_of_scope(self, fact: WorldFact) -> list[Probe]:
+    def _elsewhere(self, fact: WorldFact) -> list[Probe]:
         """Another relation of the same subject, and a fact that has nothing to do with the edit."""
-        same = [f for f in self.world.by_subject[fact.subject] if (f.subject, f.relation) not in self.edited]
-        far = [
-            f
-            for f in self.world.facts
-            if f.subject != fact.subject and f.relation != fact.relation and (f.subject, f.relation) not in self.edited
-        ]
+        same = self._unedited(self.world.by_subject[fact.subject])
+        others = self._unedited(self.world.facts)
+        far = [f for f in others if f.subject != fact.subject and f.relation != fact.relation]
         chosen = [self.rng.choice(pool) for pool in (same, far) if pool]
         return [
-            Probe(
-                kind="out_of_scope",
-                prompt=self.rng.choice(self.questions(relations()[f.relation])).format(f.subject),
+            _out_of_scope(
+                f,
+                "out_of_scope",
+                self.rng.choice(self.questions(relations()[f.relation])),
+                ("exact_match", "agreement"),
                 style="question",
-                gold=(f.object,),
-                in_scope=False,
-                scorers=("exact_match", "agreement"),
-                subject=f.subject,
             )
             for f in chosen
         ]
+
+    def _unedited(self, facts: Iterable[WorldFact]) -> list[WorldFact]:
+        return [f for f in facts if (f.subject, f.relation) not in self.edited]
+
+
+def _in_scope(
+    edit: Edit, kind: str, prompt: str, gold: str, scorers: tuple[str, ...], style: Style, **more: Any
+) -> Probe:
+    about: dict[str, Any] = {"edit_ids": (edit.id,), "subject": edit.subject}
+    return Probe(kind=kind, prompt=prompt, style=style, gold=(gold,), scorers=scorers, **about, **more)
+
+
+def _out_of_scope(fact: WorldFact, kind: str, template: str, scorers: tuple[str, ...], **more: Any) -> Probe:
+    about: dict[str, Any] = {"prompt": template.format(fact.subject), "gold": (fact.object,), "subject": fact.subject}
+    return Probe(kind=kind, in_scope=False, scorers=scorers, **about, **more)
 
 
 def demonstrated(
@@ -193,8 +171,3 @@ def demonstrated(
             kind="retain", fact=text, prompt=question.format(other.subject), style="question", target=other.object
         ),
     ]
-
-
-def _as_given(edit: Edit) -> Edit:
-    """The edit for an editor: a text comes without subject and target, which the editor has to find in it."""
-    return edit if edit.form == "triplet" else Edit(id=edit.id, form=edit.form, text=edit.text)

@@ -10,8 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from emend.evals.papers.disagreements import Disagreement, known_disagreements
-from emend.evals.papers.tables import Cell, Paper, PaperTable, paper
+from emend.evals.papers.tables import Cell, Disagreement, Paper, PaperTable, known_disagreements, paper
 from emend.evals.report.tables.layout import dim, fits
 
 DASH, DOUBT = "—", "!"

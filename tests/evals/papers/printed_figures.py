@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from emend.evals.papers.disagreements import Disagreement
-from emend.evals.papers.tables import Cell, papers, table
+from emend.evals.papers.tables import Cell, Disagreement, papers, table
 
 UNKNOWN, KNOWN = 797, 1374
 """Fact questions of ELKEN's test whose answer is unknown or known after the edit (its section 4.1, and the data)."""

@@ -2,8 +2,7 @@
 
 import pytest
 
-from emend.evals.papers.disagreements import known_disagreements
-from emend.evals.papers.tables import Cell, papers
+from emend.evals.papers.tables import Cell, known_disagreements, papers
 from tests.evals.papers.printed_figures import (
     CHECKS,
     _compare,
