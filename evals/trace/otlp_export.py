@@ -55,20 +55,23 @@ def export(
     """
     if not _installed("opentelemetry.exporter.otlp.proto.http"):
         raise MissingExtra("--otlp needs a package: pip install 'emend[otel]'.")
-    from emend.evals.trace.otlp_client import connect
+    from emend.evals.trace.otlp_client import send
 
     manifest = Manifest.read(folder)
     if editor is not None and editor not in manifest.config.editors:
         raise BadSettings(f"the run has no editor '{editor}': {nearest(editor, list(manifest.config.editors))}")
     case_id = None if case is None else str(find_case(folder, case)["case"])
-    cases = 0
-    with connect(address, manifest.versions.get("emend", "")) as client:
-        run = _run_span(folder, manifest)
-        client.put([run])
-        for spans in _unit_spans(folder, manifest, case_id, editor, content, scoring):
-            client.put(spans, link=run)
-            cases += 1
-    return ExportSummary(client.sent, cases, client.url)
+    run, cases = _run_span(folder, manifest), 0
+
+    def spans() -> Iterator[Span]:
+        nonlocal cases
+        yield run
+        for first, *others in _unit_spans(folder, manifest, case_id, editor, content, scoring):
+            first.link, cases = run, cases + 1
+            yield from (first, *others)
+
+    sent, url = send(spans(), address, manifest.versions.get("emend", ""))
+    return ExportSummary(sent, cases, url)
 
 
 def _installed(module: str) -> bool:

@@ -34,7 +34,8 @@ class SpanEvent(NamedTuple):
 class Span:
     """One span; its id and its parent's are made from `key`, so that the same step is the same span at every export.
 
-    `start` and `end` are in seconds since 1970; `remote` means that another process did the work.
+    `start` and `end` are in seconds since 1970; `remote` means that another process did the work; `link` is in another
+    trace.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Span:
     events: list[SpanEvent] = field(default_factory=list)
     error: str = ""
     remote: bool = False
+    link: "Span | None" = None
 
     @property
     def trace_id(self) -> int:

@@ -19,10 +19,14 @@ class Collector:
     Args:
         status: what it answers with.
         refuse_after: so many requests are taken before it refuses all others.
+        reply: its words when it refuses.
+        location: address to which it redirects requests that it does not take.
     """
 
-    def __init__(self, status: int = 200, refuse_after: int | None = None) -> None:
-        self.status, self.refuse_after = status, refuse_after
+    def __init__(
+        self, status: int = 200, refuse_after: int | None = None, reply: str = "not so", location: str = ""
+    ) -> None:
+        self.status, self.refuse_after, self.reply, self.location = status, refuse_after, reply, location
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.spans: dict[tuple[bytes, bytes], Span] = {}
         self.taken = 0
@@ -52,8 +56,8 @@ class Collector:
         if path != "/v1/traces":
             return 404
         if self.refuse_after is not None and len(self.requests) > self.refuse_after:
-            return 400
-        if self.status >= 400:
+            return 307 if self.location else 400
+        if self.status >= 300:
             return self.status
         asked = ExportTraceServiceRequest.FromString(body)
         for resource in asked.resource_spans:
@@ -99,8 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         status = self.collector.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-        answer = ExportTraceServiceResponse().SerializeToString() if status < 400 else b"not so"
+        answer = ExportTraceServiceResponse().SerializeToString() if status < 300 else self.collector.reply.encode()
         self.send_response(status)
+        if status // 100 == 3:
+            self.send_header("Location", self.collector.location)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()

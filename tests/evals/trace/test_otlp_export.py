@@ -189,7 +189,9 @@ def test_an_address_may_name_the_path_and_headers_come_from_the_environment(smoo
     assert all(headers["x-project"] == "emend" for _, headers in collector.requests)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:99999999", ""]
+)
 def test_what_is_no_address_is_refused(smooth, address):
     with pytest.raises(BadSettings, match="is no address: give for example http://127.0.0.1:4318"):
         otlp.export(smooth, address)
@@ -211,6 +213,25 @@ def test_no_collector_is_told_at_once(smooth):
 def test_a_collector_that_refuses_is_told_with_what_it_says(smooth):
     with Collector(status=401) as collector, pytest.raises(ExportFailed, match=r"refuses \(HTTP 401: not so\)"):
         otlp.export(smooth, collector.address)
+
+
+def test_header_values_that_a_collector_repeats_are_hidden(smooth, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=otelsecret-1234567890,authorization=Bearer%20abc-def-ghi")
+    reply = "invalid api-key otelsecret-1234567890, invalid abc-def-ghi"
+    with Collector(status=401, reply=reply) as collector, pytest.raises(ExportFailed, match="HTTP 401: inv") as caught:
+        otlp.export(smooth, collector.address)
+    assert "otelsecret" not in str(caught.value) and "abc-def" not in str(caught.value)
+    assert collector.requests[0][1]["api-key"] == "otelsecret-1234567890"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_no_redirect_is_followed_and_nothing_is_sent_there(smooth, monkeypatch, first):
+    """`first` requests are taken before the collector redirects: its check, or the first batch."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=otelsecret-1234567890")
+    with Collector() as other, Collector(refuse_after=first, location=f"{other.address}/v1/traces") as collector:
+        with pytest.raises(ExportFailed, match="which is not followed" if first == 0 else "took 0 spans"):
+            otlp.export(smooth, collector.address)
+    assert len(collector.requests) == first + 1 and not other.requests
 
 
 def test_a_collector_that_breaks_off_is_told_with_how_much_it_took(smooth, capfd):
