@@ -1,6 +1,7 @@
 """Loading of LangChain chat models by `provider:name`: the embedded one, a local folder, or a provider's API."""
 
 import importlib.util
+import math
 import os
 import re
 import warnings
@@ -39,6 +40,8 @@ LOCAL = ("tiny", "hf")
 """Providers whose models run on this machine."""
 SECONDS_A_REPLY = 120
 """Seconds without a byte of the reply after which a request is given up."""
+DEFAULT_BOUNDS = {"deadline": 600.0, "reply_mb": 8.0}
+"""Settings of models behind an API: seconds of a whole call with its retries, and megabytes of a reply."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens", "keep_mb")
 CHAT_SETTINGS = ("max_new_tokens", "stop_at", "chat", "gather", "score_apart")
 ADDRESS = re.compile(r"@(?=https?://)", re.I)
@@ -196,12 +199,15 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
         raise BadSettings(f"model '{provider}:{name}' needs a key, and {key} is not set: export {key}=...")
     from langchain.chat_models import init_chat_model
 
+    from emend.agents.providers.http_client import bound_exchanges
+
     if settings.get("max_retries"):
         raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
+    seconds, megabytes = (_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
     options = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | counting | settings
-    options = {setting: value for setting, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None and name not in DEFAULT_BOUNDS}
     try:
         with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused below
             model: BaseChatModel = init_chat_model(name, model_provider=provider, **options)
@@ -211,7 +217,15 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
             f"model '{provider}:{name}' refuses its settings ({', '.join(sorted(options))}): {reason}"
         ) from error
     _refuse_unknown(model, f"{provider}:{name}", options)
+    if "http_client" not in settings:
+        bound_exchanges(model, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
     return model
+
+
+def _bound(setting: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and 0 < value < math.inf:
+        return float(value)
+    raise BadSettings(f"model.{setting} is {value!r}: give a number above 0.")
 
 
 def _refuse_unknown(model: "BaseChatModel", name: str, options: dict[str, Any]) -> None:

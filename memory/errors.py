@@ -88,6 +88,10 @@ class RateLimited(ModelError):
     """Raised when a provider's rate limit outlasts the allowed wait."""
 
 
+class ProviderPaused(ModelError):
+    """Raised when a provider asks for a longer pause than is waited for; names the time at which to resume."""
+
+
 class QuotaExhausted(ModelError):
     """Raised when the account at a provider has no credit left."""
 

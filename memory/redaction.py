@@ -29,10 +29,28 @@ def add_secrets(*values: str) -> None:
         _added.update(word for word in (value, *value.split()) if len(word) >= SHORTEST)
 
 
+def add_secret_headers(headers: Mapping[str, str]) -> None:
+    """Hide the values of those headers, by name, that may be keys."""
+    add_secrets(*(value for name, value in headers.items() if _SECRET.search(name)))
+
+
 def hide_keys(text: str) -> str:
-    """Return text to be shown or written without keys: those of the environment, of settings and of headers."""
+    """Return text to be shown or written without keys: those of the environment, of settings and of headers.
+
+    Half characters, which cannot be written, are replaced; see `whole_characters`.
+    """
+    text = whole_characters(text)
     for value, name in _secrets().items():
         text = text.replace(value, f"<{name}>")
+    return text
+
+
+def whole_characters(text: str) -> str:
+    """Return the text with pairs of surrogates joined, and U+FFFD in place of lone ones, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 

@@ -1,7 +1,9 @@
 """Chat model that asks a provider under a policy: retries, rates, budget, cached replies, errors that name a remedy."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,7 +17,8 @@ from pydantic import BaseModel, Field, PrivateAttr, SkipValidation
 from tenacity import RetryCallState
 
 from emend.agents.parsing.messages import ReplySchema, cut_off_error, refusal_of, usage_of, was_cut_off
-from emend.agents.providers.errors import as_model_error, retry_after
+from emend.agents.providers.errors import TRANSIENT, as_model_error, retry_after, status_of
+from emend.agents.providers.http_client import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
 from emend.agents.providers.policy import CallPolicy, current_repeat
 from emend.agents.providers.repair import attach_responses
@@ -30,7 +33,7 @@ from emend.agents.providers.request import (
 from emend.agents.providers.tool_binding import bound_arguments, structured_result
 from emend.agents.providers.usage import ProviderUsage
 from emend.agents.structured import supports_structure
-from emend.memory.errors import ModelError, ModelReplyError, RateLimited, ReplyRefused
+from emend.memory.errors import ModelError, ModelReplyError, ProviderPaused, RateLimited, ReplyRefused
 from emend.memory.redaction import add_secrets, hide_keys
 
 NOT_PARAMETERS = {
@@ -62,6 +65,8 @@ class ProviderChatModel(BaseChatModel):
     """Whether the provider is sent stop texts; False after it has rejected them."""
     reply_limit: int = 0
     """Maximum new tokens of a reply, as the user has set them; 0 where nothing is set."""
+    deadline: float = 600.0
+    """Seconds of a whole call: its exchanges with the provider, and the waits between them."""
     _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
 
@@ -87,6 +92,7 @@ class ProviderChatModel(BaseChatModel):
         add_secrets(*secrets_of(inner))
         # LangChain's own cache would answer every repeat with the same reply.
         model = cls(inner=inner, spec=spec, policy=policy, supports_structure=supports_structure(inner), cache=False)
+        model.deadline = float((settings or {}).get("deadline", model.deadline))
         model._settings, model.reply_limit = client_settings(inner, settings or {}), reply_limit_in(settings or {})
         return model
 
@@ -165,25 +171,43 @@ class ProviderChatModel(BaseChatModel):
     def _call(
         self, request: Callable[[], AIMessage], tokens: int, run_manager: CallbackManagerForLLMRun | None
     ) -> AIMessage:
-        """Return the reply, after as many attempts as the policy allows."""
+        """Return the reply, after as many attempts as the policy and the deadline allow."""
+        exchanges = 0.0
 
         def before_sleep(state: RetryCallState) -> None:
             self.policy.ledger.add(self.spec, ProviderUsage(seconds_waited=state.upcoming_sleep))
+            self.policy.on_wait(state.upcoming_sleep, self._reason_to_wait(state))
             if run_manager is not None:
                 run_manager.on_retry(state)
 
-        for attempt in self.policy.retrying(before_sleep):
+        def is_over(state: RetryCallState) -> bool:
+            return exchanges + state.idle_for + state.upcoming_sleep > self.deadline
+
+        for attempt in self.policy.retrying(before_sleep, is_over):
             state = attempt.retry_state
             with attempt:
-                message = self._attempt(request, tokens, is_retry=state.attempt_number > 1)
+                sent = self.policy.limiter.acquire(tokens)
+                start = time.monotonic()
+                try:
+                    with call_end(start + self.deadline - exchanges - state.idle_for):
+                        message = self._attempt(request, tokens, sent, is_retry=state.attempt_number > 1)
+                finally:
+                    exchanges += time.monotonic() - start
         if state.attempt_number > 1:
             message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
         return message
 
-    def _attempt(self, request: Callable[[], AIMessage], tokens: int, is_retry: bool) -> AIMessage:
-        """Make one attempt, within rates and budget; `tokens` is the estimate for the rates."""
+    def _reason_to_wait(self, state: RetryCallState) -> str:
+        error = state.outcome.exception() if state.outcome else None
+        status, number = status_of(error) if error else 0, state.attempt_number
+        ordinal = {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
+        seconds = state.upcoming_sleep
+        wait = f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
+        return f"{status or 'no answer'} from {self.spec.partition(':')[0]}, waiting {wait} s, {ordinal} time"
+
+    def _attempt(self, request: Callable[[], AIMessage], tokens: int, sent: float, is_retry: bool) -> AIMessage:
+        """Make one attempt, within the budget; `tokens` is the estimate for the rates, `sent` the limiter's time."""
         policy = self.policy
-        sent = policy.limiter.acquire(tokens)
         policy.ledger.start_call(self.spec, is_retry)
         try:
             message = request()
@@ -191,11 +215,15 @@ class ProviderChatModel(BaseChatModel):
             known = as_model_error(error, self.spec)
             # A refusal or a reply cut off is an error of the provider's; any other unusable reply was delivered.
             policy.ledger.end_call(self.spec, _usage_in(known), replied=type(known) is ModelReplyError)
+            pause = retry_after(error) or 0.0
+            if isinstance(known, TRANSIENT) and pause > policy.backoff.total:
+                known = _paused(known, pause)
             if isinstance(known, RateLimited):
-                policy.limiter.slow_down(sent, min(retry_after(error) or 0.0, policy.backoff.total))
+                policy.limiter.slow_down(sent, pause)
             if known is None or known is error:
                 raise
             raise known from error
+        policy.limiter.passed()
         usage: Any = message.usage_metadata
         if usage is not None:
             policy.limiter.correct(tokens, usage["total_tokens"])
@@ -208,6 +236,8 @@ class ProviderChatModel(BaseChatModel):
         Raises:
             ModelReplyError: it is empty, cut off, or a refusal.
         """
+        if not {"tools", "functions"} & arguments.keys():  # nobody asked for calls, and nobody will make them
+            message.tool_calls, message.invalid_tool_calls = [], []
         refusal, usage = refusal_of(message), usage_of(message)
         if refusal is not None:
             excerpt = hide_keys(refusal)[:200]
@@ -223,6 +253,13 @@ class ProviderChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         return payload_of(self.inner, self._settings, messages, stop, kwargs)
+
+
+def _paused(error: ModelError, seconds: float) -> ProviderPaused:
+    until = datetime.now(UTC) + timedelta(seconds=seconds)
+    return ProviderPaused(
+        f"{error} It asks for a pause of {timedelta(seconds=round(seconds))}: resume after {until:%Y-%m-%d %H:%M} UTC."
+    )
 
 
 def _usage_in(error: ModelError | None) -> dict[str, Any] | None:

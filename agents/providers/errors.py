@@ -1,6 +1,5 @@
 """Table of providers' errors: one class of Emend's for each remedy, and the pause that a provider asks for."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -38,7 +37,9 @@ OVERFLOW = re.compile(
 )
 REPLY_LIMIT = re.compile(r"max_tokens|max_completion_tokens|max_output_tokens")
 TOO_LARGE = re.compile(r"too large|at most|too high")
-FILTERED = re.compile(r"content_filter|content_policy|content management policy|safety system|content filtering")
+FILTERED = re.compile(
+    r"moderation|content_filter|content_policy|content management policy|safety system|content filtering"
+)
 NO_TOOLS = re.compile(r"requires --jinja")
 """Answer of llama.cpp, with status 500, to tools that it was not started for: a retry does not help."""
 NO_ANSWER = {
@@ -86,6 +87,14 @@ WRONG = Row(
 )
 
 
+class BadExchange(Exception):  # noqa: N818  kept apart from the client's own errors by its name
+    """An exchange over HTTP that was given up, see `http_client`; `kind` is the error of Emend's for it."""
+
+    def __init__(self, kind: type[ModelError], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class BrokenReply(Exception):  # noqa: N818  kept apart from the client's own errors by its name
     """An unreadable reply that came with status 200; `body` is the error object in it, if there is one."""
 
@@ -115,6 +124,9 @@ def as_model_error(error: BaseException, model: str) -> ModelError | None:
     """
     if isinstance(error, EmendError):
         return error if isinstance(error, ModelError) else None
+    for cause in _chain(error):
+        if isinstance(cause, BadExchange):
+            return cause.kind(f"{model}: {cause}")
     row = _row_of(error)
     if row is None:
         return None
@@ -125,26 +137,11 @@ def as_model_error(error: BaseException, model: str) -> ModelError | None:
 
 
 def _problem(error: BaseException, row: Row) -> str:
-    body = _body_without_json(error) if row is AWAY else None
-    if body is not None:
-        return f"the reply was not JSON: {hide_keys(' '.join(body.split()))[:100]!r}"
     excerpt = hide_keys(" ".join(_message(error).split()))[:300]
     if isinstance(error, BrokenReply) and not error.body:
         return excerpt.rstrip(".")
     code = f" (HTTP {status})" if (status := _status(error)) else ""
     return f"{row.problem}{code}: {excerpt.rstrip('.') or type(error).__name__}"
-
-
-def _body_without_json(error: BaseException) -> str | None:
-    """Body of a reply that is no JSON, such as the page of a proxy; None for any other error."""
-    for cause in _chain(error):
-        if isinstance(cause, json.JSONDecodeError):
-            return cause.doc
-        response = getattr(cause, "response", None) if isinstance(error, BrokenReply) else None
-        body = response if isinstance(response, str) else getattr(response, "text", "")
-        if isinstance(body, str) and body.lstrip().startswith("<"):
-            return body
-    return None
 
 
 def _row_of(error: BaseException) -> Row | None:
@@ -172,7 +169,7 @@ def _by_status(status: int, text: str, no_credit: bool) -> Row:
     if status == 402 or (status in (400, 403, 429) and no_credit):
         return EMPTY
     if status in (401, 403):
-        return NO_KEY
+        return REFUSED if status == 403 and FILTERED.search(text) else NO_KEY
     if status == 429:
         return LIMITED
     if status == 500 and (OVERFLOW.search(text) or NO_TOOLS.search(text)):

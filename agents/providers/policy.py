@@ -41,8 +41,9 @@ class Backoff:
     """Number of attempts of a call and seconds between them, as tenacity's `stop` and `wait`.
 
     Waits grow from `first` by doubling up to `longest`, with jitter; a pause that the provider asks for is kept to.
-    `total` bounds the waits of one call together; a longer pause ends the call at once. A limit per minute passes with
-    its minute: a rate-limited call goes on beyond `attempts` until it has waited `rate_limited` seconds.
+    `total` bounds the waits of one call together. A limit per minute passes with its minute: a rate-limited call waits
+    for less at first, since the pace is lowered for all, and goes on beyond `attempts` until it has waited
+    `rate_limited` seconds.
     """
 
     attempts: int = 6
@@ -53,9 +54,11 @@ class Backoff:
 
     def wait(self, state: RetryCallState) -> float:
         """Return the seconds to wait before the next attempt."""
-        step = wait_exponential(self.first, self.longest)(state)
+        error = _error_of(state)
+        first = self.first / 4 if isinstance(error, RateLimited) else self.first
+        step = wait_exponential(first, self.longest)(state)
         wait = step * random.uniform(0.5, 1.0)
-        pause = retry_after(_error_of(state))
+        pause = retry_after(error)
         if pause is None:
             return wait
         if state.attempt_number >= self.attempts:  # a provider that always asks for hardly any pause is not believed
@@ -79,7 +82,8 @@ def _error_of(state: RetryCallState) -> BaseException:
 class CallPolicy:
     """Attempts, rates, budget and cache that the models of a run share.
 
-    `stopped` makes waiting calls give up, because the run is ending; `models` are the specs of those models.
+    `stopped` makes waiting calls give up, because the run is ending; `models` are the specs of those models; `on_wait`
+    is called with the seconds and the reason of each wait between attempts.
 
     Args:
         rpm: maximum calls per minute.
@@ -110,17 +114,20 @@ class CallPolicy:
     ) -> None:
         self.backoff = backoff
         self.models: set[str] = set()
+        self.on_wait: Callable[[float, str], None] = lambda seconds, reason: None
         self.stopped = stopped or threading.Event()
         self.limiter = RateLimiter(rpm, tpm, clock, self.pause)
         self.ledger = Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls)
         self.cache = None if cache is None else CallJournal(cache)
 
-    def retrying(self, before_sleep: Callable[[RetryCallState], None]) -> Retrying:
-        """Return the attempts of one call, with the error of the last one raised as it is."""
+    def retrying(
+        self, before_sleep: Callable[[RetryCallState], None], is_over: Callable[[RetryCallState], bool]
+    ) -> Retrying:
+        """Return the attempts of one call, until `is_over` at the latest, with the last one's error raised as it is."""
         return Retrying(
             retry=retry_if_exception_type(TRANSIENT),
             wait=self.backoff.wait,
-            stop=self.backoff.stop,
+            stop=lambda state: is_over(state) or self.backoff.stop(state),
             sleep=self.pause,
             before_sleep=before_sleep,
             reraise=True,

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from emend.memory.errors import BadSettings
@@ -15,6 +16,12 @@ SLOWEST = 256.0
 """Largest slow-down without a limit of calls: five calls per minute remain."""
 SLOWEST_LIMITED = 8.0
 """Largest slow-down of a given limit."""
+RECENT = 20
+"""Number of latest calls of which complaints are a share."""
+SHORT = 1.0
+"""Seconds of a pause that a single refusal does not hold the other calls for."""
+FEWEST = 4
+"""Number of calls that make a share."""
 LOOK = 1.0
 """Seconds after which a waiting call looks again, because the pace may have changed meanwhile."""
 
@@ -49,6 +56,7 @@ class RateLimiter:
         self._turn, self._lock = threading.Lock(), threading.Lock()
         self._next_call = self._next_token = self._paused_until = self._slowed_at = float("-inf")
         self._slowness = 1.0
+        self._refused = deque[bool](maxlen=RECENT)
 
     def acquire(self, tokens: int) -> float:
         """Wait until a call of about that many tokens may be sent; return the time at which it is sent."""
@@ -70,8 +78,16 @@ class RateLimiter:
             if rate is not None:
                 self._next_token += (actual - estimated) * MINUTE / rate
 
+    def passed(self) -> None:
+        """Count a call that the provider took."""
+        with self._lock:
+            self._refused.append(False)
+
     def slow_down(self, sent: float, pause: float = 0.0) -> None:
-        """Halve the pace, and let no call through during the pause; calls in flight together slow down once.
+        """Halve the pace, and let no call through during the pause, where most of the latest calls were refused.
+
+        Fewer refusals cost less than a lower pace would: some providers refuse at random. A pause that is not short
+        always holds for all. Calls in flight together slow down once.
 
         Args:
             sent: time at which the call was sent that the provider complains about.
@@ -79,8 +95,11 @@ class RateLimiter:
         """
         with self._lock:
             now = self._clock()
-            self._paused_until = max(self._paused_until, now + pause)
-            if sent > self._slowed_at:
+            self._refused.append(True)
+            is_most = len(self._refused) < FEWEST or 2 * sum(self._refused) > len(self._refused)
+            if is_most or pause > SHORT:
+                self._paused_until = max(self._paused_until, now + pause)
+            if is_most and sent > self._slowed_at:
                 slowest = SLOWEST if self.rpm is None else SLOWEST_LIMITED
                 self._slowness, self._slowed_at = min(2 * self._slowness_at(now), slowest), now
 

@@ -1,6 +1,7 @@
 """Repair of what clients make of odd replies: invalid tool calls, a usage of nulls, several messages joined to one."""
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Usage
-from emend.memory.redaction import hide_keys
+from emend.memory.redaction import hide_keys, whole_characters
 
 TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 CALLS = ("tool_calls", "invalid_tool_calls")
@@ -79,7 +80,8 @@ def _part(thing: Any, name: str) -> Any:
 
 
 def repaired(message: AIMessage) -> AIMessage:
-    """Return the message without a usage of nulls, and with its last text where there are several."""
+    """Return the message without a usage of nulls and half characters, and with its last text of several."""
+    _replace_surrogates(message)
     used = message.usage_metadata
     has_content = message.content or message.tool_calls or message.invalid_tool_calls
     if used is not None and has_content and not used["output_tokens"]:
@@ -87,6 +89,23 @@ def repaired(message: AIMessage) -> AIMessage:
     if isinstance(message.content, list) and not (message.tool_calls or message.invalid_tool_calls):
         message.content = _last_text(message.content)
     return message
+
+
+def _replace_surrogates(message: AIMessage) -> None:
+    parts = {name: getattr(message, name) for name in ("content", "additional_kwargs", "response_metadata", *CALLS)}
+    whole = {name: _whole(part) for name, part in parts.items()}
+    if whole != parts:
+        for name, part in whole.items():
+            setattr(message, name, part)
+        warnings.warn("a reply has half characters (lone surrogates), replaced by U+FFFD.", stacklevel=2)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return whole_characters(value)
+    if isinstance(value, dict):
+        return {_whole(name): _whole(part) for name, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, list) else value
 
 
 def _last_text(blocks: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:

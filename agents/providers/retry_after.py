@@ -13,24 +13,30 @@ _PAUSE = re.compile(rf"{_LEADS}\s*((?:{_DURATION})+)(?![a-z])")
 _DURATIONS = re.compile(r"(\d+(?:\.\d+)?)\s*(milli|ms|[smhd])")
 
 
+LONGEST = 31 * 86_400.0
+"""Longest pause that is believed, in seconds: a month, as for a monthly quota."""
+
+
 def pause_in_headers(headers: Any) -> float | None:
-    """Return the seconds of `Retry-After`, at least 0; None for a missing or unreadable header."""
-    milliseconds, text = headers.get("retry-after-ms"), headers.get("retry-after")
+    """Return the seconds of `Retry-After`, as a number or a date; None for a missing header and for nonsense."""
+    milliseconds, text = headers.get("retry-after-ms"), str(headers.get("retry-after") or "")
     try:
-        if milliseconds is not None:
-            return max(0.0, float(milliseconds) / 1000)
-        return None if text is None else max(0.0, float(text))
+        return _plausible(float(text) if milliseconds is None else float(milliseconds) / 1000)
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(str(text)).timestamp() - time.time())
-    except (TypeError, ValueError):
+        return _plausible(max(0.0, parsedate_to_datetime(text).timestamp() - time.time()))
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
 def pause_in_words(text: str) -> float | None:
     """Return the seconds that an error's text, in lower case, asks for; the longest of several, None for none."""
-    return max((_seconds(match[1]) for match in _PAUSE.finditer(text)), default=None)
+    return max((pause for match in _PAUSE.finditer(text) if (pause := _plausible(_seconds(match[1])))), default=None)
+
+
+def _plausible(seconds: float) -> float | None:
+    return seconds if 0 <= seconds <= LONGEST else None
 
 
 def _seconds(duration: str) -> float:

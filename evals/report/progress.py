@@ -20,7 +20,8 @@ class RunProgress(Progress):
     def __init__(self) -> None:
         self.total = self.skipped = self.done = self.failed = self.unscored = self.tokens = 0
         self.start_time = time.monotonic()
-        self.editor = ""
+        self.editor = self._wait = ""
+        self._wait_end = float("-inf")
 
     def start(self, total: int, skipped: int) -> None:
         """Begin to count."""
@@ -34,6 +35,17 @@ class RunProgress(Progress):
         self.unscored += unscored
         self.tokens += tokens
         self.show()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Show the reason beside the counts until the wait is over; waits of less than a second are not shown."""
+        if seconds >= 1 and time.monotonic() + seconds > self._wait_end:
+            self._wait, self._wait_end = reason, time.monotonic() + seconds
+            self.show()
+
+    @property
+    def waits(self) -> list[str]:
+        """Reason of the longest wait under way; empty without one."""
+        return [self._wait] if time.monotonic() < self._wait_end else []
 
     def show(self) -> None:
         """Do nothing; subclasses show the counts."""
@@ -60,6 +72,7 @@ class RunProgress(Progress):
         left = self.seconds_left
         if left is not None and self.processed < self.total:
             parts.append(f"{duration(left)} left")
+        parts += self.waits
         return f"{self.editor}: {', '.join(parts)}" if self.editor else ", ".join(parts)
 
 
@@ -71,6 +84,12 @@ class Lines(RunProgress):
         self._file = file or sys.stderr
         self._every = every
         self._last = time.monotonic()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Write a line at once where nothing else is waited for: until the wait is over there may be no other."""
+        if seconds >= self._every and not self.waits:
+            self._last = float("-inf")
+        super().waiting(seconds, reason)
 
     def show(self) -> None:
         """Write the line if the last one is old enough."""
@@ -122,6 +141,7 @@ class Bar(RunProgress):
             counts.append(f"{self.unscored} unscored")
         if (left := self.seconds_left) is not None:
             counts.append(f"{duration(left)} left")
+        counts += self.waits
         self._bars.update(self._task, completed=self.processed, description=self.editor, counts=" · ".join(counts))
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from emend.agents.providers.errors import status_of
 from emend.evals.log.config import FailureLimit
 from emend.evals.log.events import event_of
 from emend.evals.log.manifest import now
@@ -12,6 +11,7 @@ from emend.evals.runner.units import EditorPass, Unit
 from emend.memory.errors import (
     KeyRefused,
     ModelUnreachable,
+    ProviderPaused,
     QuotaExhausted,
     RateLimited,
     RequestRefused,
@@ -59,9 +59,9 @@ class Failures:
         pattern = VARYING.sub("", error_text(error)) if isinstance(error, PROVIDER) else ""
         self._alike = self._alike + 1 if pattern and pattern == self._last else 1
         self._last = pattern
-        unauthorized = status_of(error) == 401
-        if unauthorized or (pattern and self._alike >= IN_A_ROW):
-            reason = "" if unauthorized else f"{self._alike} units in a row failed in the same way: "
+        is_final = isinstance(error, (KeyRefused, ProviderPaused))
+        if is_final or (pattern and self._alike >= IN_A_ROW):
+            reason = "" if is_final else f"{self._alike} units in a row failed in the same way: "
             raise TooManyFailures(
                 f"{reason}{error_text(error)} Finished units are kept, errors.jsonl has every failure. Correct the "
                 "cause and resume the run."

@@ -18,6 +18,9 @@ class Progress:
     def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
         """Count one unit, finished or failed."""
 
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Say why a call waits, and for how long."""
+
     def close(self) -> None:
         """End: no more calls follow."""
 
@@ -50,6 +53,11 @@ class ResultWriter:
             tokens = counts["input_tokens"] + counts["output_tokens"]
             self.progress.unit(editor_pass.name, unscored=unscored, tokens=tokens)
             self.failures.passed()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Pass on that a call waits."""
+        with self._lock:
+            self.progress.waiting(seconds, reason)
 
     def failure(self, editor_pass: EditorPass, unit: Unit, error: BaseException) -> None:
         """Write and count a failed unit.

@@ -68,6 +68,7 @@ def run(
             finished=finished,
             journal=journal,
         )
+        components.policy.on_wait = context.results.waiting
         try:
             summary = _evaluate_passes(context, manifest.units)
             context.results.failures.check_at_end(out)

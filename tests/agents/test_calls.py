@@ -23,7 +23,7 @@ from tests.provider.models import PLENTY
 from tests.provider.server import Provider
 
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
-QUICK = Backoff(first=0.001, longest=0.002, rate_limited=0.0)
+QUICK = Backoff(first=0.01, longest=0.02, rate_limited=0.0)
 
 
 def asked(provider, **more):

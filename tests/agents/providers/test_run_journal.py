@@ -22,6 +22,11 @@ pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not 
 KEY = "sk-planted-0123456789"
 
 
+def lookup(subject: str) -> str:
+    """Look up."""
+    return subject
+
+
 class Broken(Exception):
     """Ends a unit in the middle."""
 
@@ -141,7 +146,7 @@ def test_refusals_and_tool_calls_are_replayed_too_and_no_key_is_stored(protocol,
             with run_journal(tmp_path) as journal, pytest.raises(Broken), unit_scope(journal, "u"):
                 with pytest.raises(ReplyRefused, match="Never"):
                     model.invoke("refuse")
-                assert len(model.invoke("call").tool_calls) == 1
+                assert len(model.bind_tools([lookup]).invoke("call").tool_calls) == 1
                 raise Broken
         assert provider.count == 2
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.iterdir())
