@@ -25,7 +25,7 @@ class JsonLine(NamedTuple):
     number: int
     offset: int
     end: int
-    fields: dict[str, Any]
+    fields: Any
 
 
 def parse_json(
@@ -92,6 +92,7 @@ class JsonLines:
         on_damage: called with the error of a line that cannot be read, which is then skipped; None raises it.
         links: see `open_file`.
         constants: see `parse_json`; true by default, since Emend's own files may have them.
+        parse: reads a line in the place of `parse_object`, and raises BadData too.
 
     Raises:
         BadData: while it is read: no regular file, or a line that is no JSON object; names file and line.
@@ -101,6 +102,7 @@ class JsonLines:
     on_damage: Callable[[BadData], None] | None = None
     links: bool = False
     constants: bool = True
+    parse: Callable[[bytes, str], Any] | None = None
     torn: int = field(default=0, init=False)
     """Bytes of the torn last line, after all lines have been read."""
     skipped: int = field(default=0, init=False)
@@ -119,7 +121,11 @@ class JsonLines:
                     self.torn = len(line)
                     return
                 try:
-                    fields = parse_object(line, f"{self.path}, line {number}", constants=self.constants)
+                    where = f"{self.path}, line {number}"
+                    if self.parse is not None:
+                        fields = self.parse(line, where)
+                    else:
+                        fields = parse_object(line, where, constants=self.constants)
                 except BadData as error:
                     if self.on_damage is None:
                         raise

@@ -17,7 +17,8 @@ from emend.evals.aggregate.columns import (
     order_by,
 )
 from emend.evals.case import Metric
-from emend.evals.log.records import BASELINE, COSTS, read_lines
+from emend.evals.log.lines import COSTS
+from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
 from emend.memory.edit import FrozenModel
 
@@ -98,12 +99,12 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
-    from emend.evals.runner.baseline import BaselineAnswer  # imports the graphs' libraries
+    from emend.evals.runner.baseline import read_baseline  # imports the graphs' libraries
 
     names = ("input_tokens", "output_tokens", "calls", "untold")
     before = dict.fromkeys(names, 0)
-    for line in read_lines(folder, BASELINE):
-        usage = BaselineAnswer.model_validate(line).usage
+    for _, answer in read_baseline(folder):
+        usage = answer.usage
         before = {name: before[name] + getattr(usage, name) for name in names}
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return RunCost(

@@ -11,8 +11,9 @@ from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.case import Metric
 from emend.evals.log.config import Checkpoints
+from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import ERRORS, read_lines
+from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from emend.evals.analyses.base import CaseInfo, Run
 from emend.evals.case import Record
 from emend.evals.judges.store import Scoring, find_scoring, judged_records
+from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, read_lines
+from emend.evals.log.records import read_lines
 
 
 def open_run(folder: Path, scoring: str | None = None) -> Run:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from emend.evals.benchmarks.triples import ExtractedDocument, read_extracted
 from emend.evals.log.locking import locked
-from emend.evals.log.manifest import changes, replace
-from emend.evals.log.records import AppendLog
+from emend.evals.log.manifest import changes
+from emend.evals.log.records import AppendLog, json_line, replace
 from emend.evals.runner.results import Progress
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import RunRefused, TooManyFailures
@@ -70,13 +70,13 @@ def extract_to(
         try:
             with AppendLog(out.parent, [out.name], "Finished documents are kept.") as log:
                 for row in _until_silent(_in_threads(extract, [each.edit for each in left], concurrency)):
-                    log.append({out.name: _line(row).encode()})
+                    log.append({out.name: json_line(row)})
                     rows[row.document_id] = row
                     bar.unit(row.method, row.failed, tokens=row.usage.input_tokens + row.usage.output_tokens)
         finally:
             bar.close()
         if any(row.failed for row in rows.values()) or len(rows) != sum(1 for _ in read_extracted(out)):
-            replace(out, "".join(map(_line, rows.values())))  # one that was tried again has two lines until now
+            replace(out, b"".join(map(json_line, rows.values())))  # one that was tried again has two lines until now
     ordered = tuple(rows[each.edit.id] for each in documents)
     return ExtractionRows(rows=ordered, added=len(left), skipped=len(documents) - len(left))
 
@@ -114,10 +114,6 @@ def _read_repaired(out: Path, fingerprint: str, settings: ExtractionSettings) ->
         raise RunRefused(f"'{out}' ends in what `emend extract` has not written ({torn[:40]!r}): give another --out.")
     os.truncate(out, len(whole) + len(line_end))
     return rows
-
-
-def _line(row: ExtractedDocument) -> str:
-    return row.model_dump_json() + "\n"
 
 
 def _in_threads(extract: Extract, edits: Sequence[Edit], count: int) -> Iterator[ExtractedDocument]:

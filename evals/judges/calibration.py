@@ -13,7 +13,8 @@ from emend.agents.judging.base import Item, Scale
 from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_judge, make_calls
 from emend.evals.judges.store import calibration_file
 from emend.evals.judges.stress import case_of
-from emend.evals.log.manifest import now, replace
+from emend.evals.log.manifest import now
+from emend.evals.log.records import replace
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
@@ -247,5 +248,5 @@ def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
     """Store it where reports look, in the place of one of the same judges and kind; return the file."""
     path = calibration_file(judges, calibration.kind)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, calibration.model_dump_json(indent=1) + "\n")
+    replace(path, calibration)
     return path

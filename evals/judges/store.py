@@ -1,24 +1,30 @@
 """Scorings: judgements added to a finished run, each in three files of its own in the run's folder `scorings`."""
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
 from emend.evals.log.events import event_of
-from emend.evals.log.manifest import replace
-from emend.evals.log.records import BASELINE, CASES, AppendLog, json_line, read_lines, read_records
-from emend.evals.runner.baseline import BaselineAnswer
+from emend.evals.log.lines import CASES
+from emend.evals.log.records import (
+    AppendLog,
+    cut_file,
+    json_line,
+    read_lines,
+    read_model,
+    read_models,
+    read_records,
+    replace,
+)
+from emend.evals.runner.baseline import read_baseline
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadData, BadSettings
+from emend.memory.errors import BadSettings
 from emend.memory.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class Scoring(FrozenModel):
 
     def write(self, folder: Path) -> None:
         """Write it into the run's folder."""
-        replace(folder / FOLDER / f"{self.id}.json", self.model_dump_json(indent=1) + "\n")
+        replace(folder / FOLDER / f"{self.id}.json", self)
 
     def calibrated(self, kind: str) -> dict[str, Any] | None:
         """Return the known agreement with people, now or else at the start; None where nobody has measured it.
@@ -97,14 +103,8 @@ def list_scorings(folder: Path) -> list[Scoring]:
     Raises:
         BadData: one cannot be read.
     """
-    scorings = []
-    for path in sorted((folder / FOLDER).glob("*.json")):
-        try:
-            scorings.append(Scoring.model_validate_json(path.read_text(encoding="utf-8")))
-        except ValidationError as error:
-            raise BadData(
-                f"{path} is no scoring: {error.errors()[0]['msg']}. Restore the file, or remove it."
-            ) from error
+    paths = sorted((folder / FOLDER).glob("*.json"))
+    scorings = [read_model(path, Scoring, "Restore the file, or remove it.") for path in paths]
     return sorted(scorings, key=lambda scoring: (scoring.started, scoring.id))
 
 
@@ -139,18 +139,7 @@ def read_judgements(folder: Path, scoring: Scoring) -> Iterator[Judgement]:
         BadData: another line cannot be read.
     """
     path = folder / FOLDER / f"{scoring.id}.jsonl"
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield Judgement.model_validate_json(line)
-            except ValidationError as error:
-                raise BadData(
-                    f"{path}, line {number}: {error.errors()[0]['msg']}. Restore the file, or score again elsewhere."
-                ) from error
+    yield from (judgement for _, judgement in read_models(path, Judgement, "Restore the file, or judge in a copy."))
 
 
 def steps_file(scoring: Scoring) -> str:
@@ -163,10 +152,8 @@ class ScoringLog(AppendLog):
 
     def __init__(self, folder: Path, scoring: Scoring) -> None:
         self._names = steps_file(scoring), f"{scoring.id}.jsonl"
-        for path in (folder / FOLDER / name for name in self._names):
-            if path.exists():
-                head, newline, _ = path.read_bytes().rpartition(b"\n")
-                os.truncate(path, len(head) + len(newline))
+        for name in self._names:
+            cut_file(folder / FOLDER / name)
         remedy = "What was judged is kept; make room and give the same command again."
         super().__init__(folder / FOLDER, self._names, remedy)
 
@@ -176,7 +163,7 @@ class ScoringLog(AppendLog):
         Raises:
             RunRefused: the disk is full or failing.
         """
-        lines = b"".join(judgement.model_dump_json().encode() + b"\n" for judgement in judgements)
+        lines = b"".join(map(json_line, judgements))
         self.append(dict(zip(self._names, (b"".join(_step_lines(judgements)), lines), strict=True)))
 
 
@@ -266,7 +253,8 @@ def question_of(prompt: str) -> str:
 
 def _answers_before(folder: Path) -> dict[tuple[str, int], str]:
     """The unedited model's answers, by probe and repeat."""
-    lines = (BaselineAnswer.model_validate(line) for line in read_lines(folder, BASELINE))
     return {
-        (line.probe, line.repeat): line.answer.text for line in lines if line.answer and line.answer.text is not None
+        (line.probe, line.repeat): line.answer.text
+        for _, line in read_baseline(folder)
+        if line.answer and line.answer.text is not None
     }

@@ -1,15 +1,27 @@
 """Index of `events.jsonl` by unit, so that the events of one unit are read without the others."""
 
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from emend.evals.log.records import EVENTS
+from pydantic import TypeAdapter
+
+from emend.evals.log.lines import EVENTS, SCHEMAS, StepLine, parser_of
 from emend.memory.errors import BadData
+from emend.memory.files import open_file
 
 HEAD = re.compile(rb'\{"unit": "([^"\\]+)"')
 """Beginning of a line of a unit."""
+_READ_STEP, _READ_ANY = parser_of(TypeAdapter(StepLine)), parser_of(SCHEMAS[EVENTS])
+
+
+class _Span(NamedTuple):
+    """Neighbouring lines of one unit: offsets of their start and end, and number of the first."""
+
+    start: int
+    end: int
+    number: int
 
 
 class EventIndex:
@@ -19,29 +31,28 @@ class EventIndex:
         folder: a run folder; one without events has none. A torn last line is left out.
 
     Raises:
-        BadData: another line is damaged; names file and line.
+        BadData: the file is no regular file, or another line is damaged; names file and line.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._spans: dict[str, list[tuple[int, int]]] = {}
+        self._spans: dict[str, list[_Span]] = {}
         self._path = folder / EVENTS
-        self._file = self._path.open("rb") if self._path.exists() else None
+        self._file = open_file(self._path) if self._path.exists() else None
         offset = 0
-        for line in self._file or ():
-            head = HEAD.match(line)
+        for number, line in enumerate(self._file or (), 1):
             if line.endswith(b"\n"):
-                if head:
-                    self._add(head[1].decode(), offset, offset + len(line))
+                if head := HEAD.match(line):
+                    self._add(head[1].decode(errors="replace"), _Span(offset, offset + len(line), number))
                 else:
-                    self._read(line, offset)  # of the run itself; anything else may have been a step
+                    self._parse(_READ_ANY, line, number)  # of the run itself; anything else may have been a step
             offset += len(line)
 
-    def _add(self, unit: str, start: int, end: int) -> None:
+    def _add(self, unit: str, span: _Span) -> None:
         spans = self._spans.setdefault(unit, [])
-        if spans and spans[-1][1] == start:
-            spans[-1] = (spans[-1][0], end)
+        if spans and spans[-1].end == span.start:
+            spans[-1] = spans[-1]._replace(end=span.end)
         else:
-            spans.append((start, end))
+            spans.append(span)
 
     def __enter__(self) -> Self:
         return self
@@ -57,28 +68,20 @@ class EventIndex:
             BadData: one of its lines is damaged; names file and line.
         """
         events: dict[str, list[dict[str, Any]]] = {}
-        for start, end in self._spans.get(unit, ()):
+        for start, end, first in self._spans.get(unit, ()):
             assert self._file is not None
             self._file.seek(start)
-            for line in self._file.read(end - start).splitlines(keepends=True):
-                event = self._read(line, start)
+            for number, line in enumerate(self._file.read(end - start).splitlines(keepends=True), first):
+                event = self._parse(_READ_STEP, line, number)
                 events.setdefault(event.get("probe", ""), []).append(event)
-                start += len(line)
         return events
 
-    def _read(self, line: bytes, offset: int) -> dict[str, Any]:
+    def _parse(self, parse: Callable[[bytes, str], Any], line: bytes, number: int) -> Any:
         try:
-            event = json.loads(line)
-            if isinstance(event, dict):
-                return event
-            reason = f"seen: {line[:40]!r}, which is no JSON object"
-        except ValueError as error:
-            reason = str(error)
-        assert self._file is not None
-        self._file.seek(0)
-        number = self._file.read(offset).count(b"\n") + 1
-        self._file.close()
-        raise BadData(
-            f"{self._path}, line {number} is damaged ({reason}). Restore the file from a copy, or start a new run in "
-            "another folder; `emend report` does without it."
-        )
+            return parse(line, f"{self._path}, line {number}")
+        except BadData as error:
+            self.__exit__()
+            raise BadData(
+                f"{error} Restore the file from a copy, or start a new run in another folder; `emend report` does "
+                "without it."
+            ) from error

@@ -2,12 +2,14 @@
 
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from emend.evals.log.records import write_errors
 from emend.memory.errors import RunRefused
+from emend.memory.files import open_file, private_folder
 
 NEEDED_MB = 50
 LOCK = "run.lock"
@@ -22,10 +24,15 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[st
 
     Raises:
         RunRefused: it cannot be made or written, another process works in it, or `needed_mb` megabytes are not free.
+        BadData: its name is impossible, or something else has it.
     """
-    new = not folder.exists()
-    _make_writable(folder)
-    free = shutil.disk_usage(folder).free // 2**20
+    with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
+        new = not folder.exists()
+        private_folder(folder, links=True)
+        with open_file(folder / ".writable", "wb") as trial:
+            trial.write(b"x")
+        (folder / ".writable").unlink()
+        free = shutil.disk_usage(folder).free // 2**20
     if free < needed_mb:
         raise RunRefused(
             f"'{folder}' has {free} MB of free space, a run needs {needed_mb} MB: free some, or give another --out."
@@ -34,8 +41,9 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[st
         with locked(folder / LOCK, f"working in '{folder}' (it holds {LOCK})"):
             yield folder
     finally:
-        if new and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # of a folder that was deleted meanwhile
+            if new and {path.name for path in folder.iterdir()} <= {LOCK, *drafts}:  # a name or a setting was wrong
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -44,28 +52,16 @@ def locked(path: Path, act: str) -> Iterator[None]:
 
     Raises:
         RunRefused: another process holds it, or it cannot be made.
+        BadData: it is no regular file.
     """
-    try:
+    with write_errors(f"'{path}'", "Make it writable, or give another --out."):
+        open_file(path, "ab").close()  # refuses a link, through which the lock would empty another file
         lock = FileLock(path, timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        raise RunRefused(f"another process is {act}: wait for it, or give another --out.") from error
-    except OSError as error:
-        raise RunRefused(f"cannot write '{path}': {error.strerror or error}. Give another --out.") from error
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise RunRefused(f"another process is {act}: wait for it, or give another --out.") from error
     try:
         yield
     finally:
         lock.release()
-
-
-def _make_writable(folder: Path) -> None:
-    trial = folder / ".writable"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        trial.write_bytes(b"x")
-        trial.unlink()
-    except OSError as error:
-        raise RunRefused(
-            f"cannot write to the run folder '{folder}': {error.strerror or error}. "
-            "Make it writable, or give another --out."
-        ) from error

@@ -11,11 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
 from emend.evals.log.config import FREE, OLD_NAMES, RunConfig
+from emend.evals.log.records import read_model, replace
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
 
@@ -78,7 +79,7 @@ class Manifest(FrozenModel):
 
     def write(self, folder: Path) -> None:
         """Write it into the folder, whole or not at all."""
-        replace(folder / MANIFEST, self.model_dump_json(indent=1) + "\n")
+        replace(folder / MANIFEST, self)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -89,13 +90,9 @@ class Manifest(FrozenModel):
         """
         path = folder / MANIFEST
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return read_model(path, cls, "Start a new run in another folder.")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BadData(f"'{folder}' is no run folder: it has no {MANIFEST}. `emend run` makes one.") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise BadData(f"{path}: field '{where}': {first['msg']}. Start a new run in another folder.") from error
 
     @property
     def units(self) -> int:
@@ -115,16 +112,6 @@ class Manifest(FrozenModel):
             raise RunRefused(
                 f"the run in '{folder}' was started differently ({changed}). Give the same, or another --out folder."
             )
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file so that no reader, and no crash, ever sees half of it."""
-    draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _decisive(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -1,25 +1,54 @@
 """The files of a run: written a whole unit at a time, read a line at a time, repaired after a crash."""
 
+import errno
 import json
 import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
+from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, SCHEMAS, RecordHead, parser_of
 from emend.memory.errors import BadData, RunRefused
+from emend.memory.files import open_file, replace_file
+from emend.memory.json_files import JsonLines, replace_surrogates
 from emend.memory.redaction import hide_in_bytes
 
-RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
-BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
-PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
-"""Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
+M = TypeVar("M", bound=BaseModel)
+
+
+@contextmanager
+def write_errors(what: str, remedy: str = "Make room, or give another folder.") -> Iterator[None]:
+    """Report what keeps files from being written as one error.
+
+    Raises:
+        RunRefused: a full or failing disk, missing rights, a folder that was deleted meanwhile, an impossible name.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunRefused(f"cannot write {what}: {error.strerror or error}. {remedy}") from error
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Report why a file cannot be read as one error; that it does not exist is left to the caller.
+
+    Raises:
+        BadData: missing rights, a failing disk, an impossible name.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise BadData(f"cannot read '{path}': {error.strerror or error}.") from error
 
 
 class AppendLog:
@@ -29,12 +58,17 @@ class AppendLog:
         folder: where the files are.
         names: of the files.
         remedy: end of the error message of a full disk.
+
+    Raises:
+        BadData: one is no regular file.
+        RunRefused: one cannot be written.
     """
 
     def __init__(self, folder: Path, names: Iterable[str], remedy: str) -> None:
         self.folder, self._remedy = folder, remedy
         self._lock = threading.RLock()
-        self._files = {name: (folder / name).open("ab", buffering=0) for name in names}
+        with write_errors(f"to '{folder}'"):
+            self._files = {name: open_file(folder / name, "ab", buffering=0) for name in names}
 
     def __enter__(self) -> Self:
         return self
@@ -51,22 +85,24 @@ class AppendLog:
             RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
         """
         with self._lock:
-            sizes = {name: os.fstat(self._files[name].fileno()).st_size for name in contents}
-            name = ""
+            sizes = {name: self._size(name) for name in contents}
             try:
                 for name, content in contents.items():
-                    view = memoryview(hide_in_bytes(content))
-                    while view:  # unbuffered, so that a failed write leaves nothing behind to be written later
-                        view = view[self._files[name].write(view) :]
-            except BaseException as error:
+                    with write_errors(f"{len(content)} bytes to '{self.folder / name}'", self._remedy):
+                        view = memoryview(hide_in_bytes(content))
+                        while view:  # unbuffered, so that a failed write leaves nothing behind to be written later
+                            view = view[self._files[name].write(view) :]
+            except BaseException:
                 for grown, size in sizes.items():
                     os.ftruncate(self._files[grown].fileno(), size)
-                if not isinstance(error, OSError):
-                    raise
-                raise self._refusal(f"{len(contents[name])} bytes to '{self.folder / name}'", error) from error
+                raise
 
-    def _refusal(self, what: str, error: OSError) -> RunRefused:
-        return RunRefused(f"cannot write {what}: {error.strerror}. {self._remedy}")
+    def _size(self, name: str) -> int:
+        state = os.fstat(self._files[name].fileno())
+        with write_errors(f"'{self.folder / name}'", "The folder was deleted meanwhile; what it held is lost."):
+            if not state.st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "it is no longer there")
+        return state.st_size
 
 
 class RunLog(AppendLog):
@@ -78,7 +114,7 @@ class RunLog(AppendLog):
     def __init__(self, folder: Path) -> None:
         names = (RECORDS, EVENTS, ERRORS, BASELINE, COSTS)
         super().__init__(folder, names, f"All finished units are kept; make room, then: emend resume {folder}")
-        self._baseline = (folder / BASELINE).open("rb")
+        self._baseline = open_file(folder / BASELINE)
         self._sync_lock = threading.Lock()
         self._written = self._synced = 0
         """Units that are in the files, and those of them that are surely on the disk."""
@@ -93,10 +129,9 @@ class RunLog(AppendLog):
         Raises:
             RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
         """
-        record_lines = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
-        event_lines = b"".join(map(json_line, events))
+        contents = {EVENTS: b"".join(map(json_line, events)), RECORDS: b"".join(map(json_line, records))}
         with self._lock:
-            self.append({EVENTS: event_lines, RECORDS: record_lines})
+            self.append(contents)
             self._written += 1
             number = self._written
         self._sync(number)
@@ -105,11 +140,11 @@ class RunLog(AppendLog):
         """Append a line to `errors.jsonl`, `costs.jsonl` or, for an event of the run itself, `events.jsonl`."""
         self.append({name: json_line(fields)})
 
-    def baseline(self, line: str) -> int:
+    def baseline(self, answer: BaseModel) -> int:
         """Append an answer of the unedited model; return its offset."""
         with self._lock:
-            offset = os.fstat(self._files[BASELINE].fileno()).st_size
-            self.append({BASELINE: line.encode() + b"\n"})
+            offset = self._size(BASELINE)
+            self.append({BASELINE: json_line(answer)})
         return offset
 
     def baseline_at(self, offset: int) -> bytes:
@@ -118,29 +153,42 @@ class RunLog(AppendLog):
             self._baseline.seek(offset)
             return self._baseline.readline()
 
-    def baseline_offsets(self) -> Iterator[tuple[str, int]]:
-        """Yield key and offset of every answer; a damaged line is left out, so that it is asked again."""
-        for _, offset, line in _lines(self.folder / BASELINE):
-            content = _parse(line)
-            if content is not None and "key" in content:
-                yield str(content["key"]), offset
-
     def _sync(self, number: int) -> None:
         """Wait until the unit of that number is on the disk; units that come meanwhile share the next wait."""
         with self._sync_lock:
             if self._synced >= number:
                 return
             written = self._written
-            try:
+            with write_errors(f"'{self.folder / RECORDS}' to the disk", self._remedy):
                 os.fsync(self._files[RECORDS].fileno())
-            except OSError as error:
-                raise self._refusal(f"'{self.folder / RECORDS}' to the disk", error) from error
             self._synced = written
 
 
-def json_line(fields: dict[str, Any]) -> bytes:
-    """Format one line of a file of JSON lines; what JSON cannot hold is written as text."""
-    return json.dumps(fields, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+def json_line(fields: Mapping[str, Any] | BaseModel) -> bytes:
+    """Format one line of a file of JSON lines.
+
+    What JSON cannot hold is written as text, and half surrogate pairs, which UTF-8 cannot hold, as U+FFFD.
+    """
+    return _json(fields) + b"\n"
+
+
+def _json(fields: Mapping[str, Any] | BaseModel, indent: int | None = None) -> bytes:
+    if isinstance(fields, BaseModel):
+        try:
+            return fields.model_dump_json(indent=indent).encode()
+        except ValueError:
+            fields = fields.model_dump()
+    return replace_surrogates(json.dumps(fields, indent=indent, ensure_ascii=False, default=str)).encode()
+
+
+def replace(path: Path, content: BaseModel | bytes) -> None:
+    """Write a file so that no reader, and no crash, ever sees half of it; API keys are hidden.
+
+    Raises:
+        RunRefused: it cannot be written.
+    """
+    with write_errors(f"'{path}'"):
+        replace_file(path, hide_in_bytes(content if isinstance(content, bytes) else _json(content, indent=1) + b"\n"))
 
 
 def repair_torn_tail(folder: Path) -> tuple[set[str], list[dict[str, Any]]]:
@@ -153,128 +201,147 @@ def repair_torn_tail(folder: Path) -> tuple[set[str], list[dict[str, Any]]]:
         BadData: a line that is not at the end is damaged; names file and line.
     """
     finished, end = _finished(folder / RECORDS)
-    ends = [(folder / RECORDS, end), (folder / EVENTS, _events_end(folder / EVENTS, finished))]
-    ends += [(folder / name, _whole_lines(folder / name)) for name in (ERRORS, BASELINE, COSTS)]
-    repairs = []
-    for path, keep in ends:
-        size = path.stat().st_size if path.exists() else 0
-        if size > keep:
-            os.truncate(path, keep)
-            repairs.append({"event": "torn end cut off", "file": path.name, "bytes": size - keep})
+    ends = {RECORDS: end, EVENTS: _events_end(folder / EVENTS, finished), ERRORS: None, BASELINE: None, COSTS: None}
+    cut = {name: cut_file(folder / name, end) for name, end in ends.items()}
+    repairs = [{"event": "torn end cut off", "file": name, "bytes": size} for name, size in cut.items() if size]
     return finished, repairs
+
+
+def cut_file(path: Path, end: int | None = None) -> int:
+    """Cut a file after so many bytes, or after its last whole line; return how many bytes were cut off.
+
+    Raises:
+        BadData: it is no regular file.
+        RunRefused: it cannot be written.
+    """
+    with write_errors(f"'{path}'"), suppress(FileNotFoundError), open_file(path, "r+b") as file:
+        if end is None:
+            end = max((file.tell() for line in iter(file.readline, b"") if line.endswith(b"\n")), default=0)
+        size = file.seek(0, os.SEEK_END)
+        if size > end:
+            file.truncate(end)
+            return size - end
+    return 0
+
+
+def _ignore(error: BadData) -> None:
+    """Go on: what cannot be read is cut off, or named with the lines after it."""
 
 
 def _finished(path: Path) -> tuple[set[str], int]:
     """Keys of the units whose lines are all there, and the offset where the last of them ends."""
     finished: set[str] = set()
-    end = start = count = 0
+    end = start = count = before = 0
     unit = ""
-    for number, offset, line in _lines(path):
-        key, of = _head(line)
-        if key != unit:
-            unit, count, start = key, 0, offset
+    for line in JsonLines(path, _ignore, parse=parser_of(TypeAdapter(RecordHead))):
+        key, of = line.fields["unit"], line.fields["of"]
+        if key != unit or line.offset != before:
+            unit, count, start = key, 0, line.offset
+        before = line.end
         count += 1
-        if key and count == of:
+        if count == of:
             if start != end:
                 raise BadData(
-                    f"{path}: the lines before line {number - of + 1} are damaged, though finished units follow. "
+                    f"{path}: the lines before line {line.number - of + 1} are damaged, though finished units follow. "
                     "Restore the file, or start a new run in another folder."
                 )
             finished.add(key)
-            unit, end = "", offset + len(line)
+            unit, end = "", line.end
     return finished, end
-
-
-def _head(line: bytes) -> tuple[str, int]:
-    """Unit key of a record line and how many records the unit has; an empty key for a line that is no record."""
-    content = _parse(line)
-    return (str(content.get("unit", "")), int(content.get("of", 0))) if content else ("", 0)
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        content = json.loads(line)
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _events_end(path: Path, finished: set[str]) -> int:
     """Offset where the last line ends that belongs to a finished unit or to the run itself."""
-    end = 0
-    for _, offset, line in _lines(path):
-        content = _parse(line)
-        if content is not None and ("unit" not in content or content["unit"] in finished):
-            end = offset + len(line)
-    return end
+    ends = (
+        line.end
+        for line in JsonLines(path, _ignore, parse=parser_of(SCHEMAS[EVENTS]))
+        if "unit" not in line.fields or line.fields["unit"] in finished
+    )
+    return max(ends, default=0)
 
 
-def _whole_lines(path: Path) -> int:
-    return max((offset + len(line) for _, offset, line in _lines(path) if line.endswith(b"\n")), default=0)
+def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[int, M]]:
+    """Yield offset and content of each whole line; no file has none.
+
+    Args:
+        path: a file of JSON lines.
+        model: of a line.
+        remedy: end of the error message; without one, a line that cannot be read is left out with a warning.
+
+    Raises:
+        BadData: the file is no regular file, or a line cannot be read; names file, line and field.
+    """
+
+    def refuse(error: BadData) -> None:
+        raise BadData(f"{error} {remedy}") from error
+
+    with read_errors(path):
+        for line in JsonLines(path, refuse if remedy else _leave_out, parse=parser_of(TypeAdapter(model))):
+            yield line.offset, line.fields
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Number from 1, offset and content of each line; nothing when there is no file."""
-    if not path.exists():
-        return
-    offset = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            yield number, offset, line
-            offset += len(line)
+def read_model(path: Path, model: type[M], remedy: str) -> M:
+    """Read a file of one JSON object.
+
+    Raises:
+        BadData: the file is no regular file, or does not fit the model; names file and field.
+        FileNotFoundError: there is none.
+        NotADirectoryError: its folder is a file.
+    """
+    with read_errors(path), open_file(path) as file:
+        content = file.read()
+    try:
+        return parser_of(TypeAdapter(model))(content, str(path))
+    except BadData as error:
+        raise BadData(f"{error} {remedy}") from error
 
 
 def read_records(folder: Path) -> Iterator[Record]:
     """Yield the records of all units that are complete, in the order in which they were written.
 
     Raises:
-        BadData: a line that is not at the torn end cannot be read; names file, line and field.
+        BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
     """
     path = folder / RECORDS
+    if not path.exists():
+        raise BadData(f"'{folder}' has no {RECORDS}: restore it, or make the records with: emend resume {folder}")
     unit: list[Record] = []
     finished: set[str] = set()
-    for number, _, line in _lines(path):
-        if not line.endswith(b"\n"):
-            return
-        record = _read_record(path, number, line)
+    remedy = (
+        f"Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in "
+        "another folder."
+    )
+    for _, record in read_models(path, Record, remedy):
         if unit and unit[0].unit != record.unit:
             unit = []
         unit.append(record)
         if len(unit) < record.of:
             continue
         if record.unit in finished:
-            _warn(f"{path}, line {number}: the records of unit {record.unit} are there twice; the first ones count")
+            _warn(f"{path}: the records of unit {record.unit} are there twice; the first ones count")
         else:
             yield from unit
         finished.add(record.unit)
         unit = []
 
 
-def _read_record(path: Path, number: int, line: bytes) -> Record:
-    try:
-        return Record.parse(line.decode("utf-8", "replace"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the whole line"
-        raise BadData(
-            f"{path}, line {number}, field {field}: {first['msg']}. Restore the file; `emend resume {path.parent}` "
-            "drops it if it is the last one. Or start a new run in another folder."
-        ) from error
-
-
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`.
+    """Yield the lines of a file such as `events.jsonl`, `errors.jsonl` or `costs.jsonl`, by the schema of its name.
 
     A torn last line is left out, and so is, with a warning, another one that cannot be read.
+
+    Raises:
+        BadData: a line of `cases.jsonl` cannot be read, since without it cases have wrong numbers.
     """
-    for number, _, line in _lines(folder / name):
-        content = _parse(line)
-        if content is not None:
-            yield content
-        elif line.endswith(b"\n"):
-            _warn(f"{folder / name}, line {number} cannot be read and is left out: what is shown lacks it")
+    schema = SCHEMAS.get(name, SCHEMAS[EVENTS])
+    path = folder / name
+    with read_errors(path):
+        for line in JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema)):
+            yield line.fields
+
+
+def _leave_out(error: BadData) -> None:
+    _warn(f"{error} What is shown lacks it.")
 
 
 @cache

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Self
 
 from emend.agents.providers.journal import CallJournal, unit_scope
 from emend.agents.providers.policy import repetition
 from emend.editors.base import Editor
-from emend.evals.log.records import RunLog
+from emend.evals.log.lines import BASELINE
+from emend.evals.log.records import RunLog, read_models
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline, usage_until
 from emend.graphs.execution import keep_steps
 from emend.memory.edit import FrozenModel, content_id
@@ -67,6 +69,11 @@ class BaselineAnswer(FrozenModel):
             return usage_until(error)
 
 
+def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:
+    """Yield offset and content of the unedited model's answers; one that cannot be read is left out, with a warning."""
+    return read_models(folder / BASELINE, BaselineAnswer)
+
+
 class Baseline:
     """The unedited model's answers to the probes that are scored by a comparison with it.
 
@@ -80,11 +87,15 @@ class Baseline:
     """
 
     def __init__(
-        self, unedited: Editor, log: RunLog, model: dict[str, Any], journal: CallJournal | None = None
+        self,
+        unedited: Editor,
+        log: RunLog,
+        model: dict[str, Any],
+        journal: CallJournal | None = None,
     ) -> None:
         self._unedited, self._log, self._journal = unedited, log, journal
         self._content_id = content_id("before", model, unedited.fingerprint)
-        self._offsets = dict(log.baseline_offsets())
+        self._offsets = {answer.key: offset for offset, answer in read_baseline(log.folder)}
         self._probe_locks = [threading.Lock() for _ in range(STRIPES)]
         self._usage_lock = threading.Lock()
         self._failed: dict[str, Exception] = {}
@@ -123,7 +134,7 @@ class Baseline:
             with self._probe_locks[int(key, 16) % STRIPES]:
                 if key not in self._offsets:
                     with unit_scope(self._journal, key):
-                        self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat).model_dump_json())
+                        self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat))
         return BaselineAnswer.model_validate_json(self._log.baseline_at(self._offsets[key]))
 
     def _key(self, probe: Probe, repeat: int) -> str:

@@ -13,7 +13,7 @@ from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.case import Case
-from emend.evals.log.records import COSTS
+from emend.evals.log.lines import COSTS
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from emend.agents.scoring import ScoringModel
-from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, RunLog, read_lines
+from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
+from emend.evals.log.records import RunLog, read_lines
 from emend.evals.runner.units import EditorPass
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused

@@ -3,7 +3,8 @@
 import threading
 from collections import Counter
 
-from emend.evals.log.records import ERRORS, RunLog
+from emend.evals.log.lines import ERRORS
+from emend.evals.log.records import RunLog
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
 from emend.evals.runner.units import EditorPass, Unit

@@ -11,10 +11,11 @@ from emend.agents.providers.journal import run_journal
 from emend.editors.cost import highest_memory
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import COSTS, EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
-from emend.evals.log.records import COSTS, EVENTS, RunLog, repair_torn_tail
-from emend.evals.runner.baseline import Baseline
+from emend.evals.log.records import RunLog, repair_torn_tail
+from emend.evals.runner.baseline import Baseline, read_baseline
 from emend.evals.runner.components import load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.runner.failures import Failures
@@ -57,8 +58,8 @@ def run(
         log = stack.enter_context(RunLog(out))
         for repair in repairs:
             log.line(EVENTS, repair | {"at": now()})
-        journaled = run_journal(out, finished.union(dict(log.baseline_offsets())))
-        journal = stack.enter_context(journaled) if calls_providers else None
+        answered = {answer.key for _, answer in read_baseline(out)}
+        journal = stack.enter_context(run_journal(out, finished.union(answered))) if calls_providers else None
         context = EvaluationContext(
             components=components,
             baseline=Baseline(components.unedited(), log, components.model_fingerprint, journal),

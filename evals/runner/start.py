@@ -1,20 +1,23 @@
 """The start of a run: counts its cases and writes its manifest, or compares with the one that is there."""
 
 import hashlib
-import json
+import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Case
 from emend.evals.log.config import NO_CHECKPOINTS, RunConfig
+from emend.evals.log.lines import CASES
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, git_state, machine, now, versions
-from emend.evals.log.records import CASES
+from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
 from emend.evals.runner.components import MEMORY, RunComponents
 from emend.graphs.registry import GRAPHS
 from emend.memory.errors import BadData, BadSettings, RunRefused
 
-DRAFTS = frozenset({MEMORY, CASES, f"{CASES}.new", f"{MANIFEST}.new"})
+DRAFT = f"{CASES}.new"
+DRAFTS = frozenset({MEMORY, CASES, DRAFT, f"{MANIFEST}.new"})
 """Files that a run which is refused while starting has written by then."""
 START_FILES = DRAFTS | {LOCK, MANIFEST}
 """Files that a run which was killed while starting may have left behind."""
@@ -28,7 +31,7 @@ def check_folder(config: RunConfig, folder: Path) -> None:
     Raises:
         RunRefused: it holds other files, or a different run.
     """
-    if (folder / MANIFEST).exists():
+    if os.path.lexists(folder / MANIFEST):
         Manifest.read(folder).refuse_change({"config": config.model_dump(mode="json")}, folder)
         return
     others = sorted(path.name for path in folder.iterdir() if path.name not in START_FILES)
@@ -45,7 +48,7 @@ def prepare_run(components: RunComponents, folder: Path) -> Manifest:
     Raises:
         RunRefused: the run that is there was started with something else.
     """
-    if not (folder / MANIFEST).exists():
+    if not os.path.lexists(folder / MANIFEST):
         _refuse_edits_without_subject(components)
         manifest = _manifest(components, _list_cases(components, folder))
         manifest.write(folder)
@@ -119,15 +122,18 @@ def _graphs(components: RunComponents) -> dict[str, dict[str, Any]]:
 def _list_cases(components: RunComponents, folder: Path | None) -> dict[str, CaseList]:
     """Count and digest the cases of every setting; with a folder, write `cases.jsonl` there."""
     listed: dict[str, CaseList] = {}
-    draft = None if folder is None else (folder / f"{CASES}.new").open("w", encoding="utf-8")
-    try:
+    with ExitStack() as stack:
+        draft = None
+        if folder is not None:
+            cut_file(folder / DRAFT, 0)
+            draft = stack.enter_context(AppendLog(folder, [DRAFT], "Make room, or give another --out."))
         for setting in components.settings:
             digest, probes, number = hashlib.sha256(), 0, 0
             for number, case in enumerate(components.cases(setting), 1):
                 digest.update(case.id.encode())
                 probes += len(case.probes)
                 if draft is not None:
-                    draft.write(_case_line(case, setting, number))
+                    draft.append({DRAFT: _case_line(case, setting, number)})
             if not number:
                 raise BadData(
                     f"{components.config.benchmark}, setting '{setting}': no case in the data. "
@@ -135,11 +141,9 @@ def _list_cases(components: RunComponents, folder: Path | None) -> dict[str, Cas
                 )
             again = _count_reevaluated(components, setting)
             listed[setting] = CaseList(cases=number, probes=probes, digest=digest.hexdigest()[:16], again=again)
-    finally:
-        if draft is not None:
-            draft.close()
     if folder is not None:
-        (folder / f"{CASES}.new").replace(folder / CASES)
+        with write_errors(f"'{folder / CASES}'"):
+            (folder / DRAFT).replace(folder / CASES)
     return listed
 
 
@@ -154,7 +158,6 @@ def _count_reevaluated(components: RunComponents, setting: str) -> int:
     return again
 
 
-def _case_line(case: Case, setting: str, number: int) -> str:
+def _case_line(case: Case, setting: str, number: int) -> bytes:
     edits = [edit.model_dump(include=EDIT_FIELDS) for edit in case.edits]
-    line = {"number": number, "setting": setting, "case": case.id, "tags": case.tags, "edits": edits}
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return json_line({"number": number, "setting": setting, "case": case.id, "tags": case.tags, "edits": edits})

@@ -1,11 +1,13 @@
 """The result of a run: units, tokens, calls, and what was spent on models behind an API."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
+from emend.memory.errors import EmendError
 
 
 class Summary(FrozenModel):
@@ -33,16 +35,19 @@ class Summary(FrozenModel):
 
 
 def save_usage(folder: Path, ledger: Ledger) -> None:
-    """Add what this process spent to the manifest, with the prices that it used."""
+    """Add what this process spent to the manifest, with the prices that it used; warn where that is impossible."""
     spent = ledger.by_model()
     if not spent:
         return
-    manifest = Manifest.read(folder)
-    total = dict(manifest.spent)
-    for model, usage in spent.items():
-        total[model] = total.get(model, ProviderUsage()).plus(usage)
-    prices = ledger.prices.model_dump() if ledger.prices else manifest.prices
-    manifest.model_copy(update={"spent": total, "prices": prices}).write(folder)
+    try:
+        manifest = Manifest.read(folder)
+        total = dict(manifest.spent)
+        for model, usage in spent.items():
+            total[model] = total.get(model, ProviderUsage()).plus(usage)
+        prices = ledger.prices.model_dump() if ledger.prices else manifest.prices
+        manifest.model_copy(update={"spent": total, "prices": prices}).write(folder)
+    except EmendError as error:  # of a full disk or a deleted folder, whose own error is under way already
+        logging.getLogger(__name__).warning("what was spent is not in the manifest: %s", error)
 
 
 def spent_lines(folder: Path, spent: Mapping[str, ProviderUsage]) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 from emend.evals.case import Record
 from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import steps_from_events
+from emend.evals.log.lines import CASES, ERRORS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, ERRORS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import steps_from_events
+from emend.evals.log.lines import CASES, COSTS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, COSTS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.trace.case_trace import find_case, open_failures
 from emend.evals.trace.judged_steps import judged_steps
 from emend.evals.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure

@@ -11,8 +11,9 @@ from typing import Any
 from emend.evals.case import Record
 from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import retries_of, steps_from_events
+from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.trace.case_trace import open_failures, trace
 from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.trace.graph_paths import Path as GraphPath

@@ -45,7 +45,8 @@ from emend.editors.base import EditorContext  # noqa: E402
 from emend.editors.registry import EDITORS  # noqa: E402
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld  # noqa: E402
 from emend.evals.log.config import RunConfig  # noqa: E402
-from emend.evals.log.records import EVENTS, read_lines  # noqa: E402
+from emend.evals.log.lines import EVENTS  # noqa: E402
+from emend.evals.log.records import read_lines  # noqa: E402
 from emend.evals.report.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.evals.runner.summary import Summary  # noqa: E402

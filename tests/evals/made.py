@@ -7,8 +7,8 @@ from typing import Any
 
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import CASES, RECORDS
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest
-from emend.evals.log.records import CASES, RECORDS
 
 EM = Metric(name="EM", value="em", kinds=("efficacy", "paraphrase"), scale=100)
 

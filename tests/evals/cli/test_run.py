@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from emend.evals.log.config import OLD_NAMES
+from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import RECORDS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from tests.evals.command_line import listener, python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK, EDITOR

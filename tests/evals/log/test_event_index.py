@@ -8,7 +8,8 @@ import pytest
 
 from emend.evals.aggregate.rows import report
 from emend.evals.log.event_index import EventIndex
-from emend.evals.log.records import EVENTS, read_records
+from emend.evals.log.lines import EVENTS
+from emend.evals.log.records import read_records
 from emend.evals.trace.case_trace import trace
 from emend.evals.trace.overview import overview
 from emend.memory.errors import BadData
@@ -51,7 +52,7 @@ def test_a_damaged_line_in_the_middle_is_named_with_the_remedy(smooth, damaged, 
     case = next(record.case for record in read_records(folder) if record.unit == unit)
     damaged(2, how)
     for look in (lambda: overview(folder), lambda: trace(folder, case)):
-        with pytest.raises(BadData, match=rf"{EVENTS}, line 2 is damaged \(.*\)\. Restore the file from a copy, or"):
+        with pytest.raises(BadData, match=rf"{EVENTS}, line 2[,:] .*\. Restore the file from a copy, or"):
             look()
     assert report(folder).rows
 

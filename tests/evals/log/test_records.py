@@ -11,8 +11,9 @@ import pytest
 
 from emend.evals.case import Record
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.log.locking import owned_folder
-from emend.evals.log.records import EVENTS, RECORDS, RunLog, read_lines, read_records, repair_torn_tail
+from emend.evals.log.records import RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.runner.run import run
 from emend.memory.errors import BadData, RunRefused
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
@@ -74,7 +75,7 @@ def test_damage_before_finished_units_is_told_and_not_cut(tmp_path: Path) -> Non
     (tmp_path / RECORDS).write_bytes(damaged)
     with pytest.raises(BadData, match=r"records.jsonl: the lines before line 4 are damaged"):
         repair_torn_tail(tmp_path)
-    with pytest.raises(BadData, match=r"records.jsonl, line 1, field the whole line"):
+    with pytest.raises(BadData, match=r"records.jsonl, line 1: no JSON .* Restore the file"):
         list(read_records(tmp_path))
     assert (tmp_path / RECORDS).read_bytes() == damaged
 
@@ -172,4 +173,4 @@ def test_a_line_in_the_middle_that_cannot_be_read_is_told_of(tmp_path: Path, cap
     lines = (tmp_path / EVENTS).read_bytes().splitlines(keepends=True)
     (tmp_path / EVENTS).write_bytes(b"garbage\n" + lines[1] + b'{"torn')
     assert [told["unit"] for told in read_lines(tmp_path, EVENTS)] == ["b"]
-    assert f"{EVENTS}, line 1 cannot be read" in caplog.text and caplog.text.count("cannot be read") == 1
+    assert f"{EVENTS}, line 1: no JSON" in caplog.text and caplog.text.count("What is shown lacks it") == 1

@@ -7,8 +7,8 @@ from typing import Any
 
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import CaseList, Manifest
-from emend.evals.log.records import RECORDS
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
 """By editor and kind of probe: a value per record."""

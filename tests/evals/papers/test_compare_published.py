@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import CaseList, Manifest
-from emend.evals.log.records import RECORDS
 from emend.evals.papers.compare_published import PublishedComparison, PublishedLine, against
 from emend.memory.errors import BadSettings
 from tests.evals.papers.runs import EDITED, MQUAKE, akew_run, percent, write_run

@@ -12,7 +12,7 @@ from emend.evals.aggregate.retention import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import BASELINE, COSTS
+from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.report.tables.metrics import render
 from emend.evals.report.tables.secondary import spent_line
 from emend.evals.runner.baseline import BaselineAnswer

@@ -14,7 +14,8 @@ from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
 from emend.evals.case import Case, Record
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import BASELINE, EVENTS, RunLog, read_lines, read_records, repair_torn_tail
+from emend.evals.log.lines import BASELINE, EVENTS
+from emend.evals.log.records import RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.runner.ask_probe import needs_baseline, usage_until
 from emend.evals.runner.baseline import Baseline

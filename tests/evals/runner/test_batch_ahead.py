@@ -10,7 +10,8 @@ import pytest
 from emend.agents.llm import load_model
 from emend.editors.base import Answerer, EditCost
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import COSTS, ERRORS, read_lines, read_records
+from emend.evals.log.lines import COSTS, ERRORS
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner import batch_ahead as foreseeing
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit

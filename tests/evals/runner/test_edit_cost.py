@@ -8,7 +8,8 @@ import pytest
 from emend.editors.base import EditCost
 from emend.evals.case import Case, Record
 from emend.evals.log.config import Mode, RunConfig
-from emend.evals.log.records import COSTS, read_lines, read_records
+from emend.evals.log.lines import COSTS
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.report.tracing import edit_cost
 from emend.evals.runner.run import run
 from emend.evals.runner.sequence import AppliedEdits

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import ERRORS, EVENTS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK

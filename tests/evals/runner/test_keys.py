@@ -9,7 +9,8 @@ import pytest
 
 from emend.agents.providers.journal import FILE
 from emend.evals.cli.main import main
-from emend.evals.log.records import ERRORS, EVENTS, read_lines, read_records
+from emend.evals.log.lines import ERRORS, EVENTS
+from emend.evals.log.records import read_lines, read_records
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.redaction import refuse_secrets

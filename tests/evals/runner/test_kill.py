@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import BASELINE, EVENTS, RECORDS, read_lines, read_records
+from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, untimed
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from emend.agents.providers.journal import FILE
-from emend.evals.log.records import BASELINE, EVENTS, read_lines, read_records
+from emend.evals.log.lines import BASELINE, EVENTS
+from emend.evals.log.records import read_lines, read_records
 from tests.evals.fragile import CALLING, SILENT, Killer, config, work
 from tests.evals.toys import untimed
 from tests.provider.server import Provider

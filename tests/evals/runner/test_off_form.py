@@ -12,7 +12,8 @@ from emend.agents.roles.decompose import CHECK, CHECKED, QUESTION, RETRIEVED, ST
 from emend.agents.roles.relevance import TASK
 from emend.evals.case import Record
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import EVENTS, read_lines, read_records
+from emend.evals.log.lines import EVENTS
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK

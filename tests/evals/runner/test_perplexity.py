@@ -16,7 +16,8 @@ from emend.evals.aggregate.perplexity import _over_edits, perplexities_of
 from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, RunConfig
-from emend.evals.log.records import COSTS, PERPLEXITY, PERPLEXITY_BEFORE, read_lines
+from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
+from emend.evals.log.records import read_lines
 from emend.evals.report.tables.secondary import perplexity_tables
 from emend.evals.runner.perplexity import load_texts, text_likelihoods
 from emend.evals.runner.run import run

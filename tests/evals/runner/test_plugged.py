@@ -15,8 +15,9 @@ from langgraph.graph import END, START, StateGraph
 from emend.editors.base import EditorContext
 from emend.evals.aggregate.rows import report
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import ERRORS, EVENTS, RECORDS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.graphs.rag import RagState
 from emend.memory.edit import Edit

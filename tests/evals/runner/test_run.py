@@ -9,8 +9,9 @@ import pytest
 from emend.evals.aggregate.rows import report
 from emend.evals.case import Case
 from emend.evals.log.config import Mode
+from emend.evals.log.lines import CASES, COSTS, EVENTS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import CASES, COSTS, EVENTS, read_lines
+from emend.evals.log.records import read_lines
 from emend.evals.runner.units import groups
 from tests.evals.toy_runs import go, records, told
 from tests.evals.toys import EDITOR, HEAVY, HeavyEditor, ScriptedModel, SpeakingModel, ToyEditor, toy_case

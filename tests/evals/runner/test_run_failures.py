@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from emend.evals.log.records import ERRORS, read_lines, read_records
+from emend.evals.log.lines import ERRORS
+from emend.evals.log.records import read_lines, read_records
 from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
 from tests.evals.toy_runs import go, records, told
 from tests.evals.toys import EDITOR, ScriptedModel, ToyEditor

@@ -9,8 +9,9 @@ import pytest
 
 from emend.evals.case import Case, Record
 from emend.evals.log.config import Checkpoints, Mode, RunConfig
+from emend.evals.log.lines import COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import COSTS, ERRORS, EVENTS, RECORDS, read_lines, read_records
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.evals.runner.units import Group, groups

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import CASES, read_lines
+from emend.evals.log.lines import CASES
+from emend.evals.log.records import read_lines
 from emend.evals.report.tracing import show_trace
 from emend.evals.runner.run import run
 from emend.evals.trace.case_trace import Trace, rows, trace

@@ -10,7 +10,8 @@ from rich.console import Console
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.judges.store import FOLDER, find_scoring, read_judgements
-from emend.evals.log.records import CASES, read_lines
+from emend.evals.log.lines import CASES
+from emend.evals.log.records import read_lines
 from emend.evals.report.tracing import markdown, show_trace
 from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import StepFilter

@@ -1,0 +1,227 @@
+"""Lines of the files of a run folder, read by a schema: what a reader gets has the types that it relies on.
+
+A run folder may be damaged, or made by a stranger. A line that does not fit is an error with file, line and field.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Required, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
+from typing_extensions import TypedDict
+
+from emend.memory.errors import BadData
+from emend.memory.json_files import parse_object
+from emend.memory.probe import ModelCall
+
+M = TypeVar("M")
+RECORDS, EVENTS, ERRORS, CASES = "records.jsonl", "events.jsonl", "errors.jsonl", "cases.jsonl"
+BASELINE, COSTS = "baseline.jsonl", "costs.jsonl"
+PERPLEXITY, PERPLEXITY_BEFORE = "perplexity", "perplexity before"
+"""Values of `act` in the lines of `costs.jsonl` on held-out texts: under edits, and before any."""
+
+
+def _check_date(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+def _check_texts(line: "PerplexityLine") -> "PerplexityLine":
+    if len(line["nats"]) != len(line["tokens"]):
+        raise ValueError("as many nats as tokens are expected")
+    return line
+
+
+Date = Annotated[str, AfterValidator(_check_date)]
+UnixTime = Annotated[float, Field(ge=0, le=1e11)]
+Number = FiniteFloat | None
+
+
+class _Line(TypedDict, total=False):
+    """A JSON object that may have more fields than the ones named."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+
+class EditFields(_Line, total=False):
+    """An edit of a case, with the fields that are written of it."""
+
+    id: Required[str]
+    form: Required[str]
+    text: Required[str]
+    subject: str | None
+    target_new: str | None
+    target_true: str | None
+
+
+class CaseLine(_Line, total=False):
+    """A line of `cases.jsonl`."""
+
+    number: Required[NonNegativeInt]
+    setting: Required[str]
+    case: Required[str]
+    tags: dict[str, str | int | float | bool]
+    edits: Required[list[EditFields]]
+
+
+class StateUpdate(_Line, total=False):
+    """Fields that a node put into a graph's state, those that traces read."""
+
+    hits: list[dict[str, Any]] | None
+    messages: list[dict[str, Any]] | None
+    log_probs: list[float] | None
+
+
+class StepLine(_Line, total=False):
+    """A step in a line of `events.jsonl` or `errors.jsonl`."""
+
+    unit: str
+    probe: str
+    node: Required[str]
+    place: NonNegativeInt
+    after: list[int]
+    at: UnixTime | None
+    ms: Number
+    update: StateUpdate | None
+    calls: list[ModelCall]
+    error: str | None
+
+
+class EventLine(_Line, total=False):
+    """A line of `events.jsonl`: a step, or an event of the run itself."""
+
+    unit: str
+    probe: str
+    event: str
+
+
+class JudgeStepLine(StepLine, total=False):
+    """A step of a judge, with the items that its call judged."""
+
+    items: Required[list[str]]
+    kind: Required[str]
+    judge: Required[str]
+    repeat: Required[int]
+    swapped: Required[bool]
+
+
+class ErrorLine(_Line, total=False):
+    """A line of `errors.jsonl`."""
+
+    unit: Required[str]
+    case: Required[str]
+    probe: str
+    editor: Required[str]
+    setting: Required[str]
+    error: Required[str]
+    message: Required[str]
+    steps: list[StepLine]
+    at: Date
+
+
+class _PassLine(_Line, total=False):
+    editor: Required[str]
+    setting: Required[str]
+    mode: Required[str]
+
+
+class EditCostLine(_PassLine, total=False):
+    """Cost of applying edits together."""
+
+    edits: Required[NonNegativeInt]
+    seconds: Required[Number]
+    cpu_seconds: Required[Number]
+    tokens: Required[int | None]
+    peak_bytes: Required[int | None]
+
+
+class RunCostLine(_Line, total=False):
+    """Cost of one process."""
+
+    seconds: Required[FiniteFloat]
+    cpu_seconds: Required[FiniteFloat]
+    peak_bytes: Required[int | None]
+    at: Date
+
+
+class _TextsLine(_Line, total=False):
+    nats: Required[list[FiniteFloat]]
+    tokens: Required[list[Annotated[int, Field(ge=1, le=10**7)]]]
+    unscored: str
+
+
+class UneditedPerplexityLine(_TextsLine, total=False):
+    """Likelihood of the held-out texts before any edit."""
+
+    texts: Required[str]
+
+
+class PerplexityLine(_TextsLine, _PassLine, total=False):
+    """Likelihood of the held-out texts under edits."""
+
+    edits: Required[str]
+    standing: Required[NonNegativeInt]
+    repeat: Required[int]
+
+
+class RecordHead(_Line, total=False):
+    """Unit of a record and the number of the unit's records."""
+
+    unit: Required[Annotated[str, Field(min_length=1)]]
+    of: Required[PositiveInt]
+
+
+_ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE)
+
+
+def _act_of(line: Any) -> str:
+    act = line.get("act") if isinstance(line, dict) else None
+    return act if act in _ACTS else "other"
+
+
+CostLine = Annotated[
+    Annotated[EditCostLine, Tag("edit")]
+    | Annotated[RunCostLine, Tag("run")]
+    | Annotated[PerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY)]
+    | Annotated[UneditedPerplexityLine, AfterValidator(_check_texts), Tag(PERPLEXITY_BEFORE)]
+    | Annotated[_Line, Tag("other")],
+    Discriminator(_act_of),
+]
+SCHEMAS: dict[str, TypeAdapter[Any]] = {
+    CASES: TypeAdapter(CaseLine),
+    ERRORS: TypeAdapter(ErrorLine),
+    COSTS: TypeAdapter(CostLine),
+    EVENTS: TypeAdapter(EventLine),
+}
+
+
+def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:
+    """Make the function that reads one line; it raises BadData with `where` and the field.
+
+    Half surrogate pairs, which older files hold, are replaced.
+    """
+
+    def parse(line: bytes, where: str) -> M:
+        try:
+            return schema.validate_json(line)
+        except ValidationError:
+            fields = parse_object(line, where)
+        try:
+            return schema.validate_python(fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "the whole line"
+            raise BadData(f"{where}, field {field}: {first['msg']}.") from error
+
+    return parse

@@ -1,0 +1,270 @@
+"""A run folder from a stranger, a full disk and a deleted folder end in one clean error, and write nowhere else."""
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from emend.evals.cli.main import app
+from emend.evals.judges.store import FOLDER
+from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
+from emend.evals.log.locking import LOCK
+from emend.evals.log.manifest import MANIFEST
+from emend.evals.log.records import AppendLog, RunLog, read_records
+from emend.evals.runner.run import run
+from emend.memory.errors import EmendError, RunRefused
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
+from tests.params import mostly_slow
+
+CONFIG = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted")
+READING = ("report", "trace 1", "trace", "compare", "analyse", "resume")
+SECRET = "precious\n"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "done"
+    run(CONFIG, folder, model=ScriptedModel())
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def ends(folder: Path, command: str) -> str:
+    """Message of a command over the folder, which must be one of Emend's own errors; empty where it succeeds."""
+    words = command.split()
+    try:
+        if words[0] == "resume":
+            run(CONFIG, folder, model=ScriptedModel())
+            return ""
+        more = [str(folder)] if words[0] == "compare" else []
+        outcome = CliRunner().invoke(app, [words[0], str(folder), *more, *words[1:]])
+        if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+            raise outcome.exception
+    except EmendError as error:
+        return str(error)
+    return ""
+
+
+def link(path: Path, victim: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(victim)
+
+
+@pytest.mark.parametrize(
+    "name", [RECORDS, EVENTS, ERRORS, BASELINE, COSTS, MANIFEST, CASES, LOCK, ".writable", f"{CASES}.new"]
+)
+def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text(SECRET)
+    link(folder / name, victim)
+    if name != RECORDS:
+        os.truncate(folder / RECORDS, 0)
+    if name == f"{CASES}.new":
+        (folder / CASES).unlink()
+    message = ends(folder, "resume")
+    assert victim.read_text() == SECRET and ("symbolic link" in message or name == CASES)
+
+
+def test_the_manifest_is_not_written_through_a_link(folder: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text(SECRET)
+    link(folder / f"{MANIFEST}.new", victim)
+    for name in (RECORDS, MANIFEST, CASES, EVENTS, ERRORS, BASELINE, COSTS):
+        (folder / name).unlink()
+    run(CONFIG, folder, model=ScriptedModel())
+    assert victim.read_text() == SECRET and not (folder / MANIFEST).is_symlink()
+
+
+SPOILS: dict[str, Callable[[Path], object]] = {
+    "FIFO": os.mkfifo,
+    "folder": Path.mkdir,
+    "loop": lambda path: path.symlink_to(path),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("spoil", mostly_slow(list(SPOILS), "FIFO"))
+@pytest.mark.parametrize("name", [MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES])
+def test_what_is_no_regular_file_is_named(folder: Path, name: str, spoil: str) -> None:
+    (folder / name).unlink()
+    SPOILS[spoil](folder / name)
+    messages = [ends(folder, command) for command in READING]
+    named = [message for message in messages if f"{name}' is a" in message]
+    assert named and (messages[-1] in named or name == CASES), messages
+
+
+def test_files_and_folders_are_private(finished: Path) -> None:
+    old = os.umask(0)
+    try:
+        run(CONFIG, finished.parent / "private", model=ScriptedModel())
+    finally:
+        os.umask(old)
+    paths = [finished.parent / "private", *(finished.parent / "private").iterdir()]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in paths}
+    assert not any(modes.values()), modes
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (RECORDS, '{"unit":"u","of":"x"}'),
+        (RECORDS, '{"unit":"u","of":1e999}'),
+        (RECORDS, '{"unit":"u","of":null}'),
+        (RECORDS, '{"unit":["u"],"of":1}'),
+        (RECORDS, "[" * 100_000),
+        (EVENTS, '{"unit":["u"]}'),
+        (EVENTS, "[" * 100_000 + "]" * 100_000),
+        (COSTS, '{"act":"edit","seconds":"x","editor":5}'),
+        (COSTS, '{"act":"run","seconds":null}'),
+        (COSTS, '{"act":"edit","edits":1,"tokens":Infinity}'),
+        (COSTS, '{"act":"perplexity before"}'),
+        (BASELINE, '{"key":"k","probe":"p","answer":{"usage":{"untold":[]}}}'),
+        (ERRORS, '{"unit":["u"],"steps":3}'),
+        (CASES, '{"number":1,"setting":"plain","case":"c","edits":[{"text":5}]}'),
+        (CASES, "garbage"),
+    ],
+)
+def test_a_damaged_line_is_an_error_or_left_out(folder: Path, name: str, line: str) -> None:
+    with (folder / name).open("a") as file:
+        file.write(line + "\n")
+    number = len((folder / name).read_text().splitlines())
+    for command in READING:
+        message = ends(folder, command)
+        assert not message or f"{name}, line {number}" in message or name in message, (command, message)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, RECORDS, EVENTS, ERRORS, BASELINE, COSTS, CASES])
+@pytest.mark.parametrize("how", mostly_slow(["utf-16", "utf-8-sig", "zeros", "empty", "missing", "huge"], "utf-16"))
+def test_a_damaged_file_is_an_error_or_left_out(folder: Path, name: str, how: str) -> None:
+    text = (folder / name).read_text("utf-8")
+    content = {"zeros": b"\0" * 5000, "empty": b"", "huge": b'{"of": ' + b"9" * 5000 + b"}\n"}.get(how)
+    if how == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(text.encode(how) if content is None else content)
+    for command in READING:
+        ends(folder, command)
+
+
+def test_a_run_without_its_records_is_no_empty_run(folder: Path) -> None:
+    (folder / RECORDS).unlink()
+    assert f"has no {RECORDS}" in ends(folder, "report")
+
+
+# --- disk
+
+
+class FullDisk:
+    """Writes to a file until so many bytes have been written, by all together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from emend.evals.log import records
+        from emend.memory import files
+
+        disk = self
+
+        class Limited:
+            def __init__(self, file: Any) -> None:
+                self._file = file
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._file, name)
+
+            def __enter__(self) -> "Limited":
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                self._file.close()
+
+            def write(self, content: bytes) -> int:
+                if disk.left <= 0:
+                    raise OSError(28, "No space left on device")
+                part = content[: max(1, disk.left)]
+                disk.left -= len(part)
+                written: int = self._file.write(part)
+                if len(part) < len(content) and self._file.fileno() and not hasattr(self._file, "readall"):
+                    raise OSError(28, "No space left on device")
+                return written
+
+        opened = files.open_file
+        for module in (records, files):
+            monkeypatch.setattr(module, "open_file", lambda *args, **more: Limited(opened(*args, **more)))
+
+
+def test_a_full_disk_is_one_error_at_any_byte_and_finished_units_are_kept(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {record.probe: untimed(record) for record in read_records(finished)}
+    for left in (0, 10, 700, 3_000, 5_000, 9_000, 12_000, 15_000):
+        out = tmp_path / str(left)
+        with monkeypatch.context() as patched:
+            FullDisk(left).limit(patched)
+            with pytest.raises(RunRefused, match="No space left on device"):
+                run(CONFIG, out, model=ScriptedModel())
+        run(CONFIG, out, model=ScriptedModel())
+        assert {record.probe: untimed(record) for record in read_records(out)} == whole, left
+
+
+class Deleting(ScriptedModel):
+    """Deletes the run folder while it is asked."""
+
+    folder: str = ""
+
+    def reply(self, prompt: str) -> str:
+        if "Land3" in prompt:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return super().reply(prompt)
+
+
+def test_a_folder_that_is_deleted_during_the_run_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(RunRefused, match="is no longer there.*The folder was deleted meanwhile"):
+        run(CONFIG, tmp_path / "run", model=Deleting(folder=str(tmp_path / "run")))
+
+
+def test_a_name_that_no_folder_can_have_is_one_error(tmp_path: Path) -> None:
+    for name in ("x" * 300, "a\0b", str(tmp_path / "file" / "below")):
+        (tmp_path / "file").touch()
+        with pytest.raises(EmendError):
+            run(CONFIG, tmp_path / name, model=ScriptedModel())
+
+
+# --- surrogates
+
+
+class Halved(ScriptedModel):
+    """Says half a surrogate pair."""
+
+    def reply(self, prompt: str) -> str:
+        return super().reply(prompt) + "\ud800!"
+
+
+def test_half_a_surrogate_pair_is_replaced_and_the_unit_written(tmp_path: Path) -> None:
+    summary = run(CONFIG, tmp_path / "run", model=Halved())
+    assert (summary.failed, summary.finished) == (0, 6)
+    records = list(read_records(tmp_path / "run"))
+    assert len(records) == 12 and any("\ufffd" in (record.answer or "") for record in records)
+    assert not ends(tmp_path / "run", "report") and not ends(tmp_path / "run", "trace 1")
+    with AppendLog(tmp_path, ["x"], "") as log, RunLog(tmp_path) as run_log:
+        run_log.line(EVENTS, {"\ud800": "\udfff"})
+        log.append({"x": b"y\n"})
+    assert json.loads((tmp_path / EVENTS).read_text("utf-8")) == {"\ufffd": "\ufffd"}
+
+
+def test_a_scoring_of_a_stranger_is_refused_cleanly(folder: Path) -> None:
+    (folder / FOLDER).mkdir()
+    (folder / FOLDER / "x.json").symlink_to("/dev/zero")
+    assert "x.json' is a" in ends(folder, "report")
