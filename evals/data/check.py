@@ -60,13 +60,18 @@ def check(target: str, data: Path | None = None) -> FolderCheck:
     others = [FileCheck(name=name, checksum=state) for name, state in checksums.items() if name not in names]
     if name == "docter":
         faults += _docter_links(tables)
-    counts = tuple(_counts(name, shapes, folder, faults))
+    counts = [
+        ("", f"questions labelled {label} that {verb} the subject of their document", number)
+        for label, numbers in (_subjects(tables).items() if name == "docter" else ())
+        for verb, number in zip(("name", "do not literally name"), numbers, strict=True)
+    ]
+    counts += _counts(name, shapes, folder, faults)
     return FolderCheck(
         data=name,
         folder=str(folder),
         files=tuple(_with_faults([*files, *others], faults)),
         faults=tuple(faults),
-        counts=counts,
+        counts=tuple(counts),
     )
 
 
@@ -135,10 +140,25 @@ def _docter_links(tables: Mapping[str, list[Any]]) -> Iterator[Fault]:
         if tests in ids and edits in ids:
             for number in sorted(ids[tests] - ids[edits]):
                 yield Fault(file=tests, record=f"id {number}", field="id", problem=f"{edits} has no record of this id")
+    for label, (same, other) in _subjects(tables).items():
+        if same < other:
+            problem = (
+                f"{other} of {same + other} questions labelled {label} do not name the subject of their document, "
+                "which is that of the same id for True and of the next for False; fetch the published file again"
+            )
+            yield Fault(file=REASONING, field="id", problem=problem)
     labels = {row.label for row in tables.get(REASONING, ())}
     if len(labels) == 1:
         problem = f"every label is {labels.pop()}: a constant answer would be right everywhere"
         yield Fault(file=REASONING, field="label", problem=problem)
+
+
+def _subjects(tables: Mapping[str, list[Any]]) -> dict[str, tuple[int, int]]:
+    """By label, how many of DocTER's questions name the subject of their document, and how many do not."""
+    subjects = {row.id: row.subject.casefold() for row in tables.get(FACTS, ())}
+    asked = [row for row in tables.get(REASONING, ()) if row.document in subjects]
+    names = [(row.label, subjects[row.document] in row.src.casefold()) for row in asked]
+    return {label: (names.count((label, True)), names.count((label, False))) for label in ("True", "False")}
 
 
 def _counts(name: str, shapes: list[Shape], folder: Path, faults: list[Fault]) -> Iterator[tuple[str, str, int]]:

@@ -140,7 +140,7 @@ class DocTER(FileBenchmark):
             "options": {"blocks": ",".join(self.blocks), "strip_distractor": self.strip_distractor},
             "cases": len(self._english_ids) + sum(len(self._queries(block)) for block in self._crosses),
             "reasoning labels": dict(sorted(labels.items())),
-            "dropped": {"reasoning questions without a document": sorted(self._labels.keys() - set(self._english_ids))},
+            "dropped": {"reasoning questions without a document": self._orphans},
             "repaired": {
                 "cross-lingual queries with white space at an end": sum(query != query.strip() for query in queries)
             },
@@ -208,9 +208,8 @@ class DocTER(FileBenchmark):
 
     def _rows(self, name: str) -> dict[int, Any]:
         if name not in self._tables:
-            self._tables[name] = read_numbered(self.folder / name, ROWS[name])
-            if name == REASONING:
-                _check_labels(self._tables[name])
+            rows: dict[int, Any] = read_numbered(self.folder / name, ROWS[name])
+            self._tables[name] = _by_document(rows) if name == REASONING else rows
         return self._tables[name]
 
     def _queries(self, block: str) -> dict[int, QueriesRow]:
@@ -222,6 +221,19 @@ class DocTER(FileBenchmark):
         if not files:
             return []
         return [n for n in self._rows(SUCCESS) if any(n in self._rows(file) for file in files)]
+
+    def _choices(self) -> list[str]:
+        lost = (
+            f"docter: {len(self._orphans)} reasoning questions are not asked, as their documents are not in the files"
+        )
+        return [*super()._choices(), *([lost] if self._orphans else [])]
+
+    @property
+    def _orphans(self) -> list[int]:
+        """Ids, as in the file, of the reasoning questions whose document is missing."""
+        known = {*self._english_ids}
+        rows = self._rows(REASONING) if "reasoning" in self.blocks else {}
+        return sorted(row.id for document, row in rows.items() if document not in known)
 
     @cached_property
     def _labels(self) -> dict[int, str]:
@@ -249,11 +261,12 @@ def _texts(row: EditRow | None, neighbours: QueriesRow | None, question: Reasoni
         yield question.src
 
 
-def _check_labels(rows: Mapping[int, ReasoningRow]) -> None:
-    """Check that no constant answer is always correct.
+def _by_document(rows: Mapping[int, ReasoningRow]) -> dict[int, ReasoningRow]:
+    """Return the questions by the id of their document.
 
     Raises:
-        BadData: all questions have one label, as in the first or second half of the file.
+        BadData: all questions have one label, as in the first or second half of the file, so that a constant answer
+            would always be correct; or two are about one document.
     """
     labels = {row.label for row in rows.values()}
     if len(labels) == 1:
@@ -262,3 +275,11 @@ def _check_labels(rows: Mapping[int, ReasoningRow]) -> None:
             f"'{labels.pop()}', so that a constant answer would be right every time; the file is sorted by label. "
             "Take the whole file, or leave the block out: --benchmark-option blocks=edit_success,locality."
         )
+    by_document: dict[int, ReasoningRow] = {}
+    for row in rows.values():
+        if (other := by_document.setdefault(row.document, row)) is not row:
+            raise BadData(
+                f"{REASONING}, records with the ids {other.id} and {row.id}, field 'id': both are about document "
+                f"{row.document}, as a False question's is that of the next id. Remove one of the two records."
+            )
+    return by_document

@@ -63,6 +63,15 @@ class ReasoningRow(NumberedRow):
     src: Text
     label: Literal["True", "False"]
 
+    @property
+    def document(self) -> int:
+        """Id of the document that the question is about: its own if it is True, the next if it is False.
+
+        As published, no False question names the subject at its id, and nearly all name the one at the next id. The
+        released code never uses these ids.
+        """
+        return self.id + (self.label == "False")
+
 
 def last_sentence(text: str) -> str:
     """The last sentence of a paraphrase, as DocTER puts the statement after an unrelated text.

@@ -137,6 +137,21 @@ def test_faults_between_docters_files_are_named(copy):
     assert ("reasoning_eval.json", "", "label") in told(checked)
 
 
+def test_docters_questions_are_checked_to_name_the_subject_of_their_document(copy):
+    folder = copy("docter")
+    counts = {what: number for reading, what, number in check("docter", folder).counts if not reading}
+    assert counts["questions labelled False that name the subject of their document"] == 1
+    assert counts["dropped: reasoning questions without a document"] == 1
+    rows = records(folder / "reasoning_eval.json")
+    moved = [row | {"id": row["id"] + 1} if row["label"] == "False" else row for row in rows]  # ids as one would expect
+    facts = records(folder / "gold_facts.json")
+    facts.append(facts[0] | {"id": 5})
+    (folder / "gold_facts.json").write_text(json.dumps(facts), "utf-8")
+    (folder / "reasoning_eval.json").write_text(json.dumps(moved), "utf-8")
+    (fault,) = check("docter", folder).faults
+    assert fault.field == "id" and "1 of 1 questions labelled False do not name the subject" in fault.problem
+
+
 def test_a_file_that_is_not_as_it_was_fetched_is_a_fault(copy):
     folder = copy("elken")
     entry = SourceEntry(

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from emend.editors.memory_based.in_context import FactSelector
 from emend.evals.benchmarks.docter.benchmark import DocTER
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
-from emend.memory.errors import BadSettings
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Answer
+from emend.memory.retrieval.base import Entry
+from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.gold import GoldRetriever
 from tests.paths import DATA, SHARED
 
 FIXTURE = DATA / "docter"
@@ -134,6 +139,44 @@ def test_reasoning_is_scored_by_label_too_beside_what_a_constant_answer_gets():
         {"acc": 1.0, "acc_true": 1.0, "constant": 1.0},
         {"acc": 0.0, "acc_false": 0.0, "constant": 0.0},
     ]
+
+
+def test_a_false_question_is_about_the_document_of_the_next_id(folder):
+    """As published, a False question stands at its document's id less one; joined by id it met a stranger's edit."""
+    cases = {case.tags["docter_id"]: by_kind(case, "reasoning") for case in DocTER(folder).cases("doc")}
+    assert {number: [p.query for p in probes] for number, probes in cases.items()} == {
+        0: ["Is the mother tongue of Orla Tamsett an official language of Cyprus?"],
+        1: [],
+        4: ["Does the twin city of Quellmouth lie on the Tagus?"],
+    }
+    rows = json.loads((folder / "reasoning_eval.json").read_text("utf-8"))["data"]
+    (folder / "reasoning_eval.json").write_text(json.dumps([*rows, rows[0] | {"id": 4}]), "utf-8")
+    with pytest.raises(BadData, match="ids 3 and 4, field 'id': both are about document 4"):
+        DocTER(folder).cases("doc")
+
+
+def test_questions_without_a_document_are_said_beside_the_results(folder):
+    assert DocTER(folder).provenance["choices"][-1].startswith("docter: 1 reasoning questions are not asked")
+    assert len(DocTER(folder, {"blocks": "locality"}).provenance["choices"]) == 2
+
+
+@real
+def test_every_real_false_question_is_shown_its_own_document_by_the_oracles():
+    """Subjects are those of `gold_facts.json`; the last five spell theirs otherwise, as in 'Nousiaine'."""
+    facts = json.loads((REAL / "gold_facts.json").read_text("utf-8"))["data"]
+    subjects = {row["id"]: row["subject"].casefold() for row in facts}
+    cases = list(DocTER(REAL).cases("doc"))
+    documents = {case.edits[0].id: case.tags["docter_id"] for case in cases}
+    edits = [case.edits[0] for case in cases]
+    entries = [Entry(id=edit.id, edit_id=edit.id, text=edit.text) for edit in edits]
+    show, gold = FactSelector(edits), GoldRetriever(ExactCorpus.of(entries, LexicalEmbedding()))
+    texts = {edit.text: edit.id for edit in edits}
+    named = {"True": [0, 0], "False": [0, 0]}
+    for probe in (probe for case in cases for probe in by_kind(case, "reasoning")):
+        (text,), (hit,) = show(probe), gold.search_probe(probe, 2)
+        assert texts[text] == hit.entry.edit_id == probe.edit_ids[0]
+        named[str(probe.tags["label"])][subjects[documents[probe.edit_ids[0]]] in probe.query.casefold()] += 1
+    assert named == {"True": [2, 270], "False": [5, 180]}
 
 
 def test_blocks_choose_probes_and_metrics():
