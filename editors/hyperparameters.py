@@ -15,6 +15,8 @@ from emend.memory.registry import nearest
 
 S = TypeVar("S")
 SHIPPED = Path(__file__).parent / "settings"
+VERIFIED = "verified"
+"""Key of a shipped table that says on which model its values were tried; it is no setting."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,16 @@ def shipped_settings(editor: str, names: Sequence[str]) -> dict[str, Any]:
 
     `names` goes from the most to the least specific name of a model; a model without a table gets the default.
     """
-    tables = _tables(editor)
-    return tables["default"] | next((tables[name] for name in names if name in tables), {})
+    tables = shipped_tables(editor)
+    values = tables["default"] | next((tables[name] for name in names if name in tables), {})
+    return {name: value for name, value in values.items() if name != VERIFIED}
 
 
 @cache
-def _tables(editor: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads((SHIPPED / f"{editor}.toml").read_text(encoding="utf-8"))
+def shipped_tables(editor: str) -> dict[str, dict[str, Any]]:
+    """The tables of an editor's shipped TOML file by name; none for an editor without such a file."""
+    file = SHIPPED / f"{editor}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -9,35 +9,40 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.memory.errors import BadSettings
 
 OPENERS = ("The", "Therefore", "Because", "I", "You")
+"""The openers of MEMIT's code, which EasyEdit's ROME has too; that of ROME's own code is "", the begin token alone."""
 BARE = ("",)
-_cache: WeakKeyDictionary[CausalLM, dict[tuple[tuple[tuple[int, int], ...], int], tuple[str, ...]]] = (
-    WeakKeyDictionary()
-)
+_Sampling = tuple[tuple[str, ...], tuple[tuple[int, int], ...], int]
+_cache: WeakKeyDictionary[CausalLM, dict[_Sampling, tuple[str, ...]]] = WeakKeyDictionary()
 
 
-def context_prefixes(lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0) -> tuple[str, ...]:
-    """The empty prefix, then the unedited model's own continuations of five openers, each followed by ". ".
+def context_prefixes(
+    lm: CausalLM, lengths: Sequence[tuple[int, int]], seed: int = 0, openers: Sequence[str] = OPENERS
+) -> tuple[str, ...]:
+    """The empty prefix, then the unedited model's own continuations of the openers in turn, each followed by ". ".
 
     Args:
         lm: samples among the five likeliest tokens.
         lengths: (tokens, count) pairs; (5, 10), (10, 10) is ROME's, (10, 5) MEMIT's. As there, the opener's tokens
             count; at least one is sampled after it.
-        seed: of the sampling; texts are cached per model, lengths and seed, so edits never change them.
+        seed: of the sampling; texts are cached per model, openers, lengths and seed, so edits never change them.
+        openers: "" stands for the begin token, or the end token of a model without one.
     """
-    cache, key = _cache.setdefault(lm, {}), (tuple(lengths), seed)
+    cache, key = _cache.setdefault(lm, {}), (tuple(openers), tuple(lengths), seed)
     if key not in cache:
         cache[key] = _sample_texts(lm, *key)
     return BARE + cache[key]
 
 
-def _sample_texts(lm: CausalLM, lengths: tuple[tuple[int, int], ...], seed: int) -> tuple[str, ...]:
-    texts: list[str] = []
+def _sample_texts(
+    lm: CausalLM, openers: tuple[str, ...], lengths: tuple[tuple[int, int], ...], seed: int
+) -> tuple[str, ...]:
     with lm.lock, torch.random.fork_rng():
         torch.manual_seed(seed)
-        for tokens, count in lengths:
-            for number in range(count):
-                texts.append(_sample_text(lm, OPENERS[number % len(OPENERS)], tokens))
-    return tuple(texts)
+        return tuple(
+            _sample_text(lm, openers[number % len(openers)], tokens)
+            for tokens, count in lengths
+            for number in range(count)
+        )
 
 
 def _sample_text(lm: CausalLM, opener: str, tokens: int) -> str:

@@ -13,7 +13,7 @@ from emend.editors.base import EditCost, EditorContext
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas, is_edited
 from emend.editors.numerics.architectures import architecture_of, check_width, layer_of
-from emend.editors.numerics.contexts import context_prefixes
+from emend.editors.numerics.contexts import OPENERS, context_prefixes
 from emend.editors.numerics.covariance import load_covariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
@@ -38,6 +38,8 @@ class LocateThenEditSettings(ValueSearchSettings):
     """Sampled prefixes as (tokens, count) pairs; the bare prompt always comes first."""
     covariance: str
     """Key covariance: `collected` (see `emend covariance`), a folder of it, `tinyworld`, or `identity` for none."""
+    context_openers: Annotated[tuple[str, ...], Field(min_length=1)] = OPENERS
+    """Texts that sampled prefixes begin with, in turn: MEMIT's five; [""], the begin token alone, is ROME's own."""
     fact_token: Literal["subject_last"] = "subject_last"
     """The token at which the value is written."""
     prefixes: tuple[str, ...] = ()
@@ -131,7 +133,9 @@ class LocateThenEdit(WeightEditor):
         """The texts put before every prompt, the empty one first."""
         fixed = self.settings.prefixes
         if not fixed:
-            return context_prefixes(self.lm, self.settings.context_template_length_params, self.context.seed)
+            settings = self.settings
+            lengths, openers = settings.context_template_length_params, settings.context_openers
+            return context_prefixes(self.lm, lengths, self.context.seed, openers)
         return ("", *(text if text[-1:].isspace() else f"{text} " for text in fixed if text))
 
 

@@ -23,18 +23,29 @@ def registry_of(kind: str) -> Registry[Any]:
     return getattr(import_module(module), name)  # type: ignore[no-any-return]
 
 
+def list_presets() -> list[dict[str, str]]:
+    """A row per shipped table of settings: editor, preset, and on which model its values were verified, if on any."""
+    from emend.editors.hyperparameters import VERIFIED, shipped_tables
+
+    return [
+        {"editor": editor, "preset": preset, "verified": values[VERIFIED]}
+        for editor in registry_of("editors").builtin
+        for preset, values in shipped_tables(editor).items()
+    ]
+
+
 def list_settings() -> list[dict[str, Any]]:
     """A row per setting of each built-in editor: editor, setting, type, and default as JSON has it.
 
     The defaults of weight editors are those for a model family that Emend ships no values for.
     """
-    from emend.editors.hyperparameters import SHIPPED, shipped_settings
+    from emend.editors.hyperparameters import shipped_settings, shipped_tables
 
     rows = []
     for name in registry_of("editors").builtin:
         editor: Any = registry_of("editors").load(name)
         schema = getattr(editor, "schema", None)
-        shipped = shipped_settings(name, ()) if (SHIPPED / f"{name}.toml").exists() else {}
+        shipped = shipped_settings(name, ()) if shipped_tables(name) else {}
         for field in fields(schema) if schema else ():
             default = shipped.get(field.name, field.default)
             row = {"editor": name, "setting": field.name, "type": _type_name(field.type)}

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from emend.editors.hyperparameters import SHIPPED, build_settings, read_settings, shipped_settings
+from emend.editors.hyperparameters import SHIPPED, build_settings, read_settings, shipped_settings, shipped_tables
 from emend.editors.parametric.alphaedit import AlphaEditSettings
 from emend.editors.parametric.finetune import FineTuningSettings
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
@@ -91,9 +91,26 @@ def test_every_shipped_table_gives_valid_settings(path):
         assert isinstance(built, schemas[path.stem])
 
 
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_shipped_table_says_on_which_model_it_was_verified(path):
+    for family, values in shipped_tables(path.stem).items():
+        assert values["verified"].startswith(("verified on ", "not verified on ")), family
+
+
+def test_the_published_presets_are_those_of_the_papers_code():
+    """ROME's of github.com/kmeng01/rome, fine-tuning's layers of EasyEdit."""
+    for method in ("rome", "r_rome"):
+        medium, large, other = (shipped_settings(method, [name]) for name in ("gpt2-1024", "gpt2-1280", "llama"))
+        assert (medium["layers"], medium["clamp_norm_factor"], medium["context_openers"]) == ([8], 3.0, [""])
+        assert (large["clamp_norm_factor"], large["context_openers"]) == (4.0, [""])
+        assert "context_openers" not in other
+    assert shipped_settings("ft", ["mistral-4096", "mistral"])["layers"] == [21]
+    assert shipped_settings("ft", ["qwen2-3584", "qwen2"])["layers"] == [27]
+
+
 def test_the_default_table_names_every_setting_that_has_no_default():
     optional = {"architecture"}
-    named = read_settings(SHIPPED / "ft.toml")["default"].keys()
+    named = shipped_settings("ft", ()).keys()
     assert named == {field.name for field in fields(FineTuningSettings)} - optional
 
 

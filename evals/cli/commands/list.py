@@ -8,7 +8,7 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
 from emend.evals.cli.output import emit
-from emend.evals.components.catalogue import KINDS, list_settings, registry_of
+from emend.evals.components.catalogue import KINDS, list_presets, list_settings, registry_of
 from emend.evals.report.escape import one_line
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -24,7 +24,7 @@ def list_parts(
         str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}; default: list the kinds.")
     ] = None,
     settings: Annotated[
-        bool, typer.Option("--settings", help="With editors: list each editor's settings, types and defaults.")
+        bool, typer.Option("--settings", help="With editors: list each editor's settings, types, defaults and presets.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -38,9 +38,10 @@ def list_parts(
     if kind not in KINDS:
         raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
     if settings:
-        rows = list_settings()
+        rows, presets = list_settings(), list_presets()
         columns = [{"name": f"{row['editor']}.{row['setting']}", "summary": _in_words(row)} for row in rows]
-        emit(rows, as_json, lambda console: _show_columns(columns, console))
+        columns += [{"name": f"{row['editor']} [{row['preset']}]", "summary": row["verified"]} for row in presets]
+        emit([*rows, *presets], as_json, lambda console: _show_columns(columns, console))
         return
     registry = registry_of(kind)
     parts = list(registry.rows())

@@ -14,7 +14,7 @@ from emend.editors.hyperparameters import read_settings
 from emend.editors.numerics.apply_delta import DeltaStack
 from emend.editors.numerics.architectures import ARCHITECTURES as ARCHITECTURE_TABLE
 from emend.editors.numerics.architectures import NAMES, architecture_of
-from emend.editors.numerics.contexts import context_prefixes
+from emend.editors.numerics.contexts import OPENERS, context_prefixes
 from emend.editors.numerics.suffix_forward import _check_adds
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
@@ -125,6 +125,24 @@ def test_contexts_have_the_requested_length_including_their_openers(random_model
     context_prefixes(lm, [(12, 5), (1, 1)])
     openers, whole = zip(*lengths, strict=True)
     assert whole[:5] == (12,) * 5 and whole[5] == openers[5] + 1  # of an opener that is longer, one token more
+
+
+def test_contexts_of_rome_s_own_code_begin_with_the_begin_token_alone(random_model, monkeypatch):
+    """Twenty texts of five and ten tokens, the begin token among them."""
+    model, asked = random_model(), []
+    generate = model.lm.model.generate
+
+    def heard(**given):
+        asked.append(tuple(given["input_ids"][0].tolist()) + (generate(**given).shape[1],))
+        return generate(**given)
+
+    monkeypatch.setattr(model.lm.model, "generate", heard)
+    settings = {"prefixes": [], "context_template_length_params": [[5, 10], [10, 10]]}
+    own, five = (editor(Rome, model, **settings, context_openers=openers) for openers in ([""], OPENERS))
+    assert len(own.prefixes) == 21 and own.prefixes[0] == "" and all(text.endswith(". ") for text in own.prefixes[1:])
+    (begin,) = model.lm.encode("")
+    assert asked == [(begin, 5)] * 10 + [(begin, 10)] * 10
+    assert own.prefixes != five.prefixes and own.fingerprint != five.fingerprint
 
 
 def test_what_was_sampled_for_a_model_goes_with_it(tmp_path):
