@@ -177,7 +177,8 @@ def retrieve(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
     hops = list(state["hops"])
     k = runtime.context.k
     hits = as_hits(search(runtime.context.retriever, hops[-1]["subquestion"], k), k)
-    fact = " ".join(hit["text"] for hit in hits) or NOTHING
+    # One line, or a document of several could forge the check, and the lines after it.
+    fact = " ".join(" ".join(hit["text"] for hit in hits).splitlines()) or NOTHING
     if not fact.endswith((".", "!", "?")):
         fact += "."
     hops[-1] = {**hops[-1], "fact": fact}

@@ -68,8 +68,8 @@ class FactSelector:
 
     def __call__(self, probe: Probe) -> list[str]:
         """The texts of the edits that are relevant to the probe, else of its own event or the nearest edit."""
-        own = (probe.tags.get(EVENT_TAG),) if self._own_event else ()
-        relevant = [self.edits[name].text for name in probe.edit_ids or own if name in self.edits]
+        event = (probe.tags.get(EVENT_TAG),) if self._own_event else ()
+        relevant = [self.edits[name].text for name in probe.edit_ids or event if name in self.edits]
         return relevant or self._nearest(probe)
 
     def _nearest(self, probe: Probe) -> list[str]:

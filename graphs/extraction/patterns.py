@@ -16,7 +16,7 @@ from emend.memory.edit import Triplet
 
 NP = r"(?:DA*n(?:C?K|C)A*(?=[nN])|DA*)?[nN#]+(?:s[nN#]+)*"
 CHAIN = rf"{NP}(?:o{NP})*"
-NAMED = r"D?[nN#]*N[N#]*"
+NAMED = r"D?(?:[N#]*n)*#*N[N#]*"  # D?[nN#]*N[N#]*, with one way to match each text
 VERB = r"A*(?:(?:BA*)*V|B(?:A*B)*)(?:A*tA*[BV](?:A*V)?|A*P?A*G)*A*"
 COPULA = re.compile(
     r"(?:(?:has|have|had|would|will|can|could|may) )?(?:is|are|was|were|be|been|became|becomes|remains)"

@@ -5,7 +5,9 @@ import re
 ABBREVIATIONS = frozenset("Dr Mr Mrs Ms Prof St Sr Jr Mt Ft vs No Inc Ltd Co Corp Gen Col Capt Rev Hon Gov Sen".split())
 _END = re.compile(r"(?P<stop>[.!?]+)(?P<quote>[\"”’)\]]*)(?P<space>\s*)(?=(?P<next>[\"“(]*[A-Z0-9À-Þ]|[\"“(]*$))")
 _DATELINE = re.compile(r"^[A-Z][\w.,’' ]{1,40}?\s*(?:\([^)]*\)\s*)?(?:-{1,2}|[–—])\s+(?=[A-Z\"“])")
-_BRACKETED = re.compile(r"\s*\[[^\]]*\]")
+_LONGEST_WORD = 64
+"""Characters that are read before a full stop; without a bound a line of initials would take minutes."""
+_BRACKETED = re.compile(r"\s*\[[^\]]{0,1000}\]")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -41,7 +43,7 @@ def _of_line(line: str) -> list[str]:
 
 def _ends(line: str, match: re.Match[str]) -> bool:
     """Return whether the full stop ends a sentence."""
-    word = re.search(r"[\w.]*$", line[: match.start()])
+    word = re.search(r"[\w.]*$", line[max(0, match.start() - _LONGEST_WORD) : match.start()])
     before = word.group() if word else ""
     if match["stop"] != "." or match["quote"]:
         return True

@@ -283,3 +283,9 @@ def test_thoughts_alone_are_no_empty_answer(reply, finish, error):
         speak(Thinking(reply=lambda prompt: ""), "Where?")
     assert caught.value.reply == reply
     assert speak(scripted(), "Where?")["reply"]
+
+
+def test_half_a_surrogate_pair_in_a_text_is_replaced_and_the_entry_named(caplog):
+    (hit,) = check(rag.retrieve(state(), runtime(RagContext(scripted(), Fixed("Ostrim\ud800!")))), RagState)["hits"]
+    assert hit["text"] == "Ostrim\ufffd!" and hit["text"].encode()
+    assert "entry 'e0' has half surrogate pairs" in caplog.text
