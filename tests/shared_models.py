@@ -37,12 +37,12 @@ class SharedModels:
 
 def _seen(model: Any) -> dict[str, Any]:
     """All weights by name, and the number of hooks of each module."""
-    inner = getattr(model, "lm", model).model
-    hooks = {
-        f"hooks of {name or 'the model'}": len(module._forward_hooks) + len(module._forward_pre_hooks)
-        for name, module in inner.named_modules()
-    }
-    return hooks | dict(inner.named_parameters()) | dict(inner.named_buffers())
+    state: dict[str, Any] = {}
+    for name, module in getattr(model, "lm", model).model.named_modules():
+        state[f"hooks of {name or 'the model'}"] = len(module._forward_hooks) + len(module._forward_pre_hooks)
+        for key, value in (*module._parameters.items(), *module._buffers.items()):
+            state[f"{name}.{key}"] = value
+    return state
 
 
 def _copied(value: Any) -> Any:

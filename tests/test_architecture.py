@@ -50,11 +50,13 @@ def _modules() -> Iterator[Module]:
             yield Module(name, path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8")))
 
 
+@cache
+def every_node() -> list[tuple[Module, ast.AST]]:
+    return [(module, node) for module in modules() for node in ast.walk(module.tree)]
+
+
 def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[Module, ast.AST]]:
-    for module in modules():
-        for node in ast.walk(module.tree):
-            if isinstance(node, kinds):
-                yield module, node
+    return ((module, node) for module, node in every_node() if isinstance(node, kinds))
 
 
 def function_sizes() -> dict[str, int]:
@@ -69,7 +71,7 @@ def imports_of(module: Module, known: frozenset[str]) -> set[str]:
     """Emend's modules that a module imports, inside functions too; imports for type checkers alone do not count."""
     skipped = {
         id(inner)
-        for node in ast.walk(module.tree)
+        for node in module.tree.body
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }

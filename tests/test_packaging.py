@@ -83,12 +83,14 @@ def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) -> Non
     assert held == ours
 
 
+@pytest.mark.slow
 def test_wheel_is_the_one_imported(emend: Path, tmp_path: Path) -> None:
     code = "import emend.memory as m; print(m.__file__)"
     where = Path(run(emend / "python", "-c", code, cwd=tmp_path).strip())
     assert where.is_relative_to(emend.parent)
 
 
+@pytest.mark.slow
 def test_wheel_says_help(emend: Path, tmp_path: Path) -> None:
     assert "demo" in run(emend / "emend", "--help", cwd=tmp_path)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -144,7 +145,12 @@ def _short(value: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the installed versions of the packages that can change a score."""
-    installed = {"python": platform.python_version()}
+    return {"python": platform.python_version()} | _installed()
+
+
+@cache
+def _installed() -> dict[str, str]:
+    installed = {}
     for name in PACKAGES:
         try:
             installed[name] = version(name)

@@ -188,19 +188,9 @@ def main() -> None:
         return
     for place in asked.places.split(","):
         for size in asked.sizes.split(","):
-            told = [
-                sys.executable,
-                __file__,
-                "--one",
-                "--sizes",
-                size,
-                "--places",
-                place,
-                "--embedding",
-                asked.embedding,
-            ]
-            told += ["--vectors", asked.vectors] if asked.vectors else []
-            done = subprocess.run(told, stdout=subprocess.PIPE, text=True, check=True)
+            words = f"--one --sizes {size} --places {place} --embedding {asked.embedding}".split()
+            words += ["--vectors", asked.vectors] if asked.vectors else []
+            done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True)
             row = json.loads(done.stdout.splitlines()[-1])
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
 

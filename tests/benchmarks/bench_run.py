@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,6 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
-from emend.editors.base import Demonstration  # noqa: E402
 from emend.evals.aggregate.rows import report  # noqa: E402
 from emend.evals.case import Case, Metric  # noqa: E402
 from emend.evals.log.config import RunConfig  # noqa: E402
@@ -30,16 +28,11 @@ from emend.evals.report.progress import RunProgress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
 from emend.memory.probe import Probe  # noqa: E402
-from tests.evals.toys import ScriptedModel  # noqa: E402
+from tests.evals.toys import ScriptedModel, ToyBenchmark  # noqa: E402
 
 
-class Wide:
+class Wide(ToyBenchmark):
     """Cases of one edit; the options say how many edits, and how many probes each."""
-
-    name: ClassVar[str] = "wide"
-    settings: ClassVar[tuple[str, ...]] = ("plain",)
-    wording: ClassVar[str] = "new_fact"
-    mode: ClassVar[str] = "single"
 
     def __init__(self, data: Path | None, options: dict[str, str]) -> None:
         self.edits, self.probes = int(options["edits"]), int(options["probes"])
@@ -60,13 +53,6 @@ class Wide:
 
     def metrics(self) -> Sequence[Metric]:
         return [Metric(name="EM", value="em", kinds=("efficacy",), scale=100)]
-
-    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        return ()
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return {}
 
 
 class Watch(RunProgress):

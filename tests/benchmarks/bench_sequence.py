@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
-from emend.agents.tiny.world import World, WorldFact, relations
+from emend.agents.tiny.world import World, relations
 from emend.editors.base import EditorContext
 from emend.editors.registry import EDITORS
 from emend.evals.metrics.estimate import Estimate, estimate
-from emend.memory.edit import Edit, Triplet
+from emend.memory.edit import Edit
+from tests.benchmarks.tiny_card.edits import counterfactual
 
 CHECKPOINTS = (1, 10, 25, 50, 100, 150, 200, 300, 400)
 LATEST = 25
@@ -56,7 +59,7 @@ def draw(count: int, seed: int) -> Material:
     """Edits of distinct facts; neighbors and texts are about subjects that no edit names."""
     world, rng = World(), random.Random(seed)
     chosen = rng.sample(world.facts, count)
-    edits = [_edit(world, rng, fact) for fact in chosen]
+    edits = [counterfactual(world, rng, fact) for fact in chosen]
     touched = {edit.subject for edit in edits}
     rest = [fact for fact in world.facts if fact.subject not in touched]
     table = relations()
@@ -69,13 +72,6 @@ def draw(count: int, seed: int) -> Material:
         for fact in rng.sample(rest, min(TEXTS, len(rest)))
     ]
     return Material(edits, near, told)
-
-
-def _edit(world: World, rng: random.Random, fact: WorldFact) -> Edit:
-    relation = relations()[fact.relation]
-    target = rng.choice([name for name in world.names[relation.object] if name != fact.object])
-    told = Triplet(subject=fact.subject, relation=relation.noun, object=target)
-    return Edit.from_triplet(told, relation.statements[0], target_true=fact.object)
 
 
 def curve(model: Any, method: str, material: Material, settings: dict[str, Any]) -> list[Point]:

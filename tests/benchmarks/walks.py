@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from emend.editors.base import Demonstration
 from emend.evals.case import Case, Metric
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.compose import load_retriever
+from tests.evals.toys import ToyBenchmark
 from tests.provider.server import Provider
 
 SHORTEST, LONGEST = 2, 4
@@ -26,12 +26,9 @@ def hops_of(number: int) -> int:
     return SHORTEST + number % (LONGEST - SHORTEST + 1)
 
 
-class Walks:
+class Walks(ToyBenchmark):
     """Trails of two to four stops, an edit to each; the option says how many."""
 
-    name: ClassVar[str] = "walks"
-    settings: ClassVar[tuple[str, ...]] = ("plain",)
-    wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "all"
 
     def __init__(self, data: Path | None, options: dict[str, str]) -> None:
@@ -47,13 +44,6 @@ class Walks:
 
     def metrics(self) -> Sequence[Metric]:
         return [Metric(name="EM", value="em", kinds=("multihop",), scale=100, summary="ends at the right hut")]
-
-    def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
-        return ()
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return {"source": "made up"}
 
 
 def say(prompt: str) -> str:

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from emend.evals.cli.main import main
-from tests.evals.toys import enlist
 from tests.paths import ROOT
 
 
@@ -27,44 +26,32 @@ def emend(*words: str) -> str | int | None:
     return 0
 
 
-class Told:
-    """What a command wrote, and its exit code."""
+class Output(NamedTuple):
+    """The exit code of a command, and what it wrote."""
 
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+    code: int
+    out: str
+    err: str
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Of one JSON object with rows and nothing else."""
-        told: dict[str, list[dict[str, Any]]] = json.loads(self.out)
-        assert list(told) == ["rows"]
-        return told["rows"]
+        """The rows of an output that is one JSON object with rows and nothing else."""
+        printed: dict[str, list[dict[str, Any]]] = json.loads(self.out)
+        assert list(printed) == ["rows"]
+        return printed["rows"]
 
 
-def caller(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str
-) -> Callable[..., tuple[int, str, str]]:
-    """Calls the command line in this process with these words first: exit code, stdout, stderr."""
+def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str) -> Callable[..., Output]:
+    """Call the command line in this process with these words first."""
 
-    def call(*words: str | Path) -> tuple[int, str, str]:
+    def call(*words: str | Path) -> Output:
         monkeypatch.setattr(sys, "argv", ["emend", *first, *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
             sys.exit(0)
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
+        return Output(int(ended.value.code or 0), *capsys.readouterr())
 
     return call
-
-
-def listener(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Told]:
-    """Calls the command line in this process, in that folder, and tells what it wrote; it knows `scripted` models."""
-    enlist()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("EMEND_DATA", raising=False)
-
-    call = caller(monkeypatch, capsys)
-    return lambda *words: Told(*call(*words))
 
 
 def python(code: str, *words: str, **more: Any) -> subprocess.Popen[str]:

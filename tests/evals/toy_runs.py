@@ -5,7 +5,8 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.log.config import RunConfig
-from emend.evals.log.records import read_records
+from emend.evals.log.lines import EVENTS
+from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel, untimed
@@ -29,6 +30,12 @@ def records(folder: Path) -> list[Record]:
     return list(read_records(folder))
 
 
-def told(folder: Path) -> set[str]:
-    """The records as a set, without the time they took."""
-    return {untimed(record) for record in read_records(folder)}
+def untimed_records(folder: Path) -> list[str]:
+    """The records, sorted, without the time they took."""
+    return sorted(untimed(record) for record in read_records(folder))
+
+
+def steps_of(folder: Path) -> list[tuple[str, ...]]:
+    """Unit, probe, node and update of every step, sorted."""
+    lines = (line for line in read_lines(folder, EVENTS) if "unit" in line)
+    return sorted((line["unit"], line["probe"], line["node"], str(line["update"])) for line in lines)

@@ -134,7 +134,7 @@ def test_a_batch_waits_for_the_next_calls_of_its_callers(gathered, monkeypatch):
     """Four callers ask again and again, each with work of its own in between, and their calls stay together."""
     monkeypatch.setattr(batching, "LINGER", 5.0)  # a busy machine may keep one of them longer than half a batch
     case = gathered()
-    case.pause = 0.2
+    case.pause = 0.1
     case.go.set()
     start = threading.Barrier(4)
 

@@ -35,10 +35,7 @@ OUTCOME = {fault: (told.error, QUICK.attempts if told.passing else 1) for fault,
 """What is raised when a fault does not pass, and after how many requests."""
 
 
-@pytest.fixture(autouse=True)
-def planted(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 def test_every_fault_has_an_outcome():

@@ -150,7 +150,7 @@ def server():
             pass
 
     http = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     Handler.sent = []
     yield Handler, f"http://127.0.0.1:{http.server_port}/v1"

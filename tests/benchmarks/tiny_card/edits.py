@@ -20,7 +20,7 @@ def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
     world, rng = World(), random.Random(seed)
     editor = Rome(EditorContext(model=LocalChatModel(lm=lm)))
     facts = rng.sample(world.facts, EDITS)
-    edits = [_edit(world, rng, fact) for fact in facts]
+    edits = [counterfactual(world, rng, fact) for fact in facts]
     efficacy: list[float] = []
     neighborhood: list[float] = []
     owners: list[int] = []
@@ -40,7 +40,8 @@ def measure_rank_one(lm: CausalLM, seed: int) -> tuple[Estimate, Estimate]:
     return estimate(efficacy, list(range(len(efficacy)))), estimate(neighborhood, owners)
 
 
-def _edit(world: World, rng: random.Random, fact: WorldFact) -> Edit:
+def counterfactual(world: World, rng: random.Random, fact: WorldFact) -> Edit:
+    """An edit of the fact to another object of its kind."""
     relation = relations()[fact.relation]
     target = rng.choice([name for name in world.names[relation.object] if name != fact.object])
     triplet = Triplet(subject=fact.subject, relation=relation.noun, object=target)

@@ -1,15 +1,14 @@
 """The commands `analyse` and `compare`: tables, reproducible plots, and errors in one line."""
 
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emend.evals.analyses.base import AnalysisRequest
 from emend.evals.analyses.compute import analyse_runs
 from emend.evals.analyses.load_run import open_run
-from emend.evals.cli.main import main
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.report.plots.analysis_plot import plot_analysis
@@ -18,43 +17,32 @@ from tests.evals.judged_runs import elken_run as judged_elken
 from tests.evals.judged_runs import judge_model
 
 
-def emend(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = 0
-    sys.argv = ["emend", *words]
-    try:
-        main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    told = capsys.readouterr()
-    return code, told.out, told.err
-
-
-def test_analyse_lists_shows_and_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_analyse_lists_shows_and_explains(tmp_path: Path, emend: Any) -> None:
     run = str(docter_run(tmp_path / "a"))
-    code, out, _ = emend(capsys, "analyse", run)
+    code, out, _ = emend("analyse", run)
     assert code == 0 and "frequency" in out and "It lacks something for:" in out and "ELKEN" not in out
     assert f"Show one: emend analyse {run} " in " ".join(out.split())
-    code, out, _ = emend(capsys, "analyse", run, "position")
+    code, out, _ = emend("analyse", run, "position")
     assert code == 0 and "Front" in out and "33.3" in out and "bootstrap" in out
-    code, out, _ = emend(capsys, "analyse", run, "position", "--json")
+    code, out, _ = emend("analyse", run, "position", "--json")
     assert json.loads(out)["rows"][0]["n"] == 3
-    code, out, err = emend(capsys, "analyse", run, "positon")
+    code, out, err = emend("analyse", run, "positon")
     assert (code, out) == (2, "") and "did you mean 'position'" in err
-    code, _, err = emend(capsys, "analyse", run, "crosslingual")
+    code, _, err = emend("analyse", run, "crosslingual")
     assert code == 2 and "--setting doc_en_zh" in err
-    code, _, err = emend(capsys, "analyse", run, "position", "--plot", "x.pdf")
+    code, _, err = emend("analyse", run, "position", "--plot", "x.pdf")
     assert code == 2 and ".png or .svg" in err
 
 
-def test_compare_shows_two_editors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_shows_two_editors(tmp_path: Path, emend: Any) -> None:
     run = str(recoe_run(tmp_path / "a"))
     other = str(recoe_run(tmp_path / "b"))
-    code, out, _ = emend(capsys, "compare", run, other)
+    code, out, _ = emend("compare", run, other)
     assert code == 0 and "flip" in out and "paired" in out
-    code, out, _ = emend(capsys, "compare", run, other, "--json")
+    code, out, _ = emend("compare", run, other, "--json")
     rows = json.loads(out)["rows"]
     assert rows[0]["difference"] == 0.0 and rows[-1]["paired"] == 7
-    code, _, err = emend(capsys, "compare", run)
+    code, _, err = emend("compare", run)
     assert code == 2 and "--editor-b" in err
 
 

@@ -13,7 +13,6 @@ from emend.editors.numerics.collect_covariance import collect_covariance
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.memory.errors import RunRefused
-from tests.evals.command_line import caller
 from tests.evals.toys import BENCHMARK
 from tests.fakes import tiny_random_lm
 
@@ -27,14 +26,12 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def emend(monkeypatch, capsys, tmp_path, folder) -> Any:
-    """`stats` or `edit`, in a folder with an edit and two corpora; code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+def emend(shell, folder) -> Any:
+    """`covariance` or `edit`, in a folder with an edit and two corpora."""
     Path("edits.jsonl").write_text(json.dumps(EDIT) + "\n")
     Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20)
     Path("other.txt").write_text("The river is long.\nSorn lies in the north.\n" * 20)
-    call, model = caller(monkeypatch, capsys), ("--model", f"hf:{folder}")
+    call, model = shell(), ("--model", f"hf:{folder}")
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"rome.{name}={json.dumps(value)}")]
     given = {
         "covariance": ("--layers", "0", "--corpus"),

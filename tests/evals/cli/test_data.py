@@ -3,14 +3,12 @@
 import json
 from collections.abc import Callable
 from io import StringIO
-from pathlib import Path
 from time import sleep
 
 import pytest
 
 from emend.evals.data.sources import SOURCES, DataSource
 from emend.evals.report.tables.data_sets import download_bar
-from tests.evals.command_line import caller
 from tests.evals.data.origin import serving
 from tests.paths import DATA
 
@@ -18,12 +16,9 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
-    """Calls the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EMEND_DATA", raising=False)
+def emend(shell: Callable[..., Call], monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setenv("COLUMNS", "200")
-    return caller(monkeypatch, capsys, "data")
+    return shell("data")
 
 
 def test_list_names_every_file_with_licence_and_origin(emend):

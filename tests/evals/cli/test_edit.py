@@ -14,7 +14,6 @@ from emend.editors.parametric.finetune import FineTuning
 from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
 from emend.evals.runner.run import run
-from tests.evals.command_line import caller
 from tests.evals.toys import BENCHMARK, toy_case
 from tests.fakes import tiny_random_lm
 
@@ -40,13 +39,11 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def emend(monkeypatch, capsys, tmp_path) -> Any:
-    """Calls `emend` in this process, in a folder with edits and a corpus; code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+def emend(shell) -> Any:
+    """Calls `emend` in a folder with edits and a corpus."""
     Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
     Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20, encoding="utf-8")
-    return caller(monkeypatch, capsys)
+    return shell()
 
 
 def settings(method: str, *pairs: str) -> list[str]:

@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.evals.command_line import listener, python
+from tests.evals.command_line import python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK
 
 HEAVY = ("torch", "transformers", "chromadb", "langgraph", "langchain", "langchain_core", "numpy", "pydantic")
-
-
-@pytest.fixture
-def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Calls the command line in this process, in an empty folder."""
-    return listener(monkeypatch, capsys, tmp_path)
 
 
 def test_help_imports_nothing_heavy() -> None:

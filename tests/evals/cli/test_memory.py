@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emend.memory.store.collection import MemoryCollection
-from tests.evals.command_line import caller
+from tests.evals.command_line import Output
 
 EDITS = [
     {"subject": "Veldania", "relation": "prime minister", "object": "Mira Tolvane", "time": "2024-03"},
@@ -21,13 +21,11 @@ WHO = ("--subject", "Veldania", "--relation", "prime minister")
 
 
 @pytest.fixture
-def emend(monkeypatch, capsys, tmp_path) -> Any:
-    """Calls `emend memory` in this process, in a folder with a file of edits; code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EMEND_MEMORY", raising=False)
+def emend(shell, monkeypatch) -> Any:
+    """Calls `emend memory` in a folder with a file of edits."""
     monkeypatch.setenv("COLUMNS", "120")
     Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
-    return caller(monkeypatch, capsys, "memory")
+    return shell("memory")
 
 
 @pytest.fixture
@@ -40,11 +38,9 @@ def filled(emend) -> Any:
     return emend
 
 
-def rows(told: tuple[int, str, str]) -> list[dict[str, Any]]:
-    assert (told[0], told[2]) == (0, "")
-    (found,) = json.loads(told[1]).values()
-    assert isinstance(found, list)
-    return found
+def rows(output: Output) -> list[dict[str, Any]]:
+    assert (output.code, output.err) == (0, "")
+    return output.rows
 
 
 def test_adding_twice_stores_once(filled):

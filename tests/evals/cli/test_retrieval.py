@@ -2,12 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from emend.memory.retrieval.base import Corpus, Hit
-from tests.evals.command_line import caller
 from tests.evals.toy_strategies import RIGHT, THIRD, Right
 from tests.evals.toys import BENCHMARK
 
@@ -15,12 +13,9 @@ HERE = "tests.evals.cli.test_retrieval"
 
 
 @pytest.fixture
-def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Calls the command line in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EMEND_DATA", raising=False)
+def emend(shell, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "160")
-    return caller(monkeypatch, capsys, "retrieval", "--embedding", "lexical")
+    return shell("retrieval", "--embedding", "lexical")
 
 
 def test_json_has_a_row_per_strategy_and_kind(emend):

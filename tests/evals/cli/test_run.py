@@ -13,15 +13,9 @@ from emend.evals.log.config import OLD_NAMES
 from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
-from tests.evals.command_line import listener, python
+from tests.evals.command_line import python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK, EDITOR
-
-
-@pytest.fixture
-def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Calls the command line in this process, in an empty folder."""
-    return listener(monkeypatch, capsys, tmp_path)
 
 
 def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path) -> None:

@@ -30,9 +30,7 @@ from tests.fakes import ScriptedChatModel
 JUDGES = ("openai:judge",)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def line(label: Any, kind: str = "tendency", case: str = "", text: str = "x", **more: Any) -> dict[str, Any]:

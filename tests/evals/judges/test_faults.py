@@ -42,11 +42,7 @@ WAITED = set(FAULTS) - REWORDED - set(USELESS) - REFUSED
 CASES = 4
 
 
-@pytest.fixture(autouse=True)
-def planted(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("keys", "own_cache")
 
 
 def speaks(kind: str) -> Callable[[Asked], str]:
@@ -69,6 +65,8 @@ def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(k
     with Provider(speaks(kind)) as provider:
         patient, hasty = (asked_model(provider, protocol, timeout=seconds) for seconds in (30.0, 0.3))
         for fault in FAULTS:
+            if fault == "hang" and kind != "recall":
+                continue  # the client's timeout is the same for every judge
             for place in range(calls):
                 provider.faults.extend([*[""] * place, fault])
                 patient.supports_structure = True  # after no-schema it would not be asked that way again

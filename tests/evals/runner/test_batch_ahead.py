@@ -11,11 +11,12 @@ from emend.agents.llm import load_model
 from emend.editors.base import Answerer, EditCost
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS, ERRORS
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.records import read_lines
 from emend.evals.runner import batch_ahead as foreseeing
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit
-from tests.evals.toys import BENCHMARK, ScriptedModel, ToyEditor, untimed
+from tests.evals.toy_runs import untimed_records
+from tests.evals.toys import BENCHMARK, ScriptedModel, ToyEditor
 
 EDITOR = "tests.evals.runner.test_batch_ahead:Prophet"
 
@@ -60,10 +61,6 @@ def subjects(folder: Path) -> list[str]:
     return told
 
 
-def told(folder: Path) -> list[str]:
-    return sorted(untimed(record) for record in read_records(folder))
-
-
 def test_cases_are_foreseen_in_portions_and_the_cost_is_theirs(tmp_path: Path) -> None:
     go(tmp_path)
     assert [len(portion) for portion in Prophet.foreseen] == [3, 3, 2]
@@ -87,7 +84,7 @@ def test_a_resumed_run_foresees_the_same_portions_but_no_finished_one(tmp_path: 
     Prophet.stopping.clear()
     go(tmp_path / "halted")
     assert Prophet.foreseen == [names[3:6], names[6:8]]
-    assert told(tmp_path / "halted") == told(tmp_path / "whole")
+    assert untimed_records(tmp_path / "halted") == untimed_records(tmp_path / "whole")
     go(tmp_path / "halted")
     assert len(Prophet.foreseen) == 2
 
@@ -114,9 +111,9 @@ def test_records_of_an_interrupted_run_of_weights_are_those_of_an_undisturbed_on
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(LocateThenEdit, "solve", interrupted)
         run(config, tmp_path / "halted", model=model)
-    assert 0 < len(told(tmp_path / "halted")) < len(told(tmp_path / "whole"))
+    assert 0 < len(untimed_records(tmp_path / "halted")) < len(untimed_records(tmp_path / "whole"))
     run(config, tmp_path / "halted", model=model)
-    assert told(tmp_path / "halted") == told(tmp_path / "whole")
+    assert untimed_records(tmp_path / "halted") == untimed_records(tmp_path / "whole")
     model.close()
 
 

@@ -49,10 +49,7 @@ ALL = bool(os.environ.get("EMEND_FAULTS"))
 SHARE = 0.3
 
 
-@pytest.fixture(autouse=True)
-def planted(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted-0123456789")
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 class Ended:

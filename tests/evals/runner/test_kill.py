@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from emend.evals.log.config import RunConfig
-from emend.evals.log.lines import BASELINE, EVENTS, RECORDS
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.lines import BASELINE, RECORDS
+from emend.evals.log.records import read_lines
 from emend.evals.runner.run import run
-from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, untimed
+from tests.evals.toy_runs import steps_of, untimed_records
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
 
 KILLS = int(os.environ.get("EMEND_KILLS", "3"))
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -49,7 +50,7 @@ def size(path: Path) -> int:
 def kill_at(child: Any, path: Path, target: float, rng: random.Random) -> int:
     """Kill it a random moment after the file has grown to the target; one in four at any moment since the start."""
     if rng.random() < 0.25:
-        time.sleep(rng.uniform(0, 1))
+        time.sleep(rng.uniform(0, 0.5))
     else:
         while size(path) < target and child.is_alive():
             time.sleep(0.0005)
@@ -58,15 +59,6 @@ def kill_at(child: Any, path: Path, target: float, rng: random.Random) -> int:
     child.join()
     assert child.exitcode in (0, -signal.SIGKILL)
     return size(path)
-
-
-def told(folder: Path) -> list[str]:
-    return sorted(untimed(r) for r in read_records(folder))
-
-
-def steps(folder: Path) -> list[tuple[str, ...]]:
-    lines = (line for line in read_lines(folder, EVENTS) if "unit" in line)
-    return sorted((line["unit"], line["probe"], line["node"], str(line["update"])) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +80,8 @@ def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, edit
         target = size(path) + rng.uniform(0, 1.5) * (whole - size(path)) / (KILLS - done)
         sizes.append(kill_at(child, path, min(target, whole), rng))
     summary = run(config(mode, editors), tmp_path / "run", model=ScriptedModel())
-    assert told(tmp_path / "run") == told(tmp_path / "whole"), f"killed at sizes {sizes}"
-    assert steps(tmp_path / "run") == steps(tmp_path / "whole")
+    assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "whole"), f"killed at sizes {sizes}"
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
     assert summary.skipped + summary.finished == summary.units
     asked = [line["key"] for line in read_lines(tmp_path / "run", BASELINE)]
     assert len(asked) == len(set(asked)) == len(list(read_lines(tmp_path / "whole", BASELINE)))

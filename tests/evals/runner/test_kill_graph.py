@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from emend.agents.providers.journal import FILE
-from emend.evals.log.lines import BASELINE, EVENTS
+from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import read_lines, read_records
 from tests.evals.fragile import CALLING, SILENT, Killer, config, work
-from tests.evals.toys import untimed
+from tests.evals.toy_runs import steps_of, untimed_records
 from tests.provider.server import Provider
 
 pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
@@ -40,18 +40,9 @@ def provider(killer: Killer) -> Iterator[Provider]:
         yield served
 
 
-def told(folder: Path) -> list[str]:
-    return sorted(untimed(r) for r in read_records(folder))
-
-
-def steps(folder: Path) -> list[tuple[str, ...]]:
-    lines = (line for line in read_lines(folder, EVENTS) if "unit" in line)
-    return sorted((line["unit"], line["probe"], line["node"], str(line["update"])) for line in lines)
-
-
 def same(one: Path, other: Path) -> None:
     """Both folders hold the same records and steps, and nothing twice."""
-    assert told(one) == told(other) and steps(one) == steps(other)
+    assert untimed_records(one) == untimed_records(other) and steps_of(one) == steps_of(other)
     asked = [line["key"] for line in read_lines(one, BASELINE)]
     assert len(asked) == len(set(asked)) == len(list(read_lines(other, BASELINE)))
     assert not (one / FILE).exists() and not (other / FILE).exists(), "replies of finished units are kept"

@@ -32,9 +32,7 @@ LOOPS = {"mello": "no final answer after", "agent": "no answer after"}
 """What is said of a model that never comes to an end; a model that reads line by line is not asked whether it has."""
 
 
-@pytest.fixture(autouse=True)
-def planted(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 def asked_of(provider: Provider, name: str, settings: dict[str, Any], cases: int, folder: Path) -> Summary:

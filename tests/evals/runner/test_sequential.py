@@ -16,6 +16,7 @@ from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.evals.runner.units import Group, groups
 from emend.memory.errors import BadSettings, RunRefused
+from tests.evals.toy_runs import untimed_records
 from tests.evals.toys import (
     BENCHMARK,
     EDITOR,
@@ -26,7 +27,6 @@ from tests.evals.toys import (
     ScriptedModel,
     ToyEditor,
     toy_case,
-    untimed,
 )
 
 EIGHT = {"cases": "8"}
@@ -40,11 +40,6 @@ def config(**changed: Any) -> RunConfig:
 
 def go(folder: Path, model: ScriptedModel | None = None, **changed: Any) -> Summary:
     return run(config(**changed), folder, model=model or ScriptedModel())
-
-
-def told(folder: Path) -> set[str]:
-    """The records as a set, without the time they took."""
-    return {untimed(record) for record in read_records(folder)}
 
 
 def places(records: list[Record]) -> dict[int, list[str]]:
@@ -151,7 +146,7 @@ def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(t
     ToyEditor.log.clear()
     model = ScriptedModel()
     summary = go(half, model, reevaluate_at="every:3,end", benchmark_options=EIGHT)
-    assert told(half) == told(whole)
+    assert untimed_records(half) == untimed_records(whole)
     assert (summary.skipped, summary.finished) == (len(kept), summary.units - len(kept))
     assert len(model.calls) == 3 * summary.finished  # two for the capital, one for the river
     assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(8))]
@@ -188,9 +183,9 @@ def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_witho
     found = list(read_records(tmp_path / "run"))
     assert sorted(r.active_edits for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
     assert {r.active_edits for r in found if r.checkpoint == 5} == {4}
-    before = told(tmp_path / "run")
+    before = untimed_records(tmp_path / "run")
     again = go(tmp_path / "run", reevaluate_at="2,end", limit=5, overrides=hard, fail_on_error="false")
-    assert (again.failed, again.finished) == (2, 0) and told(tmp_path / "run") == before
+    assert (again.failed, again.finished) == (2, 0) and untimed_records(tmp_path / "run") == before
 
 
 def test_checkpoints_are_for_sequences_and_within_reach(tmp_path: Path) -> None:

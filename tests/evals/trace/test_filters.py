@@ -22,7 +22,7 @@ from emend.evals.trace.trajectory import trajectory
 from emend.memory.errors import BadSettings, EmendError
 from tests.evals.toys import EDITOR
 from tests.evals.trace.test_graph_paths import steps_through
-from tests.evals.traced_runs import rough_run, smooth_run
+from tests.evals.traced_runs import smooth_run
 
 LOOP = GraphEdges(
     graph="loop",
@@ -32,17 +32,6 @@ LOOP = GraphEdges(
         Edge("say", "__end__"),
     ),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def smooth(tmp_path_factory):
-    return smooth_run(tmp_path_factory.mktemp("runs") / "smooth")
-
-
-@pytest.fixture(scope="module")
-def rough(tmp_path_factory):
-    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-    return rough_run(tmp_path_factory.mktemp("runs") / "rough")
 
 
 def shown(folder, case, width=100, **wanted):

@@ -17,25 +17,17 @@ from emend.evals.trace.case_trace import rows, trace
 from emend.evals.trace.filters import StepFilter
 from emend.evals.trace.judged_steps import judged_steps
 from emend.memory.errors import BadSettings
-from tests.evals.judged_runs import elken_run, judge_model, recoe_run
+from tests.evals.judged_runs import judge_model
 from tests.fakes import ScriptedChatModel
 
 JUDGE = "openai:judge"
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    home = tmp_path_factory.mktemp("runs")
-    return {"elken": elken_run(home / "elken"), "recoe": recoe_run(home / "recoe")}
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
-
-
-def scored(runs, name, tmp_path, model=None, **panel):
-    folder = shutil.copytree(runs[name], tmp_path / name)
+def scored(judgeable, name, tmp_path, model=None, **panel):
+    folder = shutil.copytree(judgeable[name], tmp_path / name)
     score_run(folder, Panel(judges=(JUDGE,), **panel), models={JUDGE: model or judge_model()})
     return folder
 
@@ -51,8 +43,8 @@ def all_judged(folder):
     return [one for case in cases for found in judged_steps(folder, case).values() for one in found]
 
 
-def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     judged = all_judged(folder)
     assert {one.judgement.kind for one in judged} == {"recall", "coherence"}
     for one in judged:
@@ -65,8 +57,8 @@ def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(runs, tmp_pa
         assert one.judgement.values and one.steps[-1]["update"]["verdicts"][0]["values"] == one.judgement.values
 
 
-def test_one_call_for_several_items_is_kept_once_and_found_from_each(runs, tmp_path):
-    folder = scored(runs, "elken", tmp_path)
+def test_one_call_for_several_items_is_kept_once_and_found_from_each(judgeable, tmp_path):
+    folder = scored(judgeable, "elken", tmp_path)
     batches = {tuple(line["items"]) for line in events(folder) if line["kind"] == "tendency"}
     assert any(len(items) > 1 for items in batches)
     judged = [one for one in all_judged(folder) if one.judgement.kind == "tendency"]
@@ -75,8 +67,8 @@ def test_one_call_for_several_items_is_kept_once_and_found_from_each(runs, tmp_p
     assert len(asked) == len(batches)
 
 
-def test_the_lines_of_judgements_stay_as_small_as_they_were(runs, tmp_path):
-    folder = scored(runs, "elken", tmp_path)
+def test_the_lines_of_judgements_stay_as_small_as_they_were(judgeable, tmp_path):
+    folder = scored(judgeable, "elken", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     assert all(one.steps == () for one in read_judgements(folder, scoring))
@@ -84,8 +76,8 @@ def test_the_lines_of_judgements_stay_as_small_as_they_were(runs, tmp_path):
     assert "steps" not in json.loads(line)
 
 
-def test_an_unreadable_reply_is_shown_with_both_tries(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path, ScriptedChatModel(reply=lambda prompt: "I would rather not say."))
+def test_an_unreadable_reply_is_shown_with_both_tries(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path, ScriptedChatModel(reply=lambda prompt: "I would rather not say."))
     (one, *_) = [one for one in all_judged(folder) if one.judgement.kind == "coherence"]
     assert [step["node"] for step in one.steps] == ["ask", "ask", "settle"] and one.judgement.problem
     again = one.steps[1]["calls"][0]["messages"]
@@ -93,8 +85,8 @@ def test_an_unreadable_reply_is_shown_with_both_tries(runs, tmp_path):
     assert again[1]["content"] == "I would rather not say."
 
 
-def test_the_trace_shows_judgements_as_text_markdown_and_json(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_the_trace_shows_judgements_as_text_markdown_and_json(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     found = trace(folder, "1")
     file = io.StringIO()
     show_trace(found, Console(file=file, width=100))
@@ -106,15 +98,15 @@ def test_the_trace_shows_judgements_as_text_markdown_and_json(runs, tmp_path):
     assert row["judged"][0]["judgement"]["judge"] == JUDGE and row["judged"][0]["steps"]
 
 
-def test_steps_of_judges_can_be_looked_for(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_steps_of_judges_can_be_looked_for(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     found = trace(folder, "1", steps=StepFilter(node="split"))
     assert found.probes and all(not probe.visible_steps for probe in found.probes)
     assert {one.judgement.kind for probe in found.probes for one in probe.judged} == {"recall"}
 
 
-def test_a_scoring_is_chosen_by_name_or_left_out(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_a_scoring_is_chosen_by_name_or_left_out(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     assert any(probe.judged for probe in trace(folder, "1", scoring=scoring.id[:8]).probes)
@@ -123,8 +115,8 @@ def test_a_scoring_is_chosen_by_name_or_left_out(runs, tmp_path):
         trace(folder, "1", scoring=scoring.id + "x")
 
 
-def test_a_call_that_a_crash_doubled_is_shown_once(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_a_call_that_a_crash_doubled_is_shown_once(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     path = folder / FOLDER / f"{scoring.id}.events.jsonl"
@@ -133,8 +125,8 @@ def test_a_call_that_a_crash_doubled_is_shown_once(runs, tmp_path):
     assert {one.judgement.key: len(one.steps) for one in all_judged(folder)} == before
 
 
-def test_an_older_scoring_without_steps_still_shows_its_verdicts(runs, tmp_path):
-    folder = scored(runs, "recoe", tmp_path)
+def test_an_older_scoring_without_steps_still_shows_its_verdicts(judgeable, tmp_path):
+    folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     (folder / FOLDER / f"{scoring.id}.events.jsonl").unlink()

@@ -15,24 +15,12 @@ from emend.evals.runner.run import run
 from emend.evals.trace import otlp_export as otlp
 from emend.evals.trace.otlp_spans import Span
 from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
-from tests.evals.judged_runs import elken_run, judge_model
+from tests.evals.judged_runs import judge_model
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
-from tests.evals.traced_runs import rough_run, smooth_run
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra 'otel' is not installed")
 
 from tests.evals.collector import Collector, attributes  # noqa: E402  (needs the extra)
-
-
-@pytest.fixture(scope="module")
-def smooth(tmp_path_factory):
-    return smooth_run(tmp_path_factory.mktemp("runs") / "smooth")
-
-
-@pytest.fixture(scope="module")
-def rough(tmp_path_factory):
-    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-    return rough_run(tmp_path_factory.mktemp("runs") / "rough")
 
 
 def told(folder, **more):
@@ -160,11 +148,9 @@ def test_messages_have_parts_in_the_conventions_form(smooth):
     assert call["input.value"] == prompt and call["output.value"] == "New-0"
 
 
-def test_judgements_stand_under_the_probe_that_was_judged(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
-    folder = elken_run(tmp_path / "run")
-    score_run(folder, Panel(judges=("openai:judge",)), models={"openai:judge": judge_model()})
-    collector = told(folder)
+def test_judgements_stand_under_the_probe_that_was_judged(elken, own_cache):
+    score_run(elken, Panel(judges=("openai:judge",)), models={"openai:judge": judge_model()})
+    collector = told(elken)
     judged = collector.named("judge tendency")
     assert judged
     for span in judged:

@@ -9,6 +9,7 @@ from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract
 from emend.memory.retrieval.registry import RETRIEVERS
 from emend.memory.store.chroma import ChromaMemory
+from tests.params import mostly_slow
 
 ELSEWHERE = ("none", "gold", "rerank")  # what finds nothing, must be told the probe, or needs a model of the user
 FINDING = [name for name in RETRIEVERS.names() if name not in ELSEWHERE]
@@ -32,6 +33,10 @@ class TestEveryRetriever(RetrieverContract):
 
 
 class TestEveryRetrieverOverChroma(TestEveryRetriever):
+    @pytest.fixture(autouse=True, params=mostly_slow([*FINDING, *CHAINS], "default", "dense", "focus>focus>bm25"))
+    def _named(self, request):
+        self.name = request.param
+
     @pytest.fixture(autouse=True)
     def _memory(self):
         self.memories: list[ChromaMemory] = []
