@@ -16,7 +16,7 @@ MARKS, BY_SCHEME = "marks", "by scheme"
 """Groups of further columns, each a table of its own."""
 OPEN_LOCAL = f"{OPEN}_local"
 FACTS = (*KNOWN, *UNKNOWNS)
-CODED = "what cannot be read has no full mark, and the last event's verdict is lost"
+CODED = "an event without any mark is not counted, and the last event's verdict is lost"
 NOT_CALIBRATED = "not calibrated"
 AGREEMENTS = (("kappa", "value"), ("spearman", "value"), ("raw", "mean"))
 """Agreement measures of a calibration that may be shown, and the field of their value."""
@@ -111,19 +111,30 @@ def that_apply(choices: Sequence[str], rows: Sequence[MetricRow], metrics: Seque
 
 
 def as_coded(records: Iterable[Record]) -> list[str]:
-    """ELKEN's judged numbers as its code counts them, in one line; none without free answers in scope."""
+    """ELKEN's judged numbers as the paper and as its code count them, a line each; none without free answers in scope.
+
+    The columns leave an event unscored whose only flaw is an answer that no judge could read.
+    """
     marks: dict[str, tuple[list[Marks | None], list[str]]] = {}
     for record in records:
         if record.kind == OPEN and not record.checkpoint:
             coefficient, events = marks.setdefault(record.editor, ([], []))
             coefficient.append(_marks(record))
             events.append(record.case)
-    counted = "; ".join(
-        f"{editor} G Q {_percent(full_mark_rate(coefficient, 'overall'))}, "
-        f"G E {_percent(judged_edit_level(coefficient, events, original=True))}"
-        for editor, (coefficient, events) in marks.items()
-    )
-    return [f"Tendency-G as the released code counts ({CODED}): {counted}"] if marks else []
+
+    def counted(original: bool) -> str:
+        return "; ".join(
+            f"{editor} G Q {_percent(full_mark_rate(coefficient, 'overall'))}, "
+            f"G E {_percent(judged_edit_level(coefficient, events, original))}"
+            for editor, (coefficient, events) in marks.items()
+        )
+
+    if not marks:
+        return []
+    return [
+        f"Tendency-G as the paper counts (what cannot be read has no full mark): {counted(False)}",
+        f"Tendency-G as the released code counts ({CODED}): {counted(True)}",
+    ]
 
 
 def _marks(record: Record) -> Marks | None:

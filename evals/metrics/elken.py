@@ -123,22 +123,22 @@ def full_mark_rate(marks: Sequence[Marks | None], scale: str) -> float | None:
 
 
 def judged_edit_level(marks: Sequence[Marks | None], events: Sequence[str], original: bool = False) -> float | None:
-    """Share of events whose free answers all have 5 overall; None when there are none.
+    """Share of events whose free answers all have 5 overall, so that unparsable marks fail; None when there are none.
 
     Args:
         marks: per judged answer.
         events: the event of each.
-        original: count as the code does: skip unparsable marks, lose the last event's verdict, and add the number of
-            its answers to the denominator.
+        original: count as `compute_event_score` does: an event begins wherever the text differs from the one before;
+            one without any parsable marks fails and is not counted; the last one's verdict is lost, and the number of
+            its parsable marks counts in the place of 1.
     """
+    full = [_full(mark, "overall") for mark in marks]
     if not original:
-        return edit_level([_full(mark, "overall") for mark in marks], events)
-    parsed = [(event, _full(mark, "overall")) for event, mark in zip(events, marks, strict=True) if mark is not None]
-    groups = [[full for _, full in group] for _, group in groupby(parsed, key=lambda pair: pair[0])]
-    if not groups:
-        return None
-    *closed, last = groups
-    return sum(map(all, closed)) / (len(closed) + len(last))
+        return edit_level(full, events)
+    runs = [list(run) for _, run in groupby(zip(events, marks, full, strict=True), key=lambda answer: answer[0])]
+    parsed = [sum(mark is not None for _, mark, _ in run) for run in runs]
+    total = sum(map(bool, parsed[:-1])) + sum(parsed[-1:])
+    return sum(all(flag for _, _, flag in run) for run in runs[:-1]) / total if total else None
 
 
 def _full(marks: Marks | None, scale: str) -> bool:

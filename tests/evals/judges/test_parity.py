@@ -37,7 +37,8 @@ def records(cases) -> list[Record]:
     parts = ("event", "question", "answer", "label")
     items = [Item.of("tendency", **{name: told[name] for name in parts}) for told in cases["items"]]
     found = []
-    for reply, own in zip(cases["judge_replies_one_per_batch_of_5"], (items[:5], items[5:]), strict=True):
+    batches = [items[start : start + 5] for start in range(0, len(items), 5)]
+    for reply, own in zip(cases["judge_replies_one_per_batch_of_5"], batches, strict=True):
         model = ScriptedChatModel(reply=partial(_always, reply))
         for item, told in zip(own, judge.judge(own, model, retries=0), strict=True):
             one = Judgement(item=item.id, kind="tendency", judge="a", values=told.values, problem=told.problem)
@@ -71,5 +72,16 @@ def test_the_edit_level_is_the_papers_and_the_codes_stands_in_the_notes(cases, r
     paper = wanted["edit_level_paper_definition"]
     assert (level.mean, level.n) == (paper["rate"], paper["total"])
     rates = wanted["question_level_full_mark_rate"]["overall"], wanted["edit_level_as_original_code"]["rate"]
-    (note,) = as_coded(records)
-    assert note.endswith(f"e G Q {100 * rates[0]:.1f}, G E {100 * rates[1]:.1f}")
+    by_paper, by_code = as_coded(records)
+    assert by_paper.endswith(f"e G Q {100 * rates[0]:.1f}, G E {100 * paper['rate']:.1f}")
+    assert by_code.endswith(f"e G Q {100 * rates[0]:.1f}, G E {100 * rates[1]:.1f}")
+
+
+def test_an_event_with_an_unread_answer_is_unscored_here_and_not_right_in_the_paper(records):
+    full = next(record for record in records if record.values.get("judged") == 1.0)
+    unread = next(record for record in records if record.unscored)
+    answers = [full, unread.model_copy(update={"case": full.case}), full.model_copy(update={"case": "another"})]
+    metric = Metric(name="G E", value="judged", kinds=(OPEN,), per="all")
+    level = estimate_of(gather(answers).places[ResultGroup("event", "all", "e")], metric)
+    assert (level.mean, level.n, level.unscored) == (1.0, 1, 1)
+    assert as_coded(answers)[0].endswith("G E 50.0")

@@ -1,6 +1,7 @@
 """ELKEN's scoring rules, against what its own code gave on synthetic outputs and on replies of our own."""
 
 import json
+import random
 
 import pytest
 
@@ -125,7 +126,9 @@ def test_multiple_choice_scores_as_by_the_code(case):
 
 def test_the_label_united_states_does_not_count_at_the_edit_level_over_all():
     items = CASES["overall_edit_level"]["fact_items"]
-    assert [said_of(i, "fact")[1].values.get("right") for i in items if not i["local"]] == [1.0, 1.0, 0.0, 1.0]
+    golds = [(i["after"], (i["answer"]["name"], *i["answer"]["alias"])) for i in items if not i["local"]]
+    scored = [said_of(i, "fact")[1].values.get("right") for i in items if not i["local"]]
+    assert scored == [float(fact_right(reply, answers)) for reply, answers in golds] and {0.0, 1.0} <= set(scored)
     answer = {"id": "Q30", "name": "United States of America", "alias": ["USA"]}
     fact = {"question": "Where?", "subject": {"name": "x"}, "answer": answer, "type": 0}
     tendency = {"question": "How?", "candidate": "(A) Up (B) Down (C) Same", "answer": "A"}
@@ -243,8 +246,9 @@ def test_consistency_is_as_by_the_code():
 
 def test_agreement_with_a_person_is_as_measured():
     case = CASES["judge_agreement"]
-    found, expected = agreement(case["human_overall"], case["judge_overall"], range(12), resamples=5), case["expected"]
-    assert found.n == len(case["judge_overall"]) == 12
+    people, judge, expected = case["human_overall"], case["judge_overall"], case["expected"]
+    found = agreement(people, judge, range(len(people)), resamples=5)
+    assert found.n == len(judge)
     coefficients = {"spearman": found.spearman, "kendall_tau_b": found.kendall}
     means = {"mean_judge": found.mean_second, "mean_human": found.mean_first}
     told = {name: one.value for name, one in coefficients.items() if one}
@@ -252,10 +256,44 @@ def test_agreement_with_a_person_is_as_measured():
     assert told == {name: pytest.approx(expected[name], rel=1e-9) for name in (*coefficients, *means)}
 
 
-def test_the_code_loses_the_last_event_and_passes_over_what_it_cannot_read():
+def released_edit_level(marks, events):
+    """The loop of `compute_event_score` after its description: flags and totals are kept while events go by."""
+    current, flag, right, total, read = None, 1, 0, 0.0, 0
+    for mark, event in zip(marks, events, strict=True):
+        if event != current:
+            if current is not None:
+                total += read / read if read else 0
+                right += flag
+            current, flag, read = event, 1, 0
+        overall = UNREAD if mark is None else mark["overall"]
+        if overall != 5:
+            flag = 0
+        if overall == UNREAD:
+            continue
+        read += 1
+    total += read
+    return right / total if total else None
+
+
+def random_marks(rng):
+    events = [rng.choice("abcd") for _ in range(rng.randint(0, 9))]
+    if rng.random() < 0.7:
+        events.sort()
+    return [rng.choice((None, None, {"overall": 5}, {"overall": 5}, {"overall": 3})) for _ in events], events
+
+
+def test_the_edit_level_as_by_the_code_is_that_of_its_loop():
+    """Before, unread answers were left out first: an event of [unread, 5] passed."""
+    rng = random.Random(18)
+    for marks, events in (random_marks(rng) for _ in range(10_000)):
+        assert judged_edit_level(marks, events, original=True) == released_edit_level(marks, events), (marks, events)
+
+
+def test_the_code_loses_the_last_event_and_fails_one_with_an_unread_answer():
     full, low = dict.fromkeys(SCALES, 5), dict.fromkeys(SCALES, 3)
     assert judged_edit_level([full, low, full, full], ["a", "b", "c", "c"], original=True) == 1 / 4
     assert judged_edit_level([full, None, full], ["a", "b", "c"], original=True) == 1 / 2
+    assert judged_edit_level([None, None, full, low], ["a", "a", "a", "b"], original=True) == 0
     assert judged_edit_level([None], ["a"], original=True) is None
 
 
