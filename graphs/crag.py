@@ -85,11 +85,7 @@ def act(scores: Sequence[float], upper: float, lower: float) -> Action:
 
 
 def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Score the retrieved passages, and choose the action.
-
-    Raises:
-        ModelReplyError: the evaluating model gave no score.
-    """
+    """Score the retrieved passages, and choose the action."""
     context = runtime.context
     passages = [hit["text"] for hit in state["hits"]]
     scores, usage = _scores(state, context, passages, [not passage.strip() for passage in passages])
@@ -126,11 +122,7 @@ class Weighed(NamedTuple):
 
 
 def refine(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Keep the best strips of the retrieved passages; only passages of such strips stay hits.
-
-    Raises:
-        ModelReplyError: the evaluating model gave no score.
-    """
+    """Keep the best strips of the retrieved passages; only passages of such strips stay hits."""
     context = runtime.context
     cut, top = _cut(state["hits"], context), context.top or TOP[context.strips]
     if context.strips == "selection":  # the passages whole, which have been scored
@@ -185,11 +177,7 @@ def after_refine(state: CragState) -> Literal["search", "compose"]:
 
 
 def search(state: CragState, runtime: Runtime[CragContext]) -> CragState:
-    """Keep the best strips of the wider search; the hits of an incorrect retrieval are dropped.
-
-    Raises:
-        ModelReplyError: the evaluating model gave no score.
-    """
+    """Keep the best strips of the wider search; the hits of an incorrect retrieval are dropped."""
     context, k = runtime.context, runtime.context.search_k
     query = Probe.model_validate(state["probe"]).retrieval_query
     hits = as_hits(context.search.search(query, k), k) if context.search else []

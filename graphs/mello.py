@@ -44,7 +44,6 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import search
 
 Form = Literal["text", "lines", "structured"]
-FORMS: tuple[Form, ...] = ("text", "lines", "structured")
 HOPS = 4
 HOPS_LIMIT = 12
 RECURSION_LIMIT = 4 + 3 * HOPS_LIMIT

@@ -51,45 +51,30 @@ C = TypeVar("C", bound=RespondContext)
 def respond(state: RespondState, runtime: Runtime[C]) -> RespondState:
     """Respond with the `final` answer; without one, score the targets if there are some, else generate a reply.
 
-    The usage includes that of earlier nodes.
+    Returns:
+        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, which
+        includes that of earlier nodes, and `cut_tokens`, the number of prompt tokens that did not fit the window. No
+        targets at all cost nothing.
+
+    Raises:
+        ModelError: the model gives no probabilities, and there are targets.
+        ModelReplyError: the reply has thoughts only.
     """
-    if "final" in state and state.get("targets") is None:
+    model, prompt, targets = runtime.context.model, state["prompt"], state.get("targets")
+    if "final" in state and targets is None:
         return {"reply": state["final"], "cut_tokens": state.get("cut_tokens", 0)}
-    response = speak(
-        runtime.context.model,
-        state["prompt"],
-        state.get("targets"),
-        state.get("reading", "line"),
-        state.get("new_tokens", 0),
-    )
+    if targets is None:
+        response = _generated(model, prompt, state.get("reading", "line"), state.get("new_tokens", 0))
+    elif targets:
+        response = _scored(model, prompt, targets)
+    else:
+        response = {"log_probs": [], "usage": Usage().model_dump(), "cut_tokens": 0}
     return {**response, "usage": spent(state, Usage.model_validate(response["usage"]))}
 
 
 def spent(state: RespondState, usage: Usage) -> dict[str, int]:
     """The usage of the nodes so far, with that of this node."""
     return Usage.model_validate(state.get("usage", {})).plus(usage).model_dump()
-
-
-def speak(
-    model: BaseChatModel,
-    prompt: str,
-    targets: Sequence[str] | None = None,
-    reading: Reading = "line",
-    new_tokens: int = 0,
-) -> RespondState:
-    """The model's reply to a prompt, or the probability of each target; no targets at all cost nothing.
-
-    Returns:
-        the unchanged `reply`, or `log_probs`, one joint natural-log probability per target; with `usage`, and
-        `cut_tokens`, the number of prompt tokens that did not fit the window.
-
-    Raises:
-        ModelError: the model gives no probabilities, and there are targets.
-        ModelReplyError: the reply has thoughts only.
-    """
-    if targets is not None and not targets:
-        return {"log_probs": [], "usage": Usage().model_dump(), "cut_tokens": 0}
-    return _generated(model, prompt, reading, new_tokens) if targets is None else _scored(model, prompt, targets)
 
 
 def _generated(model: BaseChatModel, prompt: str, reading: Reading, new_tokens: int) -> RespondState:

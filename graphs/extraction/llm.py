@@ -29,11 +29,7 @@ class LlmExtractor(Extractor):
         self.fingerprint = f"llm/{name or model._llm_type}/{form}/{extraction_prompt_id(form)}"
 
     def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
-        """The triplets in the model's reply.
-
-        Raises:
-            ModelReplyError: the reply cannot be parsed; carries it.
-        """
+        """The triplets in the model's reply."""
         if not sentences:
             return ExtractorOutput(triplets=())
         reply = read_triplets(self._model, " ".join(sentences), self._form, failure)

@@ -41,11 +41,7 @@ def load_extractor(method: str = "rules", model: Any = None, form: str = "json")
 
 
 def rules(model: Any = None, form: str = "") -> Extractor:
-    """Make the rules extractor.
-
-    Raises:
-        BadSettings: a model is named.
-    """
+    """Make the rules extractor, which takes no model."""
     if model is not None:
         raise BadSettings(
             f"method 'rules' uses no model, and '{model}' is named: leave it out, or choose 'spacy' or 'llm'."
@@ -63,11 +59,7 @@ def spacy(model: Any = None, form: str = "") -> Extractor:
 
 
 def llm(model: Any = None, form: str = "json") -> Extractor:
-    """Make the extractor over a chat model.
-
-    Raises:
-        BadSettings: no model is named.
-    """
+    """Make the extractor over a chat model, which has to be named."""
     if model is None:
         raise BadSettings("method 'llm' needs a model: name one, for example --model openai:gpt-4.1-mini.")
     from emend.agents.llm import fingerprint, load_model

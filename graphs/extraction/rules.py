@@ -27,11 +27,7 @@ class RulesExtractor(Extractor):
         return coreference.resolve(sentences)
 
     def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
-        """The triplets in the order of the sentences, without repeats.
-
-        Raises:
-            BadSettings: the document is not English.
-        """
+        """The triplets in the order of the sentences, without repeats; only of English."""
         if language != "en":
             raise BadSettings(
                 f"method 'rules' reads English only, and a document is in '{language}': use method 'llm'."

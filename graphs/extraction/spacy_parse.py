@@ -63,11 +63,7 @@ class SpacyExtractor(Extractor):
         return coreference.resolve(sentences)
 
     def extract(self, sentences: Sequence[str], language: str, failure: str = "") -> ExtractorOutput:
-        """The triplets in the order of the sentences, without repeats.
-
-        Raises:
-            BadSettings: the pipeline is of another language.
-        """
+        """The triplets in the order of the sentences, without repeats; only of the pipeline's language."""
         if language != self._nlp.meta["lang"]:
             raise BadSettings(
                 f"spaCy pipeline '{self._nlp.meta['name']}' reads '{self._nlp.meta['lang']}', and a document is in "

@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Collection
+from typing import Annotated
 
 import bm25s
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.exact import best
 from emend.memory.retrieval.tokens import tokens_by_name
@@ -26,7 +27,7 @@ class BM25:
         tokens: the tokeniser: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
 
     Raises:
-        BadSettings: unknown tokens, or an impossible b or k1.
+        BadSettings: unknown tokens.
         MissingExtra: a package that the tokens need is not installed.
     """
 
@@ -34,12 +35,10 @@ class BM25:
         self,
         corpus: Corpus,
         stop_words: Collection[str] = (),
-        k1: float = 1.5,
-        b: float = 0.75,
+        k1: Annotated[float, Field(ge=0)] = 1.5,
+        b: Annotated[float, Field(ge=0, le=1)] = 0.75,
         tokens: str = "words",
     ) -> None:
-        if not (0 <= b <= 1 and k1 >= 0):
-            raise BadSettings(f"bm25 takes b from 0 to 1 and k1 from 0 on, got b={b:g}, k1={k1:g}.")
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
         self._tokens = tokens_by_name(tokens)

@@ -76,10 +76,10 @@ def _typed(name: str, factory: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings converted to the types of the factory's annotations; without a plain type they stay unchanged.
 
     Raises:
-        BadSettings: a value is of another type, or no finite number.
+        BadSettings: a value is of another type, out of its range, or no finite number.
     """
     try:
-        hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+        hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
     except (NameError, TypeError):  # a plug-in's names that only type checkers import, or no function
         hints = {}
     typed = dict(settings)

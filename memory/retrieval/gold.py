@@ -9,9 +9,6 @@ class GoldRetriever:
     """The entries of a probe's relevant edits, in the order of the corpus; none for a probe out of scope.
 
     It needs the probe, not only a query, and cannot be part of a chain.
-
-    Args:
-        corpus: the entries to search.
     """
 
     def __init__(self, corpus: Corpus) -> None:

@@ -1,10 +1,11 @@
 """Fusion of several strategies: weighted sums of their scores, or of reciprocal ranks (Cormack et al., 2009)."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
@@ -34,7 +35,7 @@ class Hybrid:
         depth: number of hits requested from each part.
 
     Raises:
-        BadSettings: an unknown fusion, no parts, no depth, or not as many weights as parts.
+        BadSettings: not as many weights as parts.
     """
 
     def __init__(
@@ -43,16 +44,10 @@ class Hybrid:
         fusion: Literal["scores", "ranks", "sum"] = "scores",
         parts: Sequence[Callable[[Corpus], Retriever]] = (Dense, BM25),
         weights: Sequence[float] = (),
-        depth: int = DEPTH,
+        depth: Annotated[int, Field(ge=1)] = DEPTH,
     ) -> None:
-        if fusion not in _FUSIONS:
-            raise BadSettings(f"hybrid knows no fusion '{fusion}': choose 'scores', 'ranks' or 'sum'.")
-        if not parts:
-            raise BadSettings("hybrid was given no parts: name at least one strategy, for example Dense.")
         if weights and len(weights) != len(parts):
             raise BadSettings(f"hybrid was given {len(weights)} weights for {len(parts)} parts: give one per part.")
-        if depth < 1:
-            raise BadSettings(f"hybrid requests at least one hit from each part, got depth={depth}.")
         self._corpus = corpus
         self._weights = tuple(weights) or (1.0,) * len(parts)
         self._entries = corpus.entries()

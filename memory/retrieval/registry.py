@@ -13,10 +13,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "emend.memory.retrieval.default:Default",
             "Weighted sum of meaning (cosine), stems and names (BM25), for the question in the query.",
         ),
-        "dense": (
-            "emend.memory.retrieval.dense:Dense",
-            "Nearest in embedding (cosine).",
-        ),
+        "dense": ("emend.memory.retrieval.dense:Dense", "Nearest in embedding (cosine)."),
         "bm25": (
             "emend.memory.retrieval.bm25:BM25",
             "Shared words, weighted by their rarity; bm25(tokens=stems), names or wordpiece.",
@@ -37,13 +34,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
             "emend.memory.retrieval.threshold:Threshold",
             "No hits if the first is below a threshold: default>threshold(least=16).",
         ),
-        "gold": (
-            "emend.memory.retrieval.gold:GoldRetriever",
-            "The probe's relevant edits: an upper bound.",
-        ),
-        "none": (
-            "emend.memory.retrieval.none:NoRetrieval",
-            "Never any hit.",
-        ),
+        "gold": ("emend.memory.retrieval.gold:GoldRetriever", "The probe's relevant edits: an upper bound."),
+        "none": ("emend.memory.retrieval.none:NoRetrieval", "Never any hit."),
     },
 )

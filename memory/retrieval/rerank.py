@@ -4,7 +4,9 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, MissingExtra
@@ -36,10 +38,8 @@ class Rerank:
         corpus: Corpus,
         inner: Callable[[Corpus], Retriever] = Default,
         model: Any = MODEL,
-        depth: int = 20,
+        depth: Annotated[int, Field(ge=1)] = 20,
     ) -> None:
-        if depth < 1:
-            raise BadSettings(f"depth={depth} of rerank: give at least 1.")
         self._inner = inner(corpus)
         self._model = model if hasattr(model, "predict") else _cross_encoder(str(model))
         self._depth = depth

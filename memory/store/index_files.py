@@ -34,11 +34,7 @@ class IndexFiles:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Context around each use of the database.
-
-        Raises:
-            OSError: a file cannot be read or written.
-        """
+        """Context around each use of the database."""
         with self._lock:
             self._users += 1
         try:

@@ -12,7 +12,7 @@ from emend.editors.base import Demonstration
 from emend.graphs import ike, rag
 from emend.graphs.ike import IkeContext, IkeState, Pool
 from emend.graphs.rag import RagContext, RagState
-from emend.graphs.respond import RespondContext, RespondState, respond, speak
+from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.errors import BadSettings, ModelError, ModelReplyError, ReplyCutOff
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
@@ -48,6 +48,10 @@ def scripted(reply="Ostrim."):
 
 def scoring():
     return ScriptedScoringModel(reply=lambda prompt: "Ostrim", log_prob=lambda prompt, target: -float(len(target)))
+
+
+def speak(model, prompt, **more):
+    return respond({"prompt": prompt, **more}, runtime(RespondContext(model)))
 
 
 def check(update, schema):
@@ -137,7 +141,7 @@ def test_respond_scores_targets_under_the_same_prompt():
 
 def test_respond_does_not_lie_about_probabilities_that_a_model_does_not_give():
     with pytest.raises(ModelError, match="ScriptedChatModel gives no probabilities, and 1 targets"):
-        speak(scripted(), "Where?", ["Ostrim"])
+        speak(scripted(), "Where?", targets=["Ostrim"])
 
 
 def test_respond_counts_a_call_whose_usage_was_not_told():
@@ -179,7 +183,7 @@ def test_a_text_of_a_given_length_is_asked_for_with_that_length():
 
 def test_a_model_without_a_limit_of_its_own_is_asked_for_several_lines_as_for_one():
     model = scripted()
-    assert speak(model, "Where?", None, "thoughts")["reply"] == speak(model, "Where?")["reply"]
+    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
 
 
 @pytest.mark.parametrize(

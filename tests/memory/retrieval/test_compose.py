@@ -81,6 +81,13 @@ def test_a_chain_is_known_by_its_spec():
         ("", "empty part"),
         ("dense>bm25", "both 'dense' and 'bm25' search by themselves"),
         ("strategies_of_mine:NotARetriever", "is a int, no factory"),
+        ("bm25>threshold(by=rank)", "'by' of retriever 'threshold'.*got 'rank'"),
+        ("bm25(b=7)", "'b' of retriever 'bm25': .*less than or equal to 1, got 7"),
+        ("bm25(b=-0.1)", "'b' of retriever 'bm25': .*greater than or equal to 0"),
+        ("bm25(k1=-1)", "'k1' of retriever 'bm25': .*greater than or equal to 0"),
+        ("hybrid(fusion=mean)", "'fusion' of retriever 'hybrid': .*'scores', 'ranks' or 'sum'"),
+        ("hybrid(depth=0)", "'depth' of retriever 'hybrid': .*greater than or equal to 1"),
+        ("bm25>rerank(depth=0)", "'depth' of retriever 'rerank': .*greater than or equal to 1"),
     ],
 )
 def test_an_invalid_chain_is_refused(spec, message):

@@ -94,17 +94,9 @@ def test_entries_beyond_the_depth_get_the_last_hits_score():
     assert [hit.entry.id for hit in hits] == ["000", "001"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"fusion": "mean"}, "choose 'scores', 'ranks' or 'sum'"),
-        ({"weights": (1.0,)}, "1 weights for 2"),
-        ({"parts": ()}, "at least one"),
-    ],
-)
-def test_impossible_settings_are_refused(settings, message):
-    with pytest.raises(BadSettings, match=message):
-        Hybrid(corpus(), **settings)
+def test_a_weight_is_needed_for_each_part():
+    with pytest.raises(BadSettings, match="1 weights for 2"):
+        Hybrid(corpus(), weights=(1.0,))
 
 
 def test_plain_sums_are_weighted_and_need_no_second_query_to_be_read():

@@ -60,8 +60,6 @@ def test_models_that_do_not_score_pairs_are_refused_with_the_remedy(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadSettings, match=r"rerank\(model=FOLDER\)"):
         Rerank(CORPUS, model=str(tmp_path / "empty"))
-    with pytest.raises(BadSettings, match="give at least 1"):
-        Rerank(CORPUS, model=Overlap(), depth=0)
 
 
 def test_an_encoder_of_sentences_does_not_score_pairs(tmp_path):

@@ -4,7 +4,6 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Entry, Hit
 from emend.memory.retrieval.bm25 import BM25
-from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, entries
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.retrieval.threshold import Threshold, calibrate, confidence
@@ -47,7 +46,3 @@ def test_impossible_calibrations_are_refused():
         calibrate([])
     with pytest.raises(BadSettings, match="keep=0"):
         calibrate([1.0], 0)
-    with pytest.raises(BadSettings, match="'by' of retriever 'threshold'.*got 'rank'"):
-        load_retriever("bm25>threshold(by=rank)")
-    with pytest.raises(BadSettings, match="no value 'rank'"):
-        Threshold(CORPUS, by="rank")  # type: ignore[arg-type]
