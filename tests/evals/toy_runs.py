@@ -9,7 +9,7 @@ from emend.evals.log.lines import EVENTS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
-from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel, untimed
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 
 RUN = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted")
 """The words that run it on the command line."""
@@ -20,7 +20,7 @@ def config(**changed: Any) -> RunConfig:
     return RunConfig.model_validate({"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted"} | changed)
 
 
-def go(folder: Path, model: SpeakingModel | None = None, **changed: Any) -> Summary:
+def go(folder: Path, model: Any = None, **changed: Any) -> Summary:
     """Runs that in a folder, or goes on there."""
     return run(config(**changed), folder, model=model or ScriptedModel())
 

@@ -141,9 +141,11 @@ class Two(ToyBenchmark):
             yield case.model_copy(update={"probes": (Probe.model_validate(asked.model_dump()),)})
 
 
-def said_to(tmp_path: Path, reply: Callable[[str], str], editor: str = "rag") -> tuple[Record, Summary]:
+def said_to(
+    tmp_path: Path, reply: Callable[[str], str], editor: str = "rag", benchmark: str = "Two"
+) -> tuple[Record, Summary]:
     config = RunConfig(
-        benchmark="tests.evals.runner.test_ask_unit:Two",
+        benchmark=f"{__name__}:{benchmark}",
         editors=(editor,),
         model="scripted",
         embedding="lexical",
@@ -194,17 +196,14 @@ def test_a_reply_that_could_not_be_read_is_not_counted_again_with_the_one_after_
     assert (told.input_tokens, told.output_tokens, told.calls) == (220, 10, 2)
 
 
-def test_a_refusal_whose_tokens_nobody_counted_is_a_call():
-    error = ModelReplyError("no", "", Usage(calls=1))
-    keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(ModelCall(error="ReplyRefused: no"),)),))
-    assert usage_until(error) == Usage(calls=1)
-
-
 def test_calls_that_an_error_ended_are_counted_once():
     read = ModelCall(input_tokens=10, output_tokens=2)
     refused = ModelCall(input_tokens=3, output_tokens=1, error="ReplyRefused: no")
     error = ModelReplyError("no", "", Usage(input_tokens=3, output_tokens=1, calls=1))
     assert usage_until(error).calls == 1
+    uncounted = ModelReplyError("no", "", Usage(calls=1))
+    keep_steps(uncounted, (Step(node="n", update={}, ms=0.0, calls=(ModelCall(error="ReplyRefused: no"),)),))
+    assert usage_until(uncounted) == Usage(calls=1)
     for calls, whole in (((read, refused), (13, 3, 2)), ((read,), (10, 2, 1)), ((refused,), (3, 1, 1))):
         keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
         told = usage_until(error)
@@ -232,15 +231,7 @@ def test_what_the_model_knew_before_is_told_though_its_answer_now_is_no_use(tmp_
             raise ModelReplyError("the reply was cut off", "", Usage(calls=1))
         return "Old-0"
 
-    config = RunConfig(
-        benchmark="tests.evals.runner.test_ask_unit:Known",
-        editors=("rag",),
-        model="scripted",
-        embedding="lexical",
-        benchmark_options={"cases": "1"},
-    )
-    run(config, tmp_path, model=ScriptedChatModel(reply=cut))
-    (record,) = read_records(tmp_path)
+    record, _ = said_to(tmp_path, cut, benchmark="Known")
     assert set(record.values) == {"pre_edit"}
     assert record.unscored["correct_flip"] == "the reply was cut off"
     assert record.unscored["hit@1"].startswith("no triplet was read out of the document")

@@ -15,8 +15,9 @@ from emend.evals.log.records import read_lines
 from emend.evals.runner import batch_ahead as foreseeing
 from emend.evals.runner.run import run
 from emend.memory.edit import Edit
+from tests.evals import toy_runs
 from tests.evals.toy_runs import untimed_records
-from tests.evals.toys import BENCHMARK, ScriptedModel, ToyEditor
+from tests.evals.toys import ToyEditor
 
 EDITOR = "tests.evals.runner.test_batch_ahead:Prophet"
 
@@ -50,8 +51,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def go(folder: Path, **changed: Any) -> None:
-    plain = {"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted", "benchmark_options": {"cases": "8"}}
-    run(RunConfig.model_validate(plain | changed), folder, model=ScriptedModel())
+    toy_runs.go(folder, **{"editors": (EDITOR,), "benchmark_options": {"cases": "8"}} | changed)
 
 
 def subjects(folder: Path) -> list[str]:

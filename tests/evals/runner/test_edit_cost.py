@@ -9,18 +9,17 @@ from emend.editors.base import EditCost
 from emend.evals.case import Case, Record
 from emend.evals.log.config import Mode, RunConfig
 from emend.evals.log.lines import COSTS
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.records import read_lines
 from emend.evals.report.tracing import edit_cost
-from emend.evals.runner.run import run
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import groups
-from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel, toy_case
+from tests.evals.toy_runs import go, records
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, toy_case
 
 
-def go(folder: Path, **changed: Any) -> list[Record]:
-    plain = {"benchmark": BENCHMARK, "editors": (EDITOR,), "model": "scripted"}
-    run(RunConfig.model_validate(plain | changed), folder, model=ScriptedModel())
-    return list(read_records(folder))
+def recorded(folder: Path, **changed: Any) -> list[Record]:
+    go(folder, **changed)
+    return records(folder)
 
 
 def acts(folder: Path) -> dict[str, EditCost]:
@@ -41,14 +40,14 @@ def edit_of(record: Record) -> str:
 def test_records_have_the_cost_of_the_act_that_made_their_edits(
     tmp_path: Path, mode: str, edits: set[int], editor: str
 ) -> None:
-    found = go(tmp_path / "run", mode=mode, editors=(editor,))
+    found = recorded(tmp_path / "run", mode=mode, editors=(editor,))
     told = acts(tmp_path / "run")
     assert {record.edit_cost.edits for record in found} == edits
     assert all(record.edit_cost == told[edit_of(record)] and record.edit_cost.seconds > 0 for record in found)
 
 
 def test_a_case_that_is_asked_again_keeps_the_cost_of_its_own_edit(tmp_path: Path) -> None:
-    found = go(tmp_path / "run", mode="sequential", editors=(FLEETING_EDITOR,))
+    found = recorded(tmp_path / "run", mode="sequential", editors=(FLEETING_EDITOR,))
     told = acts(tmp_path / "run")
     assert {record.checkpoint for record in found} == {0, 6}
     assert all(record.edit_cost == told[edit_of(record)] for record in found)
@@ -77,7 +76,7 @@ def test_a_sequence_asks_all_cases_again_at_its_end_unless_told_otherwise(tmp_pa
         "two": ({"reevaluate_at": "2"}, 8),
     }
     for name, (told, units) in asked.items():
-        assert len({record.unit for record in go(tmp_path / name, mode="sequential", **told)}) == units
+        assert len({record.unit for record in recorded(tmp_path / name, mode="sequential", **told)}) == units
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,)).reevaluate_at is None
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), reevaluate_at="none").reevaluate_at == "none"
 

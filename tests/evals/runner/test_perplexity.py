@@ -15,15 +15,15 @@ from emend.editors.base import Answerer
 from emend.evals.aggregate.perplexity import _over_edits, perplexities_of
 from emend.evals.aggregate.rows import report
 from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
-from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, RunConfig
+from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
 from emend.evals.log.records import read_lines
 from emend.evals.report.tables.secondary import perplexity_tables
 from emend.evals.runner.perplexity import load_texts, text_likelihoods
-from emend.evals.runner.run import run
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, MissingData, RunRefused, TooManyFailures
-from tests.evals.toys import BENCHMARK, EDITOR, FleetingEditor, HeavyEditor, ScriptedModel
+from tests.evals import toy_runs
+from tests.evals.toys import EDITOR, FleetingEditor, HeavyEditor, ScriptedModel
 
 HARMING, STACKING = (f"tests.evals.runner.test_perplexity:{name}" for name in ("Harming", "Stacking"))
 TEXTS = ("one two three", "four five")
@@ -82,8 +82,7 @@ def texts(tmp_path: Path) -> str:
 
 
 def go(folder: Path, model: Any = None, **changed: Any) -> None:
-    plain = {"benchmark": BENCHMARK, "editors": (HARMING,), "model": "scripted", "benchmark_options": {"cases": "3"}}
-    run(RunConfig.model_validate(plain | changed), folder, model=model or Fragile())
+    toy_runs.go(folder, model or Fragile(), **{"editors": (HARMING,), "benchmark_options": {"cases": "3"}} | changed)
 
 
 def kept(folder: Path, act: str) -> list[dict[str, Any]]:

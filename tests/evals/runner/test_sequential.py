@@ -12,13 +12,12 @@ from emend.evals.log.config import Checkpoints, Mode, RunConfig
 from emend.evals.log.lines import COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
-from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
 from emend.evals.runner.units import Group, groups
 from emend.memory.errors import BadSettings, RunRefused
+from tests.evals import toy_runs
 from tests.evals.toy_runs import untimed_records
 from tests.evals.toys import (
-    BENCHMARK,
     EDITOR,
     FLEETING_EDITOR,
     HEAVY,
@@ -32,14 +31,15 @@ from tests.evals.toys import (
 EIGHT = {"cases": "8"}
 
 
+SEQUENCE = {"editors": (FLEETING_EDITOR,), "mode": "sequential", "reevaluate_at": "none"}
+
+
 def config(**changed: Any) -> RunConfig:
-    plain = {"benchmark": BENCHMARK, "editors": (FLEETING_EDITOR,), "model": "scripted", "mode": "sequential"}
-    plain |= {"reevaluate_at": "none"}
-    return RunConfig.model_validate(plain | changed)
+    return toy_runs.config(**SEQUENCE | changed)
 
 
 def go(folder: Path, model: ScriptedModel | None = None, **changed: Any) -> Summary:
-    return run(config(**changed), folder, model=model or ScriptedModel())
+    return toy_runs.go(folder, model, **SEQUENCE | changed)
 
 
 def places(records: list[Record]) -> dict[int, list[str]]:

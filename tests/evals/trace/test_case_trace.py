@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import read_lines
 from emend.evals.report.tracing import log_probs, markdown, show_trace, steps_lines
-from emend.evals.runner.run import run
 from emend.evals.trace.case_trace import Trace, new_hits, rows, trace
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.memory.errors import BadData, BadSettings
-from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
+from tests.evals.toy_runs import go
+from tests.evals.toys import ScriptedModel
 from tests.fakes import ScriptedChatModel
 
 
@@ -82,8 +81,8 @@ def test_rows_are_json_and_hold_record_and_steps(smooth: Path) -> None:
 
 
 def test_a_failed_unit_shows_its_error(tmp_path: Path) -> None:
-    config = RunConfig(benchmark=BENCHMARK, editors=("rag",), model="m", embedding="lexical", fail_on_error="false")
-    run(config, tmp_path / "run", model=ScriptedModel(fail_on="Land0"))
+    failing = ScriptedModel(fail_on="Land0")
+    go(tmp_path / "run", failing, editors=("rag",), embedding="lexical", fail_on_error="false")
     found = trace(tmp_path / "run", "1")
     assert found.probes == ()
     text = shown(found)
@@ -97,8 +96,7 @@ def test_what_a_model_said_cannot_steer_the_terminal(tmp_path: Path) -> None:
             super().reply(prompt)
             return "\x1b[2J\x1b]0;owned\x07[bold]red[/bold]\u202e"
 
-    config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="m")
-    run(config, tmp_path / "run", model=Rude())
+    go(tmp_path / "run", Rude())
     text = shown(trace(tmp_path / "run", "1"))
     assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
     assert "\\x1b[2J" in text and "[bold]red[/bold]\\u202e" in text
@@ -125,11 +123,8 @@ def two_hops(prompt: str) -> str:
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "walked"
-    config = RunConfig(
-        benchmark=BENCHMARK, editors=("mello",), model="scripted", embedding="lexical", mode="all",
-        retriever="bm25", benchmark_options={"cases": "2"},
-    )  # fmt: skip
-    run(config, folder, model=ScriptedChatModel(reply=two_hops))
+    run_mello = {"editors": ("mello",), "embedding": "lexical", "mode": "all", "retriever": "bm25"}
+    go(folder, ScriptedChatModel(reply=two_hops), **run_mello, benchmark_options={"cases": "2"})
     return folder
 
 

@@ -9,14 +9,13 @@ from typer.testing import CliRunner
 from emend.evals.cli.main import app
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.log.config import RunConfig
 from emend.evals.log.records import read_records
-from emend.evals.runner.run import run
 from emend.evals.trace import otlp_export as otlp
 from emend.evals.trace.otlp_spans import Span
 from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
 from tests.evals.judged_runs import judge_model
-from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
+from tests.evals.toy_runs import go
+from tests.evals.toys import EDITOR
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra 'otel' is not installed")
 
@@ -96,11 +95,7 @@ def test_calls_and_retrieval_have_the_names_of_the_conventions(rough):
 
 def test_what_crags_wider_search_found_is_retrieved_there(tmp_path):
     told_to = {"search": "tests.graphs.forms:elsewhere", "upper": 1.0, "lower": 0.95}
-    config = RunConfig(
-        benchmark=BENCHMARK, editors=("crag",), model="scripted", embedding="lexical", limit=1,
-        overrides={"crag": told_to},
-    )  # fmt: skip
-    run(config, tmp_path / "run", model=ScriptedModel())
+    go(tmp_path / "run", editors=("crag",), embedding="lexical", limit=1, overrides={"crag": told_to})
     (span, *_) = told(tmp_path / "run").named("search")
     found, place = attributes(span), "retrieval.documents.0.document"
     assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
