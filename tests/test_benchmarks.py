@@ -37,9 +37,9 @@ SMALL = {
 def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
     if name == "retrieval" and not (SHARED / "data").is_dir():
         pytest.skip(f"{SHARED / 'data'} is absent: bench_retrieval.py measures on real data")
-    told, sign = SMALL[name]
+    result, sign = SMALL[name]
     done = subprocess.run(
-        [sys.executable, str(FOLDER / f"bench_{name}.py"), *told.split()],
+        [sys.executable, str(FOLDER / f"bench_{name}.py"), *result.split()],
         capture_output=True,
         text=True,
         timeout=300,
@@ -81,10 +81,10 @@ def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
 def test_answers_are_the_same_one_after_another_and_all_at_once(tmp_path):
     model = load_model("tiny")
     probes, edits = hops(2)
-    found = batching(model, probes, edits, tmp_path)
-    assert found.questions == 2 and found.calls >= 2 * 5 and found.same
-    text = shown(None, None, found)
-    assert "same answers: yes" in text and f"{found.alone[1] / found.together[1]:.2f}" in text
+    result = batching(model, probes, edits, tmp_path)
+    assert result.questions == 2 and result.calls >= 2 * 5 and result.same
+    text = shown(None, None, result)
+    assert "same answers: yes" in text and f"{result.alone[1] / result.together[1]:.2f}" in text
 
 
 def shown(*found):
@@ -106,8 +106,8 @@ def test_the_ways_agree_and_the_table_has_their_ratios(random_lm):
     pairs = list(locality(RECORDS, {0: "The Silent River. "}))
     assert pairs[0][0] == ("The Silent River. The capital of France is", "Paris")
     assert [len(block) for block in blocks(pairs, 2)] == [8, 4]
-    found = measure(random_lm(), blocks(pairs, 2))
-    assert found.pairs == 12 and found.differ < 1e-4
+    measured = measure(random_lm(), blocks(pairs, 2))
+    assert measured.pairs == 12 and measured.differ < 1e-4
     file = io.StringIO()
-    Console(file=file, width=120).print(show("a few", found))
+    Console(file=file, width=120).print(show("a few", measured))
     assert all(name in file.getvalue() for name in WAYS) and "1.00" in file.getvalue()

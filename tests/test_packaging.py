@@ -63,12 +63,12 @@ def emend(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_package_is_listed() -> None:
-    found = {
+    values = {
         "emend." + ".".join(folder.relative_to(ROOT).parent.parts)
         for root in ROOTS
         for folder in (ROOT / root).rglob("__init__.py")
     }
-    assert found == set(SETUPTOOLS["packages"])
+    assert values == set(SETUPTOOLS["packages"])
 
 
 @pytest.mark.parametrize("pattern", SETUPTOOLS["package-data"]["*"])

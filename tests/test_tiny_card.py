@@ -36,9 +36,9 @@ def card() -> dict[str, dict[str, float]]:
     "name", mostly_slow(Questions(World(), 0, size=1).measures(), "recall, cloze", "override, held subjects")
 )
 def test_a_fresh_sample_agrees_with_the_card(lm: CausalLM, card: dict[str, dict[str, float]], name: str) -> None:
-    found = accuracy(lm, Questions(World(), seed=5, size=SIZE).measures()[name]())
+    measured = accuracy(lm, Questions(World(), seed=5, size=SIZE).measures()[name]())
     share = card[name]["mean"]
-    assert found.mean == pytest.approx(share, abs=tolerance(share))
+    assert measured.mean == pytest.approx(share, abs=tolerance(share))
 
 
 @pytest.mark.slow

@@ -79,7 +79,9 @@ class Collector:
     def within(self, span: Span) -> list[Span]:
         """The spans right under this one."""
         return [
-            one for one in self.spans.values() if (one.trace_id, one.parent_span_id) == (span.trace_id, span.span_id)
+            item
+            for item in self.spans.values()
+            if (item.trace_id, item.parent_span_id) == (span.trace_id, span.span_id)
         ]
 
 
@@ -91,7 +93,7 @@ def attributes(holder: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
-        return [_plain(one) for one in value.array_value.values]
+        return [_plain(item) for item in value.array_value.values]
     return getattr(value, kind) if kind else None
 
 

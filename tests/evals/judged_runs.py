@@ -96,26 +96,26 @@ def akew_run(folder: Path) -> Path:
 
 def verdict(prompt: str, mark: int = 5, yes: str = "yes") -> str:
     """A judge's reply to whichever question it is asked: `mark` on every scale, or `yes`."""
-    told: dict[str, Any]
+    result: dict[str, Any]
     if "<answer-1" in prompt:
         marks = _marks(mark)
-        told = {"marks": [marks | {"number": n} for n in range(1, 6) if f"<answer-{n} " in prompt]}
+        result = {"marks": [marks | {"number": n} for n in range(1, 6) if f"<answer-{n} " in prompt]}
     elif "Comprehensiveness" in prompt:
-        told = _marks(mark)
+        result = _marks(mark)
     elif "how far the answers agree" in prompt:
-        told = {"reason": "r", "consistency": mark}
+        result = {"reason": "r", "consistency": mark}
     elif "atomic facts: short" in prompt:
-        told = {"facts": ["Foam Light stands on Torvay", "Three more stand there"]}
+        result = {"facts": ["Foam Light stands on Torvay", "Three more stand there"]}
     elif "numbered facts" in prompt:
-        told = {
+        result = {
             "facts": [
                 {"number": 1, "reason": "r", "label": "unrelated"},
                 {"number": 2, "reason": "r", "label": "consistent"},
             ]
         }
     else:
-        told = {"reason": "r", "verdict": yes}
-    return json.dumps(told)
+        result = {"reason": "r", "verdict": yes}
+    return json.dumps(result)
 
 
 def _marks(mark: int) -> dict[str, Any]:

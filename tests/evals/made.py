@@ -15,10 +15,14 @@ EM = Metric(name="EM", value="em", kinds=("efficacy", "paraphrase"), scale=100)
 
 def record(case: str, editor: str = "rag", kind: str = "efficacy", probe: str = "p", **more: Any) -> Record:
     """A record of one probe; every field can be given."""
-    told: dict[str, Any] = dict(case=case, editor=editor, kind=kind, probe=probe, model="m", setting="doc", mode="all")
-    told |= dict(prompt=f"{case} {probe}?", gold=("gold",), of=1) | more
-    unit = "-".join(str(told.get(name, "")) for name in ("case", "editor", "probe", "setting", "repeat", "checkpoint"))
-    return Record(**({"unit": unit} | told))
+    result: dict[str, Any] = dict(
+        case=case, editor=editor, kind=kind, probe=probe, model="m", setting="doc", mode="all"
+    )
+    result |= dict(prompt=f"{case} {probe}?", gold=("gold",), of=1) | more
+    unit = "-".join(
+        str(result.get(name, "")) for name in ("case", "editor", "probe", "setting", "repeat", "checkpoint")
+    )
+    return Record(**({"unit": unit} | result))
 
 
 def write_run(
@@ -31,8 +35,8 @@ def write_run(
     **config: Any,
 ) -> Path:
     """A finished run with these records; `cases` are lines of `cases.jsonl`."""
-    editors = tuple(dict.fromkeys(one.editor for one in records)) or ("rag",)
-    settings = tuple(dict.fromkeys(one.setting for one in records)) or ("doc",)
+    editors = tuple(dict.fromkeys(item.editor for item in records)) or ("rag",)
+    settings = tuple(dict.fromkeys(item.setting for item in records)) or ("doc",)
     folder.mkdir(parents=True)
     manifest = Manifest(
         config=RunConfig(benchmark=benchmark, editors=editors, settings=settings, model=model, **config),
@@ -46,7 +50,7 @@ def write_run(
         started="2026-01-01T00:00:00+00:00",
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(), encoding="utf-8")
-    (folder / RECORDS).write_text("".join(one.model_dump_json() + "\n" for one in records), encoding="utf-8")
+    (folder / RECORDS).write_text("".join(item.model_dump_json() + "\n" for item in records), encoding="utf-8")
     (folder / CASES).write_text("".join(json.dumps(line) + "\n" for line in cases), encoding="utf-8")
     return folder
 

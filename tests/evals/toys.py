@@ -130,8 +130,8 @@ class SpeakingModel(BaseChatModel):
         if self.fail_on and self.fail_on in prompt:
             raise ConnectionError(f"no connection for {self.fail_on}")
         fact, _, asked = prompt.rpartition("\n")
-        told = fact.rpartition(" is ")[2].rstrip(".!")
-        return told if told and "capital" in asked else "Blue"
+        result = fact.rpartition(" is ")[2].rstrip(".!")
+        return result if result and "capital" in asked else "Blue"
 
     @property
     def calls(self) -> list[str]:

@@ -51,10 +51,10 @@ def test_every_form_is_drawn_and_drawn_the_same_again(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'emend[plot]'")
     runs = {"frequency": docter_run, "perplexity": recoe_run, "recall-coherence": recoe_run, "event-type": elken_run}
     for kind, make in {**runs, "scheme": recoe_run}.items():
-        found = analyse_runs(kind, [open_run(make(tmp_path / kind))])
+        result = analyse_runs(kind, [open_run(make(tmp_path / kind))])
         files = [tmp_path / f"{kind}-{n}.{'png' if kind == 'scheme' else 'svg'}" for n in range(2)]
         for file in files:
-            plot_analysis(found, file)
+            plot_analysis(result, file)
         assert files[0].read_bytes() == files[1].read_bytes(), kind
         assert 2_000 < files[0].stat().st_size < 200_000
 
@@ -64,8 +64,8 @@ def test_a_judged_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
     folder = judged_elken(tmp_path / "run")
     score_run(folder, Panel(judges=("openai:judge",)), models={"openai:judge": judge_model(mark=5)})
-    found = analyse_runs("tendency", [open_run(folder)], AnalysisRequest())
-    assert {row.label for row in found.rows} == {"correctness", "coherence", "comprehensiveness", "overall"}
-    assert {row.mean for row in found.rows} == {100.0} and all(row.n for row in found.rows)
-    assert any("openai:judge" in note and "not calibrated" in note for note in found.notes)
+    result = analyse_runs("tendency", [open_run(folder)], AnalysisRequest())
+    assert {row.label for row in result.rows} == {"correctness", "coherence", "comprehensiveness", "overall"}
+    assert {row.mean for row in result.rows} == {100.0} and all(row.n for row in result.rows)
+    assert any("openai:judge" in note and "not calibrated" in note for note in result.notes)
     assert analyse_runs("event-type", [open_run(folder)]).rows

@@ -63,15 +63,15 @@ def test_the_command_named_in_the_error_repairs_damaged_statistics(emend, file, 
 
 
 def test_a_delta_s_manifest_names_the_statistics(emend):
-    told = []
+    items = []
     for corpus in ("text.txt", "other.txt"):
         shutil.rmtree("cache", ignore_errors=True)
         assert emend("covariance", corpus)[0] == 0
         code, out, _ = emend("edit", f"with-{corpus}")
         assert code == 0
-        told.append(json.loads(out)["rows"][0]["fingerprint"])
-    first, second = (one.pop("covariance") for one in told)
-    assert told[0] == told[1]
+        items.append(json.loads(out)["rows"][0]["fingerprint"])
+    first, second = (item.pop("covariance") for item in items)
+    assert items[0] == items[1]
     assert first["corpus"].startswith("text-") and second["corpus"].startswith("other-")
     assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
 

@@ -41,7 +41,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def emend(shell) -> Any:
     """Calls `emend` in a folder with edits and a corpus."""
-    Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
+    Path("edits.jsonl").write_text("".join(json.dumps(item) + "\n" for item in EDITS), encoding="utf-8")
     Path("text.txt").write_text("The capital of France is Paris.\nRome.\n" * 20, encoding="utf-8")
     return shell()
 
@@ -84,8 +84,8 @@ def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
 
 
 def test_a_bare_triplet_gets_a_prompt_subject_and_target(emend, folder):
-    told = {"subject": "Veldania", "relation": "currency", "object": "florin"}
-    edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [told]}
+    fields = {"subject": "Veldania", "relation": "currency", "object": "florin"}
+    edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [fields]}
     Path("full.jsonl").write_text(json.dumps(edit), encoding="utf-8")
     words = ("--edits", "full.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
     code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
@@ -163,7 +163,7 @@ def test_a_warning_follows_statistics_of_too_little_text(emend, folder):
 
 
 def test_a_repeated_edit_is_solved_once_and_the_repetitions_are_counted(emend, folder, caplog):
-    Path("twice.jsonl").write_text("".join(json.dumps(told) + "\n" for told in (*EDITS, *EDITS, EDITS[0])))
+    Path("twice.jsonl").write_text("".join(json.dumps(item) + "\n" for item in (*EDITS, *EDITS, EDITS[0])))
     words = ("--edits", "twice.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
     code, out, _ = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
     (row,) = json.loads(out)["rows"]
@@ -186,7 +186,7 @@ def test_contradicting_edits_are_logged(other, warned, caplog):
     from emend.evals.cli.edit_files import warn_of_contradictions
     from emend.memory.store.jsonl import edit_from
 
-    warn_of_contradictions([edit_from(dict(told)) for told in (*EDITS, other)])
+    warn_of_contradictions([edit_from(dict(item)) for item in (*EDITS, other)])
     assert ("edits contradict each other: '" in caplog.text) == warned
 
 
@@ -199,13 +199,13 @@ def test_missing_statistics_name_the_command_that_collects_them(emend, folder):
 
 def test_wrong_layers_and_models_that_are_not_local_are_refused(emend, folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    for words, told in (
+    for words, number in (
         (("--model", f"hf:{folder}", "--layers", "a,b"), "--layers 'a,b' are not numbers"),
         (("--model", f"hf:{folder}", "--layers", "7"), "layer 7 is not in a model of 2 layers"),
         (("--model", "openai:gpt-x", "--layers", "0"), "is not local: use tiny or hf:FOLDER"),
     ):
         code, _, err = emend("covariance", *words, "--corpus", "text.txt")
-        assert code == 2 and told in err
+        assert code == 2 and number in err
 
 
 def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, tmp_path):
@@ -213,7 +213,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, t
     model: Any = load_model(f"hf:{folder}", device="cpu", dtype="float16", max_new_tokens=4)
     edits = [toy_case(place).edits[0] for place in range(4)]
     scored = model.lm.log_probs([(edit.cloze, edit.target_new) for edit in edits])
-    losses = sorted(-told.log_prob / told.target_tokens for told in scored)
+    losses = sorted(-scoring.log_prob / scoring.target_tokens for scoring in scored)
     harm = {"lr": 1e6, "num_steps": 3, "stop_loss": (losses[1] + losses[2]) / 2}
     before = {name: value.clone() for name, value in model.lm.model.state_dict().items()}
     config = RunConfig(
@@ -234,12 +234,12 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, t
 
 
 def test_a_refused_edit_leaves_no_folder(emend, folder):
-    for told, said in (
+    for item, said in (
         (("--prompt-template", "nosuch"), "unknown prompt template 'nosuch'"),
         (("--set", "rome.covariance=nosuch"), "no finished covariance in 'nosuch'"),
     ):
         code, _, err = emend(
-            "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *told,
+            "edit", "--model", f"hf:{folder}", "--method", "rome", "--edits", "edits.jsonl", "--out", "delta", *item,
             "--set", "rome.layers=[0]",
         )  # fmt: skip
         assert code == 2 and said in err and not Path("delta").exists()
@@ -247,15 +247,15 @@ def test_a_refused_edit_leaves_no_folder(emend, folder):
 
 def test_options_without_effect_are_refused(emend, folder):
     given = (("--set", "rome.v_num_grad_steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
-    for told in given:
-        code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *told)
+    for item in given:
+        code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *item)
         assert code == 2 and "has no effect in this form of emend edit" in err
     assert "--set model has no effect" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
 
 
 def test_a_triplet_with_a_question_gets_a_prompt_too(emend, folder):
-    told = EDITS[1] | {"question": "What is Veldania's currency?"}
-    Path("asked.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    result = EDITS[1] | {"question": "What is Veldania's currency?"}
+    Path("asked.jsonl").write_text(json.dumps(result) + "\n", encoding="utf-8")
     words = ("--edits", "asked.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
     code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
     assert code == 0, err

@@ -17,20 +17,20 @@ def extract(tmp_path, *arguments):
 
 def test_a_chat_model_is_called_with_its_settings_and_within_the_limit(tmp_path, capsys):
     with Provider(lambda asked: REPLY) as provider:
-        told = ("--method", "llm", "--model", provider.spec("openai"), "--set", "model.temperature=0.5")
-        assert extract(tmp_path, *told, "--max-calls", "3") == 2
+        words = ("--method", "llm", "--model", provider.spec("openai"), "--set", "model.temperature=0.5")
+        assert extract(tmp_path, *words, "--max-calls", "3") == 2
         assert provider.count == 3 and "--max-calls" in capsys.readouterr().err
-        assert extract(tmp_path, *told) == 0  # goes on where it stopped
+        assert extract(tmp_path, *words) == 0  # goes on where it stopped
         assert provider.count == 4
         assert {request.body["temperature"] for request in provider.requests} == {0.5}
-        assert extract(tmp_path, *told[:-1], "model.temperature=0") == 2
+        assert extract(tmp_path, *words[:-1], "model.temperature=0") == 2
         assert provider.count == 4 and "extractor" in capsys.readouterr().err  # another way of reading
 
 
 def test_the_judge_of_errors_has_its_own_settings(tmp_path):
     with Provider(lambda asked: "wrong") as provider:
-        told = ("--judge", provider.spec("openai"), "--set", "judge.max_tokens=77")
-        assert extract(tmp_path, *told) == 0
+        words = ("--judge", provider.spec("openai"), "--set", "judge.max_tokens=77")
+        assert extract(tmp_path, *words) == 0
         assert provider.requests and all(77 in request.body.values() for request in provider.requests)
 
 

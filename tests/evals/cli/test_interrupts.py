@@ -26,18 +26,18 @@ def test_the_second_interruption_does_not_wait_and_paid_replies_are_kept(tmp_pat
             assert child.poll() is None, child.stderr.read()
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
-        told = ""
-        while "interrupt again to abandon them" not in told:
-            told = child.stderr.readline()
-            assert told, "it ended without a word"
+        result = ""
+        while "interrupt again to abandon them" not in result:
+            result = child.stderr.readline()
+            assert result, "it ended without a word"
         assert child.poll() is None
         began = time.monotonic()
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=120)
+        _, result = child.communicate(timeout=120)
         assert time.monotonic() - began < 100 and child.returncode == 130  # the reply takes 300
-        assert "calls in progress will be repeated. finished units are kept." in told
-        assert f"Continue with: emend resume {out}" in told
-        assert "Traceback" not in told
+        assert "calls in progress will be repeated. finished units are kept." in result
+        assert f"Continue with: emend resume {out}" in result
+        assert "Traceback" not in result
         with run_journal(out) as journal:
             assert len(journal.units()) == 1
         provider.choose = lambda number: ""
@@ -46,5 +46,7 @@ def test_the_second_interruption_does_not_wait_and_paid_replies_are_kept(tmp_pat
         plain = tmp_path / "undisturbed"
         assert emend(*words[:-1], str(plain)) == 0
         assert asked - 1 == provider.count - asked  # the call that was left, and no other, was made twice
-    texts = [{(one.probe, one.editor): one.answer for one in read_records(folder)} for folder in (out, plain)]
+    texts = [
+        {(record.probe, record.editor): record.answer for record in read_records(folder)} for folder in (out, plain)
+    ]
     assert texts[0] == texts[1]

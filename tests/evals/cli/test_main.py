@@ -132,11 +132,11 @@ def test_the_version_is_printed(emend: Any) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(emend: Any, words: tuple[str, ...], message: str) -> None:
-    told = emend(*words)
-    assert told.code == 2
-    assert told.err.startswith("error: ") and len(told.err.splitlines()) == 1
-    assert message in told.err
-    assert told.out == ""
+    output = emend(*words)
+    assert output.code == 2
+    assert output.err.startswith("error: ") and len(output.err.splitlines()) == 1
+    assert message in output.err
+    assert output.out == ""
     assert not any(Path().glob("runs/*")), "an empty run folder was left behind"
 
 
@@ -152,16 +152,16 @@ def test_doctor_names_keys_without_their_values(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_doctor_says_when_a_model_does_not_answer(emend: Any) -> None:
-    told = emend("doctor", "--model", "hf:/nowhere", "--json")
-    assert told.code == 1
-    (model,) = [row for row in told.rows if row["section"] == "model"]
+    output = emend("doctor", "--model", "hf:/nowhere", "--json")
+    assert output.code == 1
+    (model,) = [row for row in output.rows if row["section"] == "model"]
     assert model["status"] == "broken" and "/nowhere" in model["detail"]
-    assert {"versions", "extras", "keys", "devices", "data"} <= {row["section"] for row in told.rows}
+    assert {"versions", "extras", "keys", "devices", "data"} <= {row["section"] for row in output.rows}
 
 
 def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
-    told = emend("doctor", "--model", "scripted")
-    assert told.code == 0 and "What is the capital of France? Blue" in " ".join(told.out.split())
+    output = emend("doctor", "--model", "scripted")
+    assert output.code == 0 and "What is the capital of France? Blue" in " ".join(output.out.split())
 
 
 @pytest.mark.parametrize("kind", ["scope", "encoder"])
@@ -169,7 +169,7 @@ def test_training_refuses_a_folder_with_content(emend: Any, kind: str) -> None:
     Path("file").write_text("x", encoding="utf-8")
     Path("full").mkdir()
     Path("full/records.jsonl").write_text("x", encoding="utf-8")
-    for out, told in (("file", "is a file"), ("full", "is not empty")):
-        found = emend("train", kind, "--benchmark", "tinyworld", "--limit", "2", "--out", out)
-        assert found.code == 2 and told in found.err
+    for out, file in (("file", "is a file"), ("full", "is not empty")):
+        output = emend("train", kind, "--benchmark", "tinyworld", "--limit", "2", "--out", out)
+        assert output.code == 2 and file in output.err
     assert [path.name for path in Path("full").iterdir()] == ["records.jsonl"]

@@ -24,7 +24,7 @@ WHO = ("--subject", "Veldania", "--relation", "prime minister")
 def emend(shell, monkeypatch) -> Any:
     """Calls `emend memory` in a folder with a file of edits."""
     monkeypatch.setenv("COLUMNS", "120")
-    Path("edits.jsonl").write_text("".join(json.dumps(told) + "\n" for told in EDITS), encoding="utf-8")
+    Path("edits.jsonl").write_text("".join(json.dumps(item) + "\n" for item in EDITS), encoding="utf-8")
     return shell("memory")
 
 
@@ -49,9 +49,9 @@ def test_adding_twice_stores_once(filled):
 
 
 def test_search_shows_scores_and_no_superseded_edits(filled):
-    found = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
-    assert found[0]["text"] == "veldania Prime Minister Tobin Hale"
-    assert len(found) == 3 and found[0]["score"] > found[1]["score"]
+    by_metric = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
+    assert by_metric[0]["text"] == "veldania Prime Minister Tobin Hale"
+    assert len(by_metric) == 3 and by_metric[0]["score"] > by_metric[1]["score"]
     code, out, _ = filled("search", "flood", "-k", "1", "--strategy", "bm25")
     assert code == 0 and "A flood closed" in out and "2026-02-03" in out and "\x1b" not in out
     assert filled("search", "flood", "--strategy", "none")[1] == "nothing found\n"
@@ -59,15 +59,15 @@ def test_search_shows_scores_and_no_superseded_edits(filled):
 
 
 def test_a_fact_is_shown_with_its_history_in_order(filled):
-    found = rows(filled("show", *WHO, "--json"))
-    assert [(row["objects"], row["current"], row["time"]) for row in found] == [
+    by_metric = rows(filled("show", *WHO, "--json"))
+    assert [(row["objects"], row["current"], row["time"]) for row in by_metric] == [
         (["Mira Tolvane"], False, "2024-03"),
         (["Tobin Hale"], True, "2025-06-01"),
     ]
     out = filled("show", *WHO)[1]
     assert out.index("superseded") < out.index("Mira Tolvane") < out.index("current") < out.index("Tobin Hale")
-    one = filled("show", found[0]["edit"]["id"])[1]
-    assert "superseded" in one.splitlines()[0] and "Tobin Hale" in one
+    item = filled("show", by_metric[0]["edit"]["id"])[1]
+    assert "superseded" in item.splitlines()[0] and "Tobin Hale" in item
 
 
 def test_withdrawing_restores_the_earlier_value(filled):
@@ -211,10 +211,10 @@ def test_an_export_names_the_rule_that_an_import_needs(emend):
 
 @pytest.mark.parametrize("documents", [range(0), range(30), range(30, 60)])
 def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypatch, documents):
-    told = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
+    items = [{"subject": f"City {n % 30}", "relation": "mayor", "object": f"Person {n}"} for n in range(60)]
     facts: list[Any] = [
         {"document": f"The mayor of City {n % 30} is Person {n}.", "triplets": [fact]} if n in documents else fact
-        for n, fact in enumerate(told)
+        for n, fact in enumerate(items)
     ]
     Path("many.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
     monkeypatch.setattr("emend.memory.store.chroma.PAGE", 30)
@@ -230,8 +230,8 @@ def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypa
     code, _, err = emend("add", "many.jsonl", "--embedding", "lexical")
     assert code == 130 and "repeat the command to add the rest" in err
     shown = json.loads(emend("show", "--subject", "City 3", "--relation", "mayor", "--json")[1])["rows"]
-    found = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
-    assert "Person 33" in json.dumps(shown) and "Person 33" in found[0]["text"]
+    data = json.loads(emend("search", "Who is the mayor of City 3?", "--json", "-k", "1")[1])["rows"]
+    assert "Person 33" in json.dumps(shown) and "Person 33" in data[0]["text"]
     monkeypatch.setattr(MemoryCollection, "upsert", put)
     assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
 

@@ -95,17 +95,17 @@ def test_options_that_do_not_go_together_are_named() -> None:
 
 
 def command(name: str, *words: str) -> Command:
-    found: Any = load_command(name)
+    result: Any = load_command(name)
     for word in words:
-        found = found.commands[word]
-    return found  # type: ignore[no-any-return]
+        result = result.commands[word]
+    return result  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("words", [("judge", "run"), ("judge", "stress"), ("judge", "calibrate"), ("run",), ("ask",)])
 def test_commands_that_ask_providers_have_the_same_options_with_the_same_words(words: tuple[str, ...]) -> None:
     groups = (JudgeOptions, CallLimits) if words[0] == "judge" else (CallLimits,)
     wanted = {name for group in groups for name in group.model_fields}
-    mine, scores = ({one.name: one for one in command(*given).params} for given in (words, ("judge", "run")))
+    mine, scores = ({option.name: option for option in command(*given).params} for given in (words, ("judge", "run")))
     assert wanted <= set(mine)
     for name in wanted:
         ours: Any = mine[name]
@@ -116,8 +116,8 @@ def test_commands_that_ask_providers_have_the_same_options_with_the_same_words(w
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_says_what_it_does(name: str) -> None:
     """And the options their unit or values, since no help text is a mere name."""
-    found: Any = load_command(name)
-    for each in (found, *getattr(found, "commands", {}).values()):
+    result: Any = load_command(name)
+    for each in (result, *getattr(result, "commands", {}).values()):
         assert each.help and each.help[0].isupper() and each.help.rstrip().endswith("."), each.name
         for option in each.params:
             if not option.hidden:

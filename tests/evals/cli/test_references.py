@@ -27,13 +27,13 @@ def references(tmp_path):
 
 def run_of(folder, kind="generation"):
     folder.mkdir()
-    told = [("rag", "a", "cello"), ("rag", "b", "a bow"), ("rag", "c", None), ("ft", "a", "rain")]
+    items = [("rag", "a", "cello"), ("rag", "b", "a bow"), ("rag", "c", None), ("ft", "a", "rain")]
     lines = [
         Record(
             unit=f"{editor}{case}", of=1, case=case, probe="p", kind=kind, editor=editor, model="m", setting="triplet",
             mode="single", prompt="Rurik plays the", gold=("cello",), answer=answer, tags={"reference": "P1303/Q8371"},
         ).model_dump_json()
-        for editor, case, answer in told
+        for editor, case, answer in items
     ]  # fmt: skip
     (folder / RECORDS).write_text("".join(f"{line}\n" for line in lines))
     return folder
@@ -41,8 +41,8 @@ def run_of(folder, kind="generation"):
 
 def test_rows_are_in_percent_with_n_and_unscored_texts(references, tmp_path):
     rag, ft = consistency_rows(run_of(tmp_path / "run"), references)
-    one, other = 2 / 8**0.5, 2 / 8**0.5  # references: cello twice (weight 1), bow once (weight 2)
-    assert rag.mean == pytest.approx(100 * (one + other) / 2) and (rag.n, rag.unscored) == (2, 1)
+    item, other = 2 / 8**0.5, 2 / 8**0.5  # references: cello twice (weight 1), bow once (weight 2)
+    assert rag.mean == pytest.approx(100 * (item + other) / 2) and (rag.n, rag.unscored) == (2, 1)
     assert (ft.mean, ft.n, ft.unscored) == (None, 0, 1)
 
 

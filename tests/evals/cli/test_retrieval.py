@@ -101,22 +101,22 @@ def test_invalid_output_options_are_refused_before_measuring(emend, words, told)
 
 def test_at_80_columns_no_number_is_cut(emend, monkeypatch):
     long = "focus>hybrid>threshold(least=0.5,by=lead)"
-    told = ["--benchmark", BENCHMARK, "--strategy", "dense", "--strategy", long, "--calibrate", "efficacy"]
+    words = ["--benchmark", BENCHMARK, "--strategy", "dense", "--strategy", long, "--calibrate", "efficacy"]
     monkeypatch.setenv("COLUMNS", "80")
-    _, narrow, _ = emend(*told)
+    _, narrow, _ = emend(*words)
     monkeypatch.setenv("COLUMNS", "200")
-    _, wide, _ = emend(*told)
+    _, wide, _ = emend(*words)
     assert "…" not in narrow and max(map(len, narrow.splitlines())) <= 80
     cells = [re.findall(r"-?\d+\.\d+", text.split("thresholds")[0]) for text in (narrow, wide)]
     assert len(cells[0]) == len(cells[1]) == 18
 
 
 def test_json_has_the_requested_thresholds(emend):
-    told = ("--benchmark", BENCHMARK, "--strategy", "dense", "--calibrate", "efficacy", "--json")
-    found = json.loads(emend(*told)[1])
-    assert [row["by"] for row in found["thresholds"]] == ["score", "lead"]
-    assert all(isinstance(row["least"], float) for row in found["thresholds"])
-    assert "thresholds" not in json.loads(emend(*told[:4], "--json")[1])
+    words = ("--benchmark", BENCHMARK, "--strategy", "dense", "--calibrate", "efficacy", "--json")
+    data = json.loads(emend(*words)[1])
+    assert [row["by"] for row in data["thresholds"]] == ["score", "lead"]
+    assert all(isinstance(row["least"], float) for row in data["thresholds"])
+    assert "thresholds" not in json.loads(emend(*words[:4], "--json")[1])
 
 
 class Boom:

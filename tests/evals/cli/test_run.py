@@ -19,11 +19,11 @@ from tests.evals.toys import BENCHMARK, EDITOR
 
 
 def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path) -> None:
-    told = emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "3", "--mode", "all")
-    assert told.code == 0, told.err
-    assert "ES" in told.out and "100.0*" in told.out
-    assert "emend trace out 1" in told.out
-    assert "6/6 units" in told.err
+    output = emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "3", "--mode", "all")
+    assert output.code == 0, output.err
+    assert "ES" in output.out and "100.0*" in output.out
+    assert "emend trace out 1" in output.out
+    assert "6/6 units" in output.err
     rows = emend("report", "out", "--json").rows
     assert set(rows[0]) == {"editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"}
     assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
@@ -33,11 +33,11 @@ def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path)
 
 def test_limits_and_prices_may_change_when_a_run_is_resumed(emend: Any, tmp_path: Path) -> None:
     emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "1")
-    told = emend("resume", "out", "--prices", "nowhere.toml")
-    assert told.code == 2 and "nowhere.toml" in told.err
+    output = emend("resume", "out", "--prices", "nowhere.toml")
+    assert output.code == 2 and "nowhere.toml" in output.err
     for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
-        told = emend("resume", "out", option, "5")
-        assert "No such option" not in told.err, option
+        output = emend("resume", "out", option, "5")
+        assert "No such option" not in output.err, option
 
 
 def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_the_default_folder_is_named_after_benchmark_and_time(emend: Any, tmp_pa
 
 
 def test_options_and_settings_are_read(emend: Any) -> None:
-    told = emend(
+    output = emend(
         *RUN, "--out", "o", "--benchmark-option", "cases=2", "--set", f"{EDITOR}.k=3", "--set", f"{EDITOR}.name=a=b",
         "--set", "model.fail_on=nothing", "--setting", "loud", "--fail-on-error", "2", "--seed", "7",
     )  # fmt: skip
-    assert told.code == 0, told.err
+    assert output.code == 0, output.err
     config = Manifest.read(Path("o")).config
     assert config.overrides == {EDITOR: {"k": 3, "name": "a=b"}, "model": {"fail_on": "nothing"}}
     assert (config.benchmark_options, config.settings, config.seed) == ({"cases": "2"}, ("loud",), 7)
@@ -82,8 +82,8 @@ def test_options_and_settings_are_read(emend: Any) -> None:
 
 def test_trace_shows_a_case(emend: Any) -> None:
     emend(*RUN, "--out", "o", "--limit", "2")
-    told = emend("trace", "o", "2", "--kind", "efficacy")
-    assert "The capital of Land1 is New-1." in told.out and "retrieve" in told.out
+    output = emend("trace", "o", "2", "--kind", "efficacy")
+    assert "The capital of Land1 is New-1." in output.out and "retrieve" in output.out
     (row,) = emend("trace", "o", "2", "--kind", "efficacy", "--json").rows
     assert row["number"] == 2 and row["steps"][0]["node"] == "retrieve"
 
@@ -96,9 +96,9 @@ def test_report_draws_a_picture(emend: Any) -> None:
 
 def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(emend: Any) -> None:
     emend(*RUN, "--out", "o", "--limit", "2", "--mode", "sequential", "--benchmark-option", "cases=4")
-    told = json.loads(Path("o/manifest.json").read_text(encoding="utf-8"))
-    told["config"] |= {old: told["config"].pop(new) for old, new in OLD_NAMES.items()}
-    Path("o/manifest.json").write_text(json.dumps(told), encoding="utf-8")
+    data = json.loads(Path("o/manifest.json").read_text(encoding="utf-8"))
+    data["config"] |= {old: data["config"].pop(new) for old, new in OLD_NAMES.items()}
+    Path("o/manifest.json").write_text(json.dumps(data), encoding="utf-8")
     assert emend("report", "o").code == emend("trace", "o", "1").code == 0
     assert "Nothing was left to do" in emend("resume", "o").out
     config = Manifest.read(Path("o")).config
@@ -107,8 +107,8 @@ def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(eme
 
 def test_a_changed_configuration_is_exit_code_2(emend: Any) -> None:
     emend(*RUN, "--out", "o", "--limit", "2")
-    told = emend(*RUN, "--out", "o", "--limit", "3")
-    assert told.code == 2 and "limit: was 2, now 3" in told.err
+    output = emend(*RUN, "--out", "o", "--limit", "3")
+    assert output.code == 2 and "limit: was 2, now 3" in output.err
 
 
 def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
     assert child.returncode == 130
     assert f"interrupted: finished units are kept. Continue with: emend resume {tmp_path / 'o'}" in err
     assert "Traceback" not in err
-    kept = list(read_records(tmp_path / "o"))
-    assert kept and len(kept) < 800
-    assert records.read_bytes().count(b"\n") == len(kept)
+    result = list(read_records(tmp_path / "o"))
+    assert result and len(result) < 800
+    assert records.read_bytes().count(b"\n") == len(result)
 
 
 def test_emend_data_is_looked_in_first(emend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_a_terminated_run_names_the_resume_command(
         time.sleep(5)
 
     monkeypatch.setattr("emend.evals.runner.run.run", ending)
-    told = emend(*RUN, "--out", "ended")
-    assert told.code == 130 and said in told.err
+    output = emend(*RUN, "--out", "ended")
+    assert output.code == 130 and said in output.err
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -185,5 +185,5 @@ def test_a_terminated_run_names_the_resume_command(
 def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, ...], told: str) -> None:
     if "--benchmark" not in words:
         words = ("--benchmark", "tinyworld", *words)
-    found = emend("run", *words, "--limit", "1", "--out", "refused")
-    assert found.code == 2 and told in found.err and not Path("refused").exists()
+    output = emend("run", *words, "--limit", "1", "--out", "refused")
+    assert output.code == 2 and told in output.err and not Path("refused").exists()

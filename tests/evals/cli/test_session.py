@@ -170,8 +170,8 @@ def test_superseded_edits_are_not_shown(ask, memory, editor):
     newer = Triplet(subject="Vouna", relation="capital", object="Oldport")
     with ChromaMemory(memory, LexicalEmbedding()) as opened:
         opened.add([Edit.from_triplet(newer, "The capital of {} is")])
-    told = json.loads(ask("--editor", editor, "--json", "What is the capital of Vouna?").out)
-    assert "Oldport" in told["prompt"] and "Meburg" not in told["prompt"]
+    data = json.loads(ask("--editor", editor, "--json", "What is the capital of Vouna?").out)
+    assert "Oldport" in data["prompt"] and "Meburg" not in data["prompt"]
 
 
 def test_another_embedding_can_be_named(ask):
@@ -181,8 +181,8 @@ def test_another_embedding_can_be_named(ask):
 
 
 def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
-    told = ask("--continue", "--editor", "serac", lines="The capital of Vouna is\n\nThe capital of Vouna is\n")
-    assert told.out.split() == ["Meburg", "Meburg"]
+    output = ask("--continue", "--editor", "serac", lines="The capital of Vouna is\n\nThe capital of Vouna is\n")
+    assert output.out.split() == ["Meburg", "Meburg"]
 
 
 def test_with_trace_every_step_is_shown_before_the_answer(ask):
@@ -193,8 +193,8 @@ def test_with_trace_every_step_is_shown_before_the_answer(ask):
 
 
 def test_json_has_one_object_per_answer(ask):
-    told = json.loads(ask("--json", "What is the capital of Vouna?").out)
-    assert told["text"] == "Meburg" and len(told["retrieved"]) == 1 and "steps" not in told
+    data = json.loads(ask("--json", "What is the capital of Vouna?").out)
+    assert data["text"] == "Meburg" and len(data["retrieved"]) == 1 and "steps" not in data
     assert json.loads(ask("--json", "--trace", "Where?").out)["steps"]
 
 
@@ -382,7 +382,7 @@ def test_a_question_on_which_a_plug_in_fails_is_reported_and_the_next_one_is_ask
 def test_json_names_every_question(ask: Any) -> None:
     code, out, _ = ask("--model", f"{HERE}:CHAT", "--json", "--trace", lines="Who?\nbreak\nWhere?\n")
     first, second, third = map(json.loads, out.splitlines())
-    assert code == 1 and [one["question"] for one in (first, second, third)] == ["Who?", "break", "Where?"]
+    assert code == 1 and [item["question"] for item in (first, second, third)] == ["Who?", "break", "Where?"]
     assert first["text"] == third["text"] == LINES and "error" not in first
     assert second["error"].startswith("ModelError: model ") and "text" not in second
     assert [step["node"] for step in second["steps"]] == ["retrieve", "compose", "respond"]
@@ -394,9 +394,9 @@ def test_json_names_every_question(ask: Any) -> None:
 
 
 def test_the_calls_of_an_editor_without_a_graph_are_counted_and_traced(ask: Any) -> None:
-    told = json.loads(ask(*own("Own"), "--json", "--trace", "Who?")[1])
-    assert told["usage"]["calls"] == 1 and told["usage"]["output_tokens"] == len(LINES.split())
-    (step,) = told["steps"]
+    data = json.loads(ask(*own("Own"), "--json", "--trace", "Who?")[1])
+    assert data["usage"]["calls"] == 1 and data["usage"]["output_tokens"] == len(LINES.split())
+    (step,) = data["steps"]
     assert step["node"] == "answer" and len(step["calls"]) == 1
     out = ask(*own("Own"), "--trace", "Who?")[1]
     assert out.startswith("answer  ") and "  reply: The largest are:" in out and out.endswith(f"answer  {LINES}\n")

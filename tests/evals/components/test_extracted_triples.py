@@ -24,15 +24,20 @@ DOCTER = AKEW.parent / "docter"
 )
 def test_every_document_has_the_gold_fact_of_its_case(benchmark, setting, gold):
     assert text_setting(benchmark) == setting
-    for one in documents_of(benchmark, setting, limit=3):
-        assert one.subject and one.subject in one.gold and not one.gold.endswith(".") and gold in one.gold
-        assert one.subject.split()[-1] in one.edit.text
+    for document in documents_of(benchmark, setting, limit=3):
+        assert (
+            document.subject
+            and document.subject in document.gold
+            and not document.gold.endswith(".")
+            and gold in document.gold
+        )
+        assert document.subject.split()[-1] in document.edit.text
 
 
 def test_gold_facts_are_matched_by_the_datas_own_numbers():
     both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in ("edit_success,cross_en_zh", "cross_en_zh"))
-    told = [[one.gold for one in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
-    assert told[0] == told[1] and all(told[0])
+    items = [[document.gold for document in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
+    assert items[0] == items[1] and all(items[0])
 
 
 @pytest.mark.parametrize(("told", "says"), [("triplet", "no documents"), ("documnt", "did you mean 'document'")])
@@ -80,8 +85,8 @@ def test_other_settings_are_unchanged(tiny_file):
 def test_a_run_records_where_the_triplets_came_from(tiny_file):
     source, settings = load_benchmark("tinyworld", None, {"triples": str(tiny_file)})
     assert settings == ("extract",)
-    told = source.provenance["triples"]
-    assert told["method"] == "rules" and told["documents"] == 3 and len(told["sha256"]) == 64
+    provenance = source.provenance["triples"]
+    assert provenance["method"] == "rules" and provenance["documents"] == 3 and len(provenance["sha256"]) == 64
 
 
 def test_a_document_missing_from_the_file_is_an_error(tiny_file):

@@ -53,8 +53,8 @@ def test_a_second_call_extracts_nothing_again(tmp_path):
 def test_more_documents_are_added_to_existing_ones(tmp_path):
     out, read = tmp_path / "t.jsonl", reader()
     extract_to(out, DOCUMENTS[:2], read, "f1")
-    found = extract_to(out, DOCUMENTS, read, "f1")
-    assert found.added == 3 and [row.triplets[0].object for row in found.rows] == list("01234")
+    result = extract_to(out, DOCUMENTS, read, "f1")
+    assert result.added == 3 and [row.triplets[0].object for row in result.rows] == list("01234")
 
 
 def test_an_interrupted_call_keeps_finished_lines_and_cuts_a_torn_one(tmp_path):
@@ -124,15 +124,15 @@ def test_a_damaged_line_is_reported_with_its_number(tmp_path):
 
 
 def test_threads_give_the_same_lines_in_the_same_order(tmp_path):
-    one = extract_to(tmp_path / "a.jsonl", DOCUMENTS, reader(), "f1")
+    result = extract_to(tmp_path / "a.jsonl", DOCUMENTS, reader(), "f1")
     many = extract_to(tmp_path / "b.jsonl", DOCUMENTS, reader(), "f1", concurrency=3)
-    assert one.rows == many.rows and (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert result.rows == many.rows and (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
 def test_progress_counts_each_document(tmp_path):
-    told = RunProgress()
-    extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", told)
-    assert (told.total, told.done, told.failed) == (5, 4, 1)
+    result = RunProgress()
+    extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", result)
+    assert (result.total, result.done, result.failed) == (5, 4, 1)
 
 
 def test_failed_documents_and_those_without_gold_are_unscored_with_the_reason(tmp_path):

@@ -34,9 +34,9 @@ class Unsaid(ToyBenchmark):
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         for place, case in enumerate(super().cases(setting, limit, seed)):
-            told = self.options.get("some") and place % 2
+            result = self.options.get("some") and place % 2
             probe = Probe(kind="asked", prompt="The capital of Land0 is", gold=("x",),
-                          edit_ids=case.probes[0].edit_ids if told else ())  # fmt: skip
+                          edit_ids=case.probes[0].edit_ids if result else ())  # fmt: skip
             yield Case(edits=case.edits, probes=(probe,))
 
 
@@ -52,8 +52,8 @@ def only(**config) -> RetrievalReport:
 
 
 def row(report: RetrievalReport, strategy: str, kind: str) -> RetrievalRow:
-    (found,) = [row for row in report.rows if (row.strategy, row.kind) == (strategy, kind)]
-    return found
+    (item,) = [row for row in report.rows if (row.strategy, row.kind) == (strategy, kind)]
+    return item
 
 
 def test_rank_decides_hits_and_reciprocal_rank():
@@ -80,8 +80,8 @@ class Last(Right):
 
 
 def test_entries_below_the_depth_count_nothing():
-    found = row(measured(f"{HERE}:Last", benchmark_options={"cases": "40"}), f"{HERE}:Last", "efficacy")
-    assert found.mrr == 0.0
+    result = row(measured(f"{HERE}:Last", benchmark_options={"cases": "40"}), f"{HERE}:Last", "efficacy")
+    assert result.mrr == 0.0
 
 
 def test_false_hits_are_counted_out_of_scope_only():
@@ -92,8 +92,8 @@ def test_false_hits_are_counted_out_of_scope_only():
     assert silent.false_hits == 0.0 and silent.low is not None and 0 < silent.low < 1
     assert row(report, SILENT, "efficacy").false_hits is None
     assert row(report, SILENT, "efficacy").hit_at_1 == 1.0
-    told = " ".join(retrieval_notes(report))
-    assert f"{RIGHT} returned something for every probe" in told and f"{SILENT} returned" not in told
+    result = " ".join(retrieval_notes(report))
+    assert f"{RIGHT} returned something for every probe" in result and f"{SILENT} returned" not in result
 
 
 def test_the_default_strategy_is_that_of_a_run():
@@ -117,8 +117,8 @@ def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
 
 
 def test_a_chain_is_measured_under_its_own_name():
-    found = row(measured("focus>bm25"), "focus>bm25", "efficacy")
-    assert (found.n, found.hit_at_1) == (6, 1.0)
+    result = row(measured("focus>bm25"), "focus>bm25", "efficacy")
+    assert (result.n, result.hit_at_1) == (6, 1.0)
 
 
 def test_a_case_given_twice_counts_once():
@@ -154,11 +154,11 @@ def test_the_gold_retriever_finds_nothing_out_of_scope():
 
 def test_a_threshold_is_calibrated_on_correct_hits_and_applied_out_of_scope():
     report = measured("dense", calibrate="efficacy", keep=1.0)
-    told = {found.by: found for found in report.thresholds}
-    assert set(told) == {"score", "lead"} and told["score"].kind == "neighborhood"
-    kept = measured(f"dense>threshold(least={told['score'].least})")
-    (name,) = {found.strategy for found in kept.rows}
-    assert row(kept, name, "efficacy").hit_at_1 == 1.0
-    assert row(kept, name, "neighborhood").false_hits == pytest.approx(told["score"].false_hits)
+    by_name = {item.by: item for item in report.thresholds}
+    assert set(by_name) == {"score", "lead"} and by_name["score"].kind == "neighborhood"
+    result = measured(f"dense>threshold(least={by_name['score'].least})")
+    (name,) = {item.strategy for item in result.rows}
+    assert row(result, name, "efficacy").hit_at_1 == 1.0
+    assert row(result, name, "neighborhood").false_hits == pytest.approx(by_name["score"].false_hits)
     with pytest.raises(BadSettings, match="did you mean 'efficacy'"):
         measured("dense", calibrate="efficacie")

@@ -41,14 +41,14 @@ def datasets(tmp_path, monkeypatch):
 
 
 def test_lines_and_fields_are_texts(files):
-    found = read_corpus(files)
-    assert list(found) == [*LINES, *LINES[:2]] == list(found)
-    assert found.count == 5 and found.name.startswith("plain-")
+    corpus = read_corpus(files)
+    assert list(corpus) == [*LINES, *LINES[:2]] == list(corpus)
+    assert corpus.count == 5 and corpus.name.startswith("plain-")
 
 
 def test_a_limit_takes_the_first_texts(files):
-    found = read_corpus(files, 4)
-    assert list(found) == [*LINES, LINES[0]] and found.count == 4
+    corpus = read_corpus(files, 4)
+    assert list(corpus) == [*LINES, LINES[0]] and corpus.count == 4
     assert read_corpus(files, 99).count == 5
 
 
@@ -93,9 +93,9 @@ def test_bytes_that_are_not_utf_8_are_an_error(tmp_path):
 
 
 def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):
-    found = read_corpus(["hf:owner/news:en:test"], 3)
-    assert list(found) == ["owner/news test 0", "owner/news test 2", "owner/news test 3"]
-    assert found.name.startswith("news") and found.count is None
+    corpus = read_corpus(["hf:owner/news:en:test"], 3)
+    assert list(corpus) == ["owner/news test 0", "owner/news test 2", "owner/news test 3"]
+    assert corpus.name.startswith("news") and corpus.count is None
     import datasets as package  # type: ignore[import-not-found, unused-ignore]
 
     assert set(package.calls) == {("owner/news", "en", "test", True)}

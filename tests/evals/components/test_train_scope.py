@@ -25,11 +25,11 @@ TINY = ScopeConfig(
 
 
 def test_a_question_is_about_its_relevant_edit_or_none():
-    told = questions_of(TINY, TINY.benchmark_options)
-    assert len(told.texts) == 12 and len(set(told.cases)) == 12
-    assert len(told.questions) == len(told.about) == len(told.beside) == len(told.cases)
-    assert {about is None for about in told.about} == {True, False}
-    for about, beside in zip(told.about, told.beside, strict=True):
+    questions = questions_of(TINY, TINY.benchmark_options)
+    assert len(questions.texts) == 12 and len(set(questions.cases)) == 12
+    assert len(questions.questions) == len(questions.about) == len(questions.beside) == len(questions.cases)
+    assert {about is None for about in questions.about} == {True, False}
+    for about, beside in zip(questions.about, questions.beside, strict=True):
         assert (about is None) != (beside is None)
 
 
@@ -49,11 +49,11 @@ def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
 @pytest.mark.slow
 def test_the_command_shows_accuracy_and_an_editor_takes_the_folder(tmp_path):
     scope = tmp_path / "scope"
-    told = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
-    shown = RUN.invoke(app, [*told, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
+    words = ["train", "scope", "--benchmark", "tinyworld", "--embedding", "lexical", "--limit", "6"]
+    shown = RUN.invoke(app, [*words, "--out", str(scope)], catch_exceptions=False, env={"COLUMNS": "80"}).stdout
     assert "accuracy" in shown and "trained on" in shown and "serac.scope=" in shown
-    told += ["--out", str(tmp_path / "again")]
-    rows = json.loads(RUN.invoke(app, [*told, "--json"], catch_exceptions=False).stdout)["rows"]
+    words += ["--out", str(tmp_path / "again")]
+    rows = json.loads(RUN.invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["rows"]
     assert {row["split"] for row in rows} == {"train"}
     run = ["run", "--benchmark", "tinyworld", "--editor", "serac", "--set", f"serac.scope={scope}", "--limit", "1"]
     done = RUN.invoke(app, [*run, "--embedding", "lexical", "--out", str(tmp_path / "run")], catch_exceptions=False)
@@ -81,10 +81,10 @@ def test_edits_are_grouped_by_a_tag_and_an_unknown_tag_is_refused(tmp_path):
         benchmark_options={"split": "train"},
         group="event_type",
     )
-    told = questions_of(elken, elken.benchmark_options)
-    assert len(told.groups) == len(told.texts) > 1
+    questions = questions_of(elken, elken.benchmark_options)
+    assert len(questions.groups) == len(questions.texts) > 1
     types = {row["event"]: row["event_type"] for row in json.loads((ELKEN / "train.json").read_text("utf-8"))}
-    assert told.groups == tuple(types[text] for text in told.texts)
+    assert questions.groups == tuple(types[text] for text in questions.texts)
     train_scope_on(elken, tmp_path / "scope")
     assert questions_of(elken.model_copy(update={"group": ""}), elken.benchmark_options).groups == ()
     with pytest.raises(BadSettings, match=r"no tag 'event_typ'.*event_type"):
@@ -92,8 +92,8 @@ def test_edits_are_grouped_by_a_tag_and_an_unknown_tag_is_refused(tmp_path):
 
 
 def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
-    found = questions_of(TINY, TINY.benchmark_options)
-    inside = found.model_copy(update={"about": (0,) * len(found.about)})
+    questions = questions_of(TINY, TINY.benchmark_options)
+    inside = questions.model_copy(update={"about": (0,) * len(questions.about)})
     monkeypatch.setattr("emend.evals.components.train_scope.questions_of", lambda run, options: inside)
     with pytest.raises(BadData, match="both are needed"):
         train_scope_on(TINY, tmp_path)

@@ -40,12 +40,12 @@ def line(label: Any, kind: str = "tendency", case: str = "", text: str = "x", **
 
 def written(folder: Path, *lines: Any) -> Path:
     path = folder / "labels.jsonl"
-    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in lines), encoding="utf-8")
+    path.write_text("\n".join(item if isinstance(item, str) else json.dumps(item) for item in lines), encoding="utf-8")
     return path
 
 
 def said(*verdicts: Sequence[Verdict]):
-    return lambda items: [list(told)[: len(items)] for told in verdicts]
+    return lambda items: [list(item)[: len(items)] for item in verdicts]
 
 
 def test_labels_are_read_on_the_scale_of_their_kind(tmp_path: Path) -> None:
@@ -100,19 +100,19 @@ def test_no_file_and_no_line_are_refused(tmp_path: Path) -> None:
 def test_agreement_missing_labels_and_missing_verdicts_are_told_apart(tmp_path: Path) -> None:
     labels = [line(mark, case=str(n), text=str(n)) for n, mark in enumerate([5, 4, 1, 2, 3, None])]
     rows = read_labels(written(tmp_path, *labels))
-    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 2.0, 2.0, "no verdict", 1.0]))
-    assert (found.labelled, found.missing, found.n, found.unscored) == (5, 1, 4, 1)
-    assert found.reasons == {"no verdict": 1} and found.raw.mean == 0.75
-    assert found.mae is not None and found.mae.mean == 0.25
-    assert found.retest is None
+    (outcome,) = calibrate(rows, JUDGES, said([5.0, 4.0, 2.0, 2.0, "no verdict", 1.0]))
+    assert (outcome.labelled, outcome.missing, outcome.n, outcome.unscored) == (5, 1, 4, 1)
+    assert outcome.reasons == {"no verdict": 1} and outcome.raw.mean == 0.75
+    assert outcome.mae is not None and outcome.mae.mean == 0.25
+    assert outcome.retest is None
 
 
 def test_one_label_only_has_no_kappa_in_the_table(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, *(line("yes", "coherence", text=str(n)) for n in range(4))))
-    (found,) = calibrate(rows, JUDGES, said([1.0, 0.0, 1.0, 1.0]))
-    text = _text(found)
+    (outcome,) = calibrate(rows, JUDGES, said([1.0, 0.0, 1.0, 1.0]))
+    text = _text(outcome)
     assert "undefined: people gave one label only, 1" in text and "nan" not in text.lower()
-    assert found.kappa is not None and found.kappa.value is None and found.spearman is None
+    assert outcome.kappa is not None and outcome.kappa.value is None and outcome.spearman is None
 
 
 def _text(found: Any) -> str:
@@ -128,46 +128,48 @@ def _text(found: Any) -> str:
 def test_repeats_are_held_against_each_other(tmp_path: Path) -> None:
     labels = [line(mark, case=str(n), text=str(n)) for n, mark in enumerate([5, 4, 1, 2])]
     rows = read_labels(written(tmp_path, *labels))
-    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 1.0, 2.0], [5.0, 4.0, 1.0, 3.0], [5.0, 4.0, "no verdict", 2.0]))
-    assert found.repeats == 3 and found.raw.mean == 1.0
-    assert found.retest is not None
-    assert (found.retest.n, found.retest.unscored, found.retest.raw.mean) == (10, 2, 0.8)
-    assert "agreement of 3 repeats with each other" in _text(found)
+    (outcome,) = calibrate(
+        rows, JUDGES, said([5.0, 4.0, 1.0, 2.0], [5.0, 4.0, 1.0, 3.0], [5.0, 4.0, "no verdict", 2.0])
+    )
+    assert outcome.repeats == 3 and outcome.raw.mean == 1.0
+    assert outcome.retest is not None
+    assert (outcome.retest.n, outcome.retest.unscored, outcome.retest.raw.mean) == (10, 2, 0.8)
+    assert "agreement of 3 repeats with each other" in _text(outcome)
 
 
 def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
-    (found,) = calibrate(rows, JUDGES, said([4.0, 4.0], [4.0, 4.0]))
-    assert found.spearman is not None and found.spearman.why == "undefined: the judge gave one label only, 4"
-    assert found.retest is not None and found.retest.spearman is not None
-    assert found.retest.spearman.why == "undefined: one repeat gave one label only, 4"
+    (outcome,) = calibrate(rows, JUDGES, said([4.0, 4.0], [4.0, 4.0]))
+    assert outcome.spearman is not None and outcome.spearman.why == "undefined: the judge gave one label only, 4"
+    assert outcome.retest is not None and outcome.retest.spearman is not None
+    assert outcome.retest.spearman.why == "undefined: one repeat gave one label only, 4"
 
 
 def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y"), line(3, text="z")))
-    (found,) = calibrate(rows, JUDGES, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
-    first, again = _text(found).split("agreement of 2 repeats")
+    (outcome,) = calibrate(rows, JUDGES, said([5.0, 4.0, 3.0], [5.0, 4.0, 3.0]))
+    first, again = _text(outcome).split("agreement of 2 repeats")
     assert (
         "mean label of people" in first and "3.00" in first and "mean label of the judge" in first and "4.00" in first
     )
-    assert "gpt-4-1106-preview" in _text(found) and "mean label" not in again
+    assert "gpt-4-1106-preview" in _text(outcome) and "mean label" not in again
 
 
 def test_where_nothing_varies_no_interval_claims_certainty(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
-    (found,) = calibrate(rows, JUDGES, said([4.0, 4.0]))
-    (shown,) = [told for told in _text(found).splitlines() if "mean label of the judge" in told]
+    (outcome,) = calibrate(rows, JUDGES, said([4.0, 4.0]))
+    (shown,) = [item for item in _text(outcome).splitlines() if "mean label of the judge" in item]
     assert "4.00" in shown and "[" not in shown
 
 
 def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
     rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
-    (found,) = calibrate(rows, JUDGES, said([5.0, 2.0]))
+    (outcome,) = calibrate(rows, JUDGES, said([5.0, 2.0]))
     assert read_calibration(JUDGES, "tendency") is None
-    store_calibration(found, JUDGES)
-    told = read_calibration(JUDGES, "tendency")
-    assert told == found.model_dump(mode="json") and read_calibration(("openai:other",), "tendency") is None
-    assert told is not None and told["n"] == 2 and "value" in told["kappa"]
+    store_calibration(outcome, JUDGES)
+    result = read_calibration(JUDGES, "tendency")
+    assert result == outcome.model_dump(mode="json") and read_calibration(("openai:other",), "tendency") is None
+    assert result is not None and result["n"] == 2 and "value" in result["kappa"]
 
 
 def test_every_shipped_judge_can_be_calibrated() -> None:
@@ -182,8 +184,8 @@ def test_judges_are_asked_about_the_items_and_unreadable_replies_are_reasons() -
     ask = panel_verdicts(panel, {JUDGES[0]: judge_model(mark=4)}, 1)
     assert ask(items) == [[4.0, 4.0], [4.0, 4.0]]
     silent = ScriptedChatModel(reply=lambda prompt: "nothing to say")
-    (told,) = panel_verdicts(Panel(judges=JUDGES, retries=0), {JUDGES[0]: silent}, 1)(items[:1])
-    assert isinstance(told[0], str)
+    (result,) = panel_verdicts(Panel(judges=JUDGES, retries=0), {JUDGES[0]: silent}, 1)(items[:1])
+    assert isinstance(result[0], str)
 
 
 def test_judges_that_cannot_be_reached_leave_no_calibration() -> None:
@@ -208,9 +210,9 @@ def test_the_command_prints_keeps_and_draws(tmp_path: Path, monkeypatch: pytest.
     ]
     plot = tmp_path / "plot.svg"
     words = ["judge", "calibrate", str(written(tmp_path, *lines)), "--judge", "echo:x", "--plot", str(plot)]
-    told = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
-    assert told.exit_code == 0, told.output
-    assert "Cohen's kappa" in told.output and "1.00" in told.output and "8 labels of 8 cases" in told.output
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    assert "Cohen's kappa" in result.output and "1.00" in result.output and "8 labels of 8 cases" in result.output
     assert plot.read_text(encoding="utf-8").startswith("<?xml")
     assert read_calibration(("echo:x",), "coherence") is not None
     rows = json.loads(CliRunner().invoke(app, [*words[:5], "--json"]).output)["rows"]
@@ -225,6 +227,6 @@ def load_silent(name: str, **settings: Any) -> ScriptedChatModel:
 def test_without_a_verdict_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS.builtin, "silent", ("tests.evals.judges.test_calibration:load_silent", ""))
     file = written(tmp_path, *(line("yes", "coherence", str(n), f"text {n}") for n in range(3)))
-    told = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
-    assert "no verdict on any label of coherence" in str(told.exception) and told.exit_code
+    result = CliRunner().invoke(app, ["judge", "calibrate", str(file), "--judge", "silent:x"])
+    assert "no verdict on any label of coherence" in str(result.exception) and result.exit_code
     assert read_calibration(("silent:x",), "coherence") is None

@@ -71,14 +71,17 @@ def test_a_fault_is_mended_or_is_a_reason_or_an_error_and_never_another_number(k
                 provider.faults.extend([*[""] * place, fault])
                 patient.supports_structure = True  # after no-schema it would not be asked that way again
                 try:
-                    (told,) = judge.judge([ITEMS[kind]], hasty if fault == "hang" else patient)
+                    (result,) = judge.judge([ITEMS[kind]], hasty if fault == "hang" else patient)
                 except ModelError as error:
                     assert fault in REFUSED and not isinstance(error, ModelReplyError), fault
                     continue
                 useless = fault in USELESS
                 assert fault not in REFUSED
-                assert (told.values, bool(told.problem)) == ({} if useless else right(kind), useless), (fault, told)
-                assert USELESS.get(fault, "") in told.problem
+                assert (result.values, bool(result.problem)) == ({} if useless else right(kind), useless), (
+                    fault,
+                    result,
+                )
+                assert USELESS.get(fault, "") in result.problem
 
 
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
@@ -90,11 +93,11 @@ def test_a_fault_that_stays_is_a_reason_or_an_error_after_a_bounded_number_of_ca
         for chosen in set(FAULTS) - {"hang", "no-schema"}:
             before = provider.count
             try:
-                (told,) = judge.judge([ITEMS[kind]], model)
+                (result,) = judge.judge([ITEMS[kind]], model)
             except ModelError as error:
                 assert chosen in REFUSED | WAITED and not isinstance(error, (ModelReplyError, ContextOverflow))
             else:
-                assert told.values == {} and len(told.problem) > 10 and chosen in {*USELESS, *REWORDED}
+                assert result.values == {} and len(result.problem) > 10 and chosen in {*USELESS, *REWORDED}
             assert provider.count - before == (1 if chosen in {*USELESS, *REFUSED} else 3 if chosen in WAITED else 2)
 
 
@@ -103,10 +106,10 @@ def test_a_fault_that_stays_is_a_reason_or_an_error_after_a_bounded_number_of_ca
 
 def run_for_all(folder: Path) -> Path:
     """Records of four cases with something for each of the six judges."""
-    told: list[Record] = []
+    items: list[Record] = []
     for n in range(CASES):
         case, rises = f"c{n}", {"prompt": f"Question: Sales of #{n}?\nAnswer:", "answer": f"#{n} rises."}
-        told += [
+        items += [
             record(case, kind="tendency_open", probe=f"o{n}", unscored={"judged": "awaits"}, **rises),
             record(case, kind="tendency_open_local", probe=f"l{n}", unscored={"judged": "awaits"}, **rises),
             record(case, kind="counting", probe=f"t{n}", values={"pre_edit": 1.0}, answer=f"#{n}",
@@ -117,9 +120,9 @@ def run_for_all(folder: Path) -> Path:
         {"id": "e", "form": "document", "text": "One is here.", "subject": "", "target_new": "", "target_true": ""}
     ]
     cases = [case_line(f"c{n}", number=n + 1, edits=edits) for n in range(CASES)]
-    write_run(folder, told, "elken", cases=cases)
-    kept = [BaselineAnswer(key=f"l{n}", probe=f"l{n}", answer=Answer(text=f"#{n} stays.")) for n in range(CASES)]
-    (folder / BASELINE).write_text("".join(one.model_dump_json() + "\n" for one in kept), encoding="utf-8")
+    write_run(folder, items, "elken", cases=cases)
+    result = [BaselineAnswer(key=f"l{n}", probe=f"l{n}", answer=Answer(text=f"#{n} stays.")) for n in range(CASES)]
+    (folder / BASELINE).write_text("".join(item.model_dump_json() + "\n" for item in result), encoding="utf-8")
     return folder
 
 
@@ -144,11 +147,11 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
     """The same command until nothing is left to ask, and how often it was given."""
     for times in range(1, 60):
         try:
-            told = score_run(folder, panel, tuple(ITEMS), models={panel.judges[0]: model})
+            summary = score_run(folder, panel, tuple(ITEMS), models={panel.judges[0]: model})
         except (ModelError, TooManyFailures):
             continue
-        if not told.failed:
-            return told, times
+        if not summary.failed:
+            return summary, times
     raise AssertionError("the scoring never came to its end")
 
 
@@ -157,22 +160,22 @@ def to_the_end(folder: Path, panel: Panel, model: Any) -> tuple[ScoreSummary, in
 def test_under_faults_no_judgement_is_lost_none_doubled_and_none_wrong(protocol, tmp_path):
     folder, panel = run_for_all(tmp_path / "run"), Panel(judges=("openai:judge",), repeats=2, batch=False)
     clean = score_run(folder, panel, tuple(ITEMS), models={"openai:judge": ScriptedChatModel(reply=judged)}).scoring
-    expected = {told.key: told.values for told in read_judgements(folder, clean)}
+    expected = {judgement.key: judgement.values for judgement in read_judgements(folder, clean)}
     assert Counter(kind for _, kind, *_ in expected) == {
         "tendency": 8, "agreement": 16, "recall": 8, "coherence": 8, "equivalence": 16, "supports": 8,
     }  # fmt: skip
     with Provider(lambda asked: judged(asked.prompt), choose=spoiled(0.3, 11)) as provider:
         policy = quick_policy()
-        told, times = to_the_end(folder, panel, asked_model(provider, protocol, policy, timeout=30.0))
+        outcome, times = to_the_end(folder, panel, asked_model(provider, protocol, policy, timeout=30.0))
         assert policy.ledger.total().requests == provider.count > len(expected)
-    found = list(read_judgements(folder, told.scoring))
-    assert times > 1 and sorted(one.key for one in found) == sorted(expected)
-    assert all(one.values == ({} if one.problem else expected[one.key]) for one in found)
-    unscored = [one for one in found if one.problem]
-    assert 0 < len(unscored) < len(found) / 2 and all(len(one.problem) > 10 for one in unscored)
+    value = list(read_judgements(folder, outcome.scoring))
+    assert times > 1 and sorted(item.key for item in value) == sorted(expected)
+    assert all(item.values == ({} if item.problem else expected[item.key]) for item in value)
+    unscored = [item for item in value if item.problem]
+    assert 0 < len(unscored) < len(value) / 2 and all(len(scoring.problem) > 10 for scoring in unscored)
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert len(written) > 5 and not any(b"sk-planted" in content for content in written)
     names = {name for kind in ITEMS for name in JUDGES.load(kind).role.outputs}
-    for one in judged_records(folder, told.scoring):
-        assert not set(one.values) & set(one.unscored)
-        assert all(one.unscored[name] for name in names & set(one.unscored))
+    for result in judged_records(folder, outcome.scoring):
+        assert not set(result.values) & set(result.unscored)
+        assert all(result.unscored[name] for name in names & set(result.unscored))

@@ -76,9 +76,9 @@ def test_it_is_calibrated_and_a_report_of_what_it_judged_says_so(shell: Any, tmp
     done = shell("calibrate", file)
     assert done.exit_code == 0, done.output
     assert "4 labels of 4 cases" in done.output and "0.75" in done.output
-    found = read_calibration(["reader:"], OWN)
-    assert found is not None
-    assert (found["n"], found["scale"], found["prompt_id"]) == (4, "yes or no", Lettered().prompt_id)
+    result = read_calibration(["reader:"], OWN)
+    assert result is not None
+    assert (result["n"], result["scale"], result["prompt_id"]) == (4, "yes or no", Lettered().prompt_id)
     run = elken_run(tmp_path / "run")
     score_run(run, Panel(judges=("reader:",)), [OWN], models={"reader:": load_reader("")})
     (shown,) = {row.judge for row in report(run).rows if row.metric == "short"}
@@ -129,23 +129,23 @@ times = 9
 def test_without_texts_to_stress_it_with_it_is_said_how_to_give_them(shell: Any) -> None:
     done = shell("stress", "--kind", OWN)
     assert isinstance(done.exception, BadSettings)
-    told = str(done.exception)
-    assert f"no stress set for judge '{OWN}'" in told and "--cases my-cases.toml: [[case]]" in told
-    assert "docs/how-to/judges.md, Your own" in told
+    result = str(done.exception)
+    assert f"no stress set for judge '{OWN}'" in result and "--cases my-cases.toml: [[case]]" in result
+    assert "docs/how-to/judges.md, Your own" in result
 
 
 def test_it_is_stressed_with_texts_of_ones_own(shell: Any) -> None:
     Path("cases.toml").write_text(CASES, encoding="utf-8")
     done = shell("stress", "--cases", "cases.toml", "--json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.output)["rows"]
-    assert [(row["variant"], row["value"]) for row in found[:4]] == [
+    data = json.loads(done.output)["rows"]
+    assert [(row["variant"], row["value"]) for row in data[:4]] == [
         ("gold", 1.0),
         ("unedited", 0.0),
         ("ordered", 0.0),
         ("long", 0.0),
     ]
-    assert {(row["left"], row["right"], row["outcome"]) for row in found[4:]} == {
+    assert {(row["left"], row["right"], row["outcome"]) for row in data[4:]} == {
         ("gold", "unedited", "holds"),
         ("ordered", "unedited", "holds"),
         ("long", "unedited", "holds"),

@@ -114,21 +114,21 @@ def test_what_is_done_is_left_out_of_its_five():
 
 def test_judges_repeats_and_orders_multiply():
     panel = Panel(judges=("a", "b"), repeats=3)
-    one = Item.of("agreement", question="q", one="x", other="y")
-    keys = [key for call in make_calls(panel, AGREEMENT, [one], set()) for key in call.keys()]
+    item = Item.of("agreement", question="q", one="x", other="y")
+    keys = [key for call in make_calls(panel, AGREEMENT, [item], set()) for key in call.keys()]
     assert len(set(keys)) == len(keys) == 2 * 3 * 2
 
 
 def test_concurrent_calls_give_what_single_ones_do():
     panel = Panel(judges=("a",), batch=False)
-    found = []
+    outcome = []
     for concurrency in (1, 8):
-        kept: list[Judgement] = []
+        result: list[Judgement] = []
         ask_all(
-            make_calls(panel, TENDENCY, items(30), set()), {"a": judge_model(4)}, kept.extend, concurrency=concurrency
+            make_calls(panel, TENDENCY, items(30), set()), {"a": judge_model(4)}, result.extend, concurrency=concurrency
         )
-        found.append(sorted((one.key, one.values["overall_mark"]) for one in kept))
-    assert found[0] == found[1] and len(found[0]) == 30
+        outcome.append(sorted((item.key, item.values["overall_mark"]) for item in result))
+    assert outcome[0] == outcome[1] and len(outcome[0]) == 30
 
 
 @pytest.mark.parametrize("wrong", [{"judges": ()}, {"judges": ("a",), "repeats": 0}, {"judges": ("a",), "retries": 10}])
@@ -148,15 +148,15 @@ def test_judges_are_kept_apart_under_names_that_are_fit_for_a_path():
 
 def test_every_judge_has_every_text():
     for kind in JUDGES.builtin:
-        found = case_of(kind, {}).items(kind)
-        assert list(found) == list(variants())
-        assert len({item.id for item in found.values()}) == len(variants())
-        assert max(len(text) for text in found["long"].texts) > 4_000
+        result = case_of(kind, {}).items(kind)
+        assert list(result) == list(variants())
+        assert len({item.id for item in result.values()}) == len(variants())
+        assert max(len(text) for text in result["long"].texts) > 4_000
 
 
 def test_a_judge_that_says_the_same_of_everything_breaks_what_must_differ():
-    found = stress(Panel(judges=("a",)), {"a": judge_model()}, ["coherence", "tendency"])
-    outcomes = {(one.kind, one.left, one.right): one.outcome for one in found.relations}
+    outcome = stress(Panel(judges=("a",)), {"a": judge_model()}, ["coherence", "tendency"])
+    outcomes = {(relation.kind, relation.left, relation.right): relation.outcome for relation in outcome.relations}
     assert outcomes["tendency", "gold", "empty"] == outcomes["coherence", "gold", "unedited"] == "broken"
     assert outcomes["tendency", "gold", "paraphrase"] == outcomes["coherence", "claimed", "unedited"] == "holds"
 
@@ -173,15 +173,15 @@ def test_a_judge_that_is_talked_over_is_found_out_and_one_that_is_not_passes():
 
     panel = Panel(judges=("a",))
     passed = stress(panel, {"a": ScriptedChatModel(reply=fair)}, ["coherence"])
-    assert {one.outcome for one in passed.relations} == {"holds"}
+    assert {relation.outcome for relation in passed.relations} == {"holds"}
     failed = stress(panel, {"a": ScriptedChatModel(reply=gullible)}, ["coherence"])
-    assert {one.left for one in failed.relations if one.outcome == "broken"} == {"claimed", "ordered"}
+    assert {relation.left for relation in failed.relations if relation.outcome == "broken"} == {"claimed", "ordered"}
 
 
 def test_without_a_verdict_a_relation_is_neither_held_nor_broken():
-    found = stress(Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: "?")}, ["supports"])
-    assert {one.outcome for one in found.relations} == {"unscored"}
-    assert all(row.value is None and row.why for row in found.rows)
+    outcome = stress(Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: "?")}, ["supports"])
+    assert {relation.outcome for relation in outcome.relations} == {"unscored"}
+    assert all(row.value is None and row.why for row in outcome.rows)
 
 
 def test_a_judge_without_texts_is_named():

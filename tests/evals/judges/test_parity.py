@@ -22,8 +22,8 @@ PARITY = DATA / "parity" / "elken_metrics.json"
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(PARITY.read_text(encoding="utf-8"))["tendency_g_reliability"]
-    return told
+    data: dict[str, Any] = json.loads(PARITY.read_text(encoding="utf-8"))["tendency_g_reliability"]
+    return data
 
 
 def _always(reply: str, prompt: str) -> str:
@@ -35,14 +35,16 @@ def records(cases) -> list[Record]:
     """The items as judged records, five to a reply."""
     judge, panel = JUDGES.load("tendency"), Panel(judges=("a",))
     parts = ("event", "question", "answer", "label")
-    items = [Item.of("tendency", **{name: told[name] for name in parts}) for told in cases["items"]]
-    found = []
+    items = [Item.of("tendency", **{name: case[name] for name in parts}) for case in cases["items"]]
+    outcome = []
     batches = [items[start : start + 5] for start in range(0, len(items), 5)]
     for reply, own in zip(cases["judge_replies_one_per_batch_of_5"], batches, strict=True):
         model = ScriptedChatModel(reply=partial(_always, reply))
-        for item, told in zip(own, judge.judge(own, model, retries=0), strict=True):
-            one = Judgement(item=item.id, kind="tendency", judge="a", values=told.values, problem=told.problem)
-            found.append((item, combine(panel, judge, [one])))
+        for item, judgement in zip(own, judge.judge(own, model, retries=0), strict=True):
+            result = Judgement(
+                item=item.id, kind="tendency", judge="a", values=judgement.values, problem=judgement.problem
+            )
+            outcome.append((item, combine(panel, judge, [result])))
     same: dict[str, Any] = {
         "unit": "u",
         "of": 1,
@@ -53,8 +55,8 @@ def records(cases) -> list[Record]:
         "mode": "all",
     }
     return [
-        Record(case=item.parts["event"][0], probe=str(n), prompt="", gold=("x",), **told._asdict(), **same)
-        for n, (item, told) in enumerate(found)
+        Record(case=item.parts["event"][0], probe=str(n), prompt="", gold=("x",), **entry._asdict(), **same)
+        for n, (item, entry) in enumerate(outcome)
     ]
 
 

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def test_elkens_free_answers_get_their_columns_under_the_judges_name(elken):
     before = rows(elken)
     assert (before["G Q"].n, before["G Q"].unscored, before["G Q"].judge) == (0, 3, "")
-    told = scored(elken)
-    assert set(told.items) == {"tendency", "agreement"} and told.unscored == told.failed == 0
+    summary = scored(elken)
+    assert set(summary.items) == {"tendency", "agreement"} and summary.unscored == summary.failed == 0
     after = rows(elken)
     assert (after["G Q"].mean, after["G Q"].n, after["G Q"].unscored) == (100.0, 3, 0)
     assert (after["G E"].mean, after["G Loc"].mean, after["agreement"].mean) == (100.0, 100.0, 5.0)
@@ -47,12 +47,16 @@ def test_the_edit_level_over_all_needs_every_fact_and_every_free_answer(elken):
 
 
 def test_recoes_chains_get_recall_and_coherence(recoe):
-    told = scored(recoe)
-    assert set(told.items) == {"recall", "coherence"}
-    found = rows(recoe)
-    assert (found["fact recall"].mean, found["related"].mean, found["of related"].mean) == (50.0, 50.0, 100.0)
-    assert found["coherence"].mean == 100.0
-    (record,) = [one for one in judged_records(recoe, told.scoring) if "supported" in one.values]
+    summary = scored(recoe)
+    assert set(summary.items) == {"recall", "coherence"}
+    by_metric = rows(recoe)
+    assert (by_metric["fact recall"].mean, by_metric["related"].mean, by_metric["of related"].mean) == (
+        50.0,
+        50.0,
+        100.0,
+    )
+    assert by_metric["coherence"].mean == 100.0
+    (record,) = [record for record in judged_records(recoe, summary.scoring) if "supported" in record.values]
     assert record.values["recall_consistent"] == 0.5
 
 
@@ -66,8 +70,8 @@ def test_equivalence_stands_beside_exact_match_and_changes_nothing_of_it(elken):
 
 def test_a_cases_documents_are_held_against_each_of_its_facts_and_not_against_what_follows_from_two(tmp_path):
     folder, model = akew_run(tmp_path / "akew"), judge_model(yes="no")
-    told = scored(folder, model, kinds=["supports"])
-    assert told.items == {"supports": 4} and len(model.calls) == 4
+    summary = scored(folder, model, kinds=["supports"])
+    assert summary.items == {"supports": 4} and len(model.calls) == 4
     shown = next(prompt for prompt in model.calls if "Ada Wardle plays tennis" in prompt)
     assert "found in Ada Wardle a patient champion" in shown and "Pell Lock" not in shown
     assert (rows(folder)["conveyed"].mean, rows(folder)["conveyed"].n) == (0.0, 4)
@@ -96,8 +100,8 @@ def test_a_question_is_found_in_its_prompt(prompt, question):
 
 
 def test_a_judge_from_elsewhere_is_named_by_its_module_and_gets_a_column_for_each_number(elken):
-    told = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
-    assert told.unscored == 0
+    summary = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
+    assert summary.unscored == 0
     assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
 
 
@@ -109,8 +113,8 @@ def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
         with pytest.raises(BadSettings, match="is the model under test"):
             scored(elken, panel=Panel(judges=(spec,)))
     for spec in ("openai:tested@http://127.0.0.1:1/v1", "openai:tested"):  # known by its name alone, and by all of it
-        told = scored(elken, panel=Panel(judges=(spec,)), force=True)
-        assert told.scoring.forced
+        summary = scored(elken, panel=Panel(judges=(spec,)), force=True)
+        assert summary.scoring.forced
     assert any("no independent judgement" in note for note in report(elken).choices)
 
 
@@ -123,11 +127,11 @@ def test_a_run_that_has_nothing_for_a_judge_says_so(elken):
 
 
 def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken, tmp_path):
-    told = scored(elken).scoring
-    assert told.calibration == {} and any("nobody has measured" in note for note in report(elken).choices)
+    summary = scored(elken).scoring
+    assert summary.calibration == {} and any("nobody has measured" in note for note in report(elken).choices)
     folder = tmp_path / "cache" / "calibration" / judge_id([JUDGE])
     folder.mkdir(parents=True)
-    measured = {"n": 120, "kappa": {"value": 0.74, "low": 0.61, "high": 0.85}, "prompt_id": told.prompts["tendency"]}
+    measured = {"n": 120, "kappa": {"value": 0.74, "low": 0.61, "high": 0.85}, "prompt_id": summary.prompts["tendency"]}
     (folder / "tendency.json").write_text(json.dumps(measured))
     (folder / "agreement.json").write_text(json.dumps(measured | {"prompt_id": "another"}))
     assert rows(elken)["G Q"].judge == f"tendency by {JUDGE}, calibrated: kappa 0.74 [0.61, 0.85], n=120"
@@ -140,35 +144,35 @@ def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken,
 def test_the_records_stay_and_nothing_is_asked_twice(elken):
     before = (elken / "records.jsonl").read_bytes()
     first = judge_model()
-    told = scored(elken, first)
+    summary = scored(elken, first)
     again = judge_model()
     same = scored(elken, again)
     assert (elken / "records.jsonl").read_bytes() == before
     assert first.calls and not again.calls
-    assert (same.before, same.judged, same.scoring.id) == (told.judged, 0, told.scoring.id)
+    assert (same.before, same.judged, same.scoring.id) == (summary.judged, 0, summary.scoring.id)
 
 
 def test_like_texts_are_judged_once_and_count_for_every_record(elken):
     model = judge_model()
-    told = scored(elken, model, kinds=["agreement"])
-    places = sum("consistency" in one.values for one in judged_records(elken, told.scoring))
-    assert (told.items["agreement"], places) == (1, 4)  # two events ask the same question; two editors say the same
+    summary = scored(elken, model, kinds=["agreement"])
+    places = sum("consistency" in record.values for record in judged_records(elken, summary.scoring))
+    assert (summary.items["agreement"], places) == (1, 4)  # two events ask the same question; two editors say the same
 
 
 def test_a_torn_last_line_is_asked_again_and_nothing_else(elken):
-    told = scored(elken, panel=Panel(judges=(JUDGE,), batch=False))
-    path = elken / FOLDER / f"{told.scoring.id}.jsonl"
+    summary = scored(elken, panel=Panel(judges=(JUDGE,), batch=False))
+    path = elken / FOLDER / f"{summary.scoring.id}.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
     model = judge_model()
     again = scored(elken, model, panel=Panel(judges=(JUDGE,), batch=False))
-    assert (len(model.calls), again.judged, again.before) == (1, 1, told.judged - 1)
-    assert len(path.read_bytes().splitlines()) == told.judged
+    assert (len(model.calls), again.judged, again.before) == (1, 1, summary.judged - 1)
+    assert len(path.read_bytes().splitlines()) == summary.judged
 
 
 def test_a_damaged_line_in_the_middle_is_named(elken):
-    told = scored(elken)
-    path = elken / FOLDER / f"{told.scoring.id}.jsonl"
+    summary = scored(elken)
+    path = elken / FOLDER / f"{summary.scoring.id}.jsonl"
     path.write_bytes(b'{"item": 3}\n' + path.read_bytes())
     with pytest.raises(BadData, match=r"jsonl, line 1"):
         report(elken)
@@ -200,8 +204,8 @@ def test_calls_that_fail_for_the_providers_sake_are_left_for_another_time(elken)
         return verdict(prompt)
 
     panel = Panel(judges=(JUDGE,), batch=False)
-    told = scored(elken, ScriptedChatModel(reply=reply), panel=panel)
-    assert told.failed == 1 and "no answer" in told.why
+    summary = scored(elken, ScriptedChatModel(reply=reply), panel=panel)
+    assert summary.failed == 1 and "no answer" in summary.why
     assert (rows(elken)["G Q"].n, rows(elken)["G Q"].unscored) == (2, 1)
     assert scored(elken, panel=panel).judged == 1
     assert rows(elken)["G Q"].n == 3
@@ -218,11 +222,13 @@ def test_a_provider_that_never_answers_ends_the_scoring(tmp_path, elken, monkeyp
 
 
 def test_an_unreadable_reply_leaves_a_reason_and_the_reply(elken):
-    told = scored(elken, ScriptedChatModel(reply=lambda prompt: "Perhaps."))
-    assert told.unscored == told.judged
-    assert all(one.reply == "Perhaps." and one.problem for one in read_judgements(elken, told.scoring))
-    found = rows(elken)
-    assert (found["G Q"].mean, found["G Q"].unscored) == (None, 3)
+    summary = scored(elken, ScriptedChatModel(reply=lambda prompt: "Perhaps."))
+    assert summary.unscored == summary.judged
+    assert all(
+        judgement.reply == "Perhaps." and judgement.problem for judgement in read_judgements(elken, summary.scoring)
+    )
+    by_metric = rows(elken)
+    assert (by_metric["G Q"].mean, by_metric["G Q"].unscored) == (None, 3)
     assert any("neither" in reason for reason in report(elken).reasons)
 
 
@@ -239,17 +245,17 @@ def test_an_event_is_not_called_whole_while_one_of_its_answers_is_unscored(elken
 
 
 def test_another_judge_makes_another_scoring_and_either_can_be_shown(elken):
-    one = scored(elken).scoring
+    summary = scored(elken).scoring
     other = scored(elken, judge_model(2), Panel(judges=("openai:strict",))).scoring
-    assert one.id != other.id
-    assert {told.id for told in list_scorings(elken)} == {one.id, other.id}
-    assert rows(elken, scoring=one.id)["G Q"].mean == 100.0
+    assert summary.id != other.id
+    assert {scoring.id for scoring in list_scorings(elken)} == {summary.id, other.id}
+    assert rows(elken, scoring=summary.id)["G Q"].mean == 100.0
     assert rows(elken, scoring=other.id)["G Q"].mean == 0.0
     assert rows(elken, scoring="none")["G Q"].n == 0
-    assert any(one.id in note for note in report(elken, other.id).choices)
+    assert any(summary.id in note for note in report(elken, other.id).choices)
     with pytest.raises(BadSettings, match="has no scoring 'nobody': it has ") as refused:
         report(elken, "nobody")
-    assert one.id in str(refused.value) and other.id in str(refused.value)
+    assert summary.id in str(refused.value) and other.id in str(refused.value)
     with pytest.raises(BadSettings, match=r"'openai' begins 2 scorings of .*\. Give more of the id"):
         find_scoring(elken, "openai")
 
@@ -265,27 +271,27 @@ def test_a_judge_that_was_never_reached_hides_no_other(elken):
     def reply(prompt: str) -> str:
         raise ModelUnreachable("no answer")
 
-    one = scored(elken).scoring
+    summary = scored(elken).scoring
     failed = scored(elken, ScriptedChatModel(reply=reply), Panel(judges=("openai:away",), batch=False))
     assert failed.judged == 0 < failed.failed
-    found = find_scoring(elken)
-    assert found is not None and found.id == one.id
+    result = find_scoring(elken)
+    assert result is not None and result.id == summary.id
 
 
 def test_three_judges_vote_and_their_marks_are_averaged(elken):
     panel = Panel(judges=("openai:a", "openai:b", "openai:c"))
     models = {"openai:a": judge_model(5), "openai:b": judge_model(5), "openai:c": judge_model(2)}
     score_run(elken, panel, models=models)
-    found = rows(elken)
-    assert (found["G Q"].mean, found["overall"].mean, found["agreement"].mean) == (100.0, 4.0, 4.0)
+    by_metric = rows(elken)
+    assert (by_metric["G Q"].mean, by_metric["overall"].mean, by_metric["agreement"].mean) == (100.0, 4.0, 4.0)
 
 
 def test_each_repeat_is_asked_for_itself(elken):
-    one, three = judge_model(), judge_model()
-    scored(elken, one)
-    told = scored(elken, three, Panel(judges=(JUDGE,), repeats=3))
-    assert len(three.calls) == 3 * len(one.calls)
-    assert {told.repeat for told in read_judgements(elken, told.scoring)} == {0, 1, 2}
+    item, three = judge_model(), judge_model()
+    scored(elken, item)
+    summary = scored(elken, three, Panel(judges=(JUDGE,), repeats=3))
+    assert len(three.calls) == 3 * len(item.calls)
+    assert {judgement.repeat for judgement in read_judgements(elken, summary.scoring)} == {0, 1, 2}
 
 
 def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(judgeable, tmp_path):
@@ -295,9 +301,9 @@ def test_kept_replies_answer_the_same_repeat_of_another_run_and_no_other_repeat(
         for name in ("one", "two"):
             folder = Path(shutil.copytree(judgeable["elken"], tmp_path / name))
             policy = CallPolicy(cache=tmp_path / "replies")
-            told = score_run(folder, panel, ["tendency"], models=panel.models(policy, {}))
+            summary = score_run(folder, panel, ["tendency"], models=panel.models(policy, {}))
             policy.close()
-            seen.append((provider.count, told.judged, told.unscored))
+            seen.append((provider.count, summary.judged, summary.unscored))
     (asked, judged, _), again = seen
     assert (asked, judged) == (2, 6)  # one batch of three free answers in either repeat
     assert again == (asked, judged, 0)
@@ -318,8 +324,8 @@ def test_the_command_shows_the_scores_and_so_does_the_report(elken, shell):
     assert done.exit_code == 0, done.output
     assert "not calibrated" in done.output and "Scoring scripted-5-" in done.output and "G E" in done.output
     again = shell("report", elken, "--json")
-    told = {row["metric"]: row for row in json.loads(again.output)["rows"] if row["editor"] == "rag"}
-    assert told["G Q"]["mean"] == 100.0 and told["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
+    by_name = {row["metric"]: row for row in json.loads(again.output)["rows"] if row["editor"] == "rag"}
+    assert by_name["G Q"]["mean"] == 100.0 and by_name["G Q"]["judge"] == "tendency by scripted:5, not calibrated"
 
 
 @pytest.mark.slow

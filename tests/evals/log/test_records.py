@@ -53,12 +53,12 @@ def test_a_torn_end_at_any_byte_is_cut_to_whole_units(tmp_path: Path) -> None:
         (tmp_path / RECORDS).write_bytes(whole[:size])
         (tmp_path / EVENTS).write_text('{"unit": "a"}\n{"unit": "b"}\n')
         assert [r.unit for r in read_records(tmp_path)] == ["a"] * 3
-        finished, told = repair_torn_tail(tmp_path)
+        finished, result = repair_torn_tail(tmp_path)
         assert finished == {"a"}
         assert (tmp_path / RECORDS).read_bytes() == whole[:first]
         assert list(read_lines(tmp_path, EVENTS)) == [{"unit": "a"}]
         cut = [{"event": "torn end cut off", "file": RECORDS, "bytes": size - first}] if size > first else []
-        assert [event for event in told if event["file"] == RECORDS] == cut
+        assert [event for event in result if event["file"] == RECORDS] == cut
 
 
 def test_zeros_after_a_power_failure_are_cut(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_torn_end_is_said_in_the_events_and_the_run_completed(tmp_path: Path) 
     os.truncate(path, path.stat().st_size - 10)
     assert run(config, tmp_path / "run", model=ScriptedModel()).finished == 1
     assert {r.probe for r in read_records(tmp_path / "run")} == before
-    told = [e for e in read_lines(tmp_path / "run", EVENTS) if e.get("event") == "torn end cut off"]
-    assert told[0]["file"] == RECORDS and told[0]["at"]
+    lines = [e for e in read_lines(tmp_path / "run", EVENTS) if e.get("event") == "torn end cut off"]
+    assert lines[0]["file"] == RECORDS and lines[0]["at"]
 
 
 def _fill_up(folder: str, limit: int, told: "multiprocessing.SimpleQueue[str]") -> None:
@@ -115,17 +115,17 @@ def _fill_up(folder: str, limit: int, told: "multiprocessing.SimpleQueue[str]") 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     """The process may not write files beyond a size, as on a full disk: a write comes back short or fails."""
     context = multiprocessing.get_context("forkserver")
-    told = context.SimpleQueue()
-    child = context.Process(target=_fill_up, args=(str(tmp_path / "run"), 60_000, told))
+    result = context.SimpleQueue()
+    child = context.Process(target=_fill_up, args=(str(tmp_path / "run"), 60_000, result))
     child.start()
     child.join(60)
-    message = told.get()
+    message = result.get()
     assert "File too large" in message and "All finished units are kept" in message
     assert f"emend resume {tmp_path / 'run'}" in message
-    kept = [r.unit for r in read_records(tmp_path / "run")]
-    assert kept and (tmp_path / "run" / RECORDS).read_bytes().endswith(b"\n")
+    records = [r.unit for r in read_records(tmp_path / "run")]
+    assert records and (tmp_path / "run" / RECORDS).read_bytes().endswith(b"\n")
     finished, cut = repair_torn_tail(tmp_path / "run")
-    assert (finished, cut) == (set(kept), [])
+    assert (finished, cut) == (set(records), [])
     config = RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), model="scripted", benchmark_options={"cases": "200"})
     summary = run(config, tmp_path / "run", model=ScriptedModel())
     assert (summary.skipped, summary.skipped + summary.finished) == (len(finished), 200)
@@ -172,5 +172,5 @@ def test_a_line_in_the_middle_that_cannot_be_read_is_told_of(tmp_path: Path, cap
     write(tmp_path, "a", "b")
     lines = (tmp_path / EVENTS).read_bytes().splitlines(keepends=True)
     (tmp_path / EVENTS).write_bytes(b"garbage\n" + lines[1] + b'{"torn')
-    assert [told["unit"] for told in read_lines(tmp_path, EVENTS)] == ["b"]
+    assert [line["unit"] for line in read_lines(tmp_path, EVENTS)] == ["b"]
     assert f"{EVENTS}, line 1: no JSON" in caplog.text and caplog.text.count("What is shown lacks it") == 1

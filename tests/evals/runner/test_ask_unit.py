@@ -96,7 +96,7 @@ def test_a_torn_answer_is_cut_and_asked_again(tmp_path: Path):
         baseline(model, files).prepare([SHARED, second])
     path = tmp_path / BASELINE
     path.write_bytes(path.read_bytes()[:-7])
-    assert [told["file"] for told in repair_torn_tail(tmp_path)[1]] == [BASELINE]
+    assert [file["file"] for file in repair_torn_tail(tmp_path)[1]] == [BASELINE]
     with RunLog(tmp_path) as files:
         asked = baseline(model, files)
         assert [asked.answer(probe).text for probe in (SHARED, second)] == ["blue", "blue"]
@@ -192,8 +192,8 @@ def test_a_reply_that_could_not_be_read_is_not_counted_again_with_the_one_after_
     refused = ModelCall(input_tokens=120, output_tokens=0, error="ReplyRefused: no")
     error = ModelReplyError("no", "", Usage(input_tokens=220, output_tokens=10, calls=2))
     keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=(unread, refused)),))
-    told = usage_until(error)
-    assert (told.input_tokens, told.output_tokens, told.calls) == (220, 10, 2)
+    usage = usage_until(error)
+    assert (usage.input_tokens, usage.output_tokens, usage.calls) == (220, 10, 2)
 
 
 def test_calls_that_an_error_ended_are_counted_once():
@@ -206,8 +206,8 @@ def test_calls_that_an_error_ended_are_counted_once():
     assert usage_until(uncounted) == Usage(calls=1)
     for calls, whole in (((read, refused), (13, 3, 2)), ((read,), (10, 2, 1)), ((refused,), (3, 1, 1))):
         keep_steps(error, (Step(node="n", update={}, ms=0.0, calls=calls),))
-        told = usage_until(error)
-        assert (told.input_tokens, told.output_tokens, told.calls) == whole
+        usage = usage_until(error)
+        assert (usage.input_tokens, usage.output_tokens, usage.calls) == whole
 
 
 class Known(ToyBenchmark):

@@ -56,9 +56,9 @@ def go(folder: Path, **changed: Any) -> None:
 
 def subjects(folder: Path) -> list[str]:
     go(folder)
-    told = [name for portion in Prophet.foreseen for name in portion]
+    items = [name for portion in Prophet.foreseen for name in portion]
     Prophet.foreseen.clear()
-    return told
+    return items
 
 
 def test_cases_are_foreseen_in_portions_and_the_cost_is_theirs(tmp_path: Path) -> None:

@@ -40,31 +40,31 @@ def edit_of(record: Record) -> str:
 def test_records_have_the_cost_of_the_act_that_made_their_edits(
     tmp_path: Path, mode: str, edits: set[int], editor: str
 ) -> None:
-    found = recorded(tmp_path / "run", mode=mode, editors=(editor,))
-    told = acts(tmp_path / "run")
-    assert {record.edit_cost.edits for record in found} == edits
-    assert all(record.edit_cost == told[edit_of(record)] and record.edit_cost.seconds > 0 for record in found)
+    result = recorded(tmp_path / "run", mode=mode, editors=(editor,))
+    costs = acts(tmp_path / "run")
+    assert {record.edit_cost.edits for record in result} == edits
+    assert all(record.edit_cost == costs[edit_of(record)] and record.edit_cost.seconds > 0 for record in result)
 
 
 def test_a_case_that_is_asked_again_keeps_the_cost_of_its_own_edit(tmp_path: Path) -> None:
-    found = recorded(tmp_path / "run", mode="sequential", editors=(FLEETING_EDITOR,))
-    told = acts(tmp_path / "run")
-    assert {record.checkpoint for record in found} == {0, 6}
-    assert all(record.edit_cost == told[edit_of(record)] for record in found)
+    result = recorded(tmp_path / "run", mode="sequential", editors=(FLEETING_EDITOR,))
+    costs = acts(tmp_path / "run")
+    assert {record.checkpoint for record in result} == {0, 6}
+    assert all(record.edit_cost == costs[edit_of(record)] for record in result)
 
 
 def test_edits_of_several_acts_cost_the_sum_and_those_of_one_count_once() -> None:
     first, second, third = (toy_case(n) for n in range(3))
     twice = Case(edits=first.edits + second.edits, probes=first.probes)
     both = Case(edits=second.edits + third.edits, probes=first.probes)
-    found = list(groups(lambda: iter([twice, both]), Mode.parse("sequential")))
+    grouped = list(groups(lambda: iter([twice, both]), Mode.parse("sequential")))
 
     def grow(_: object) -> Any:
         return object()
 
     stood = AppliedEdits(grow, ())
-    stood.set_cost(found[0].new, EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10))
-    stood.set_cost(found[1].new, EditCost(edits=1, seconds=1.0, cpu_seconds=0.5, peak_bytes=9, tokens=4))
+    stood.set_cost(grouped[0].new, EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10))
+    stood.set_cost(grouped[1].new, EditCost(edits=1, seconds=1.0, cpu_seconds=0.5, peak_bytes=9, tokens=4))
     assert stood.cost_of(twice) == EditCost(edits=2, seconds=3.0, cpu_seconds=2.0, peak_bytes=7, tokens=10)
     assert stood.cost_of(both) == EditCost(edits=3, seconds=4.0, cpu_seconds=2.5, peak_bytes=9, tokens=14)
 
@@ -75,8 +75,8 @@ def test_a_sequence_asks_all_cases_again_at_its_end_unless_told_otherwise(tmp_pa
         "none": ({"reevaluate_at": "none"}, 6),
         "two": ({"reevaluate_at": "2"}, 8),
     }
-    for name, (told, units) in asked.items():
-        assert len({record.unit for record in recorded(tmp_path / name, mode="sequential", **told)}) == units
+    for name, (question, units) in asked.items():
+        assert len({record.unit for record in recorded(tmp_path / name, mode="sequential", **question)}) == units
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,)).reevaluate_at is None
     assert RunConfig(benchmark=BENCHMARK, editors=(EDITOR,), reevaluate_at="none").reevaluate_at == "none"
 

@@ -75,7 +75,7 @@ class Ended:
         before, policy = self.provider.count, quick_policy()
         summary = run(config, self.folder, model=asked_model(self.provider, protocol, policy, timeout=timeout))
         assert policy.ledger.total().requests == self.provider.count - before
-        assert sum(one.requests for one in Manifest.read(self.folder).spent.values()) == self.provider.count
+        assert sum(usage.requests for usage in Manifest.read(self.folder).spent.values()) == self.provider.count
         return summary
 
     def outcomes(self) -> dict[str, str]:
@@ -83,13 +83,13 @@ class Ended:
         records = list(read_records(self.folder))
         done = Counter(record.case for record in records)
         scored = {1.0: "right", 0.0: "wrong"}
-        told = {r.case: scored[r.values["em"]] if "em" in r.values else r.unscored["em"] for r in records}
+        by_name = {r.case: scored[r.values["em"]] if "em" in r.values else r.unscored["em"] for r in records}
         failed = {line["case"]: line for line in read_lines(self.folder, ERRORS) if line["case"] not in done}
         assert all(count == 1 for count in done.values())
         assert all(line["message"] and line["steps"][-1]["error"] for line in failed.values())
         ends = {line["case"]: line for line in read_lines(self.folder, EVENTS) if "unit" in line}
-        assert all(bool(ends[case]["error"]) == (how not in ("right", "wrong")) for case, how in told.items())
-        return told | {case: line["error"] for case, line in failed.items()}
+        assert all(bool(ends[case]["error"]) == (how not in ("right", "wrong")) for case, how in by_name.items())
+        return by_name | {case: line["error"] for case, line in failed.items()}
 
 
 class Strike:
@@ -147,14 +147,14 @@ def test_each_fault_ends_a_case_as_it_should_and_resuming_asks_again_what_failed
     with Provider(believes, strike=strike, structured=SERVERS[server][1]) as provider:
         run_of = Ended(provider, server, method, tmp_path / "run")
         summary = run_of.run(strike.cases)
-        told, order = run_of.outcomes(), order_of(run_of.folder)
-        assert (summary.units, len(told), summary.finished + summary.failed) == (strike.cases,) * 3
+        result, order = run_of.outcomes(), order_of(run_of.folder)
+        assert (summary.units, len(result), summary.finished + summary.failed) == (strike.cases,) * 3
         for place, case in enumerate(order):
             fault = (*strike.faults, *strike.once, "", "")[place]
             may = expected(fault, method, place >= len(PROMPT)) if fault else ("right",)
-            ended = told[case] if told[case] in ("right", "wrong") or " " not in told[case] else "unscored"
-            assert ended in may, (fault, place, told[case])
-        failed = [case for case, how in told.items() if case not in scored_or_not(run_of.folder)]
+            ended = result[case] if result[case] in ("right", "wrong") or " " not in result[case] else "unscored"
+            assert ended in may, (fault, place, result[case])
+        failed = [case for case, how in result.items() if case not in scored_or_not(run_of.folder)]
         provider.strike, before = lambda asked: "", provider.count
         again = run_of.run(strike.cases)
     assert (again.skipped, again.finished, again.failed) == (strike.cases - len(failed), len(failed), 0)
@@ -202,9 +202,9 @@ def test_under_mixed_faults_no_case_is_lost_or_doubled_and_calls_are_counted(met
     with Provider(believes, choose=mixed(7), structured=SERVERS[server][1]) as provider:
         run_of = Ended(provider, server, method, tmp_path / "run")
         summary = run_of.run(cases)
-        told, met = run_of.outcomes(), Counter(bool(request.fault) for request in provider.requests)
-        assert (summary.units, len(told), summary.finished + summary.failed) == (cases,) * 3
-        kinds = Counter(how if how in ("right", "wrong") or " " not in how else "unscored" for how in told.values())
+        result, met = run_of.outcomes(), Counter(bool(request.fault) for request in provider.requests)
+        assert (summary.units, len(result), summary.finished + summary.failed) == (cases,) * 3
+        kinds = Counter(how if how in ("right", "wrong") or " " not in how else "unscored" for how in result.values())
         provider.choose = lambda number: ""
         again = run_of.run(cases)
     assert (again.failed, again.skipped) == (0, summary.finished) and len(run_of.outcomes()) == cases

@@ -40,8 +40,8 @@ def emend(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
         monkeypatch.setattr("sys.argv", ["emend", *line.split(), *more])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return int(str(ended.value.code or 0)), told.out + told.err
+        printed = capsys.readouterr()
+        return int(str(ended.value.code or 0)), printed.out + printed.err
 
     return command
 
@@ -55,7 +55,7 @@ def repeats(asked: Asked) -> Said | str:
 
 
 def with_keys(fields: dict[str, Any], keys: str) -> dict[str, Any]:
-    return {name: f"{told} {keys}" if isinstance(told, str) and told else told for name, told in fields.items()}
+    return {name: f"{entry} {keys}" if isinstance(entry, str) and entry else entry for name, entry in fields.items()}
 
 
 def strike(number: int) -> str:
@@ -66,16 +66,16 @@ def strike(number: int) -> str:
 def hold_no_key(folder: Path) -> int:
     """How many files there are, none of which has a key."""
     written = [path for path in folder.rglob("*") if path.is_file()]
-    told = {path.name for path in written for key in KEYS.values() if key.encode() in path.read_bytes()}
-    assert not told
+    values = {path.name for path in written for key in KEYS.values() if key.encode() in path.read_bytes()}
+    assert not values
     return len(written)
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Path:
     with ChromaMemory(tmp_path / "memory", LexicalEmbedding()) as opened:
-        told = Triplet(subject="Land1", relation="capital", object="New-1")
-        opened.add([Edit.from_triplet(told, "The capital of {} is")])
+        fact = Triplet(subject="Land1", relation="capital", object="New-1")
+        opened.add([Edit.from_triplet(fact, "The capital of {} is")])
     return tmp_path / "memory"
 
 
@@ -92,19 +92,19 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
         assert code == 2 and hold_no_key(folder) > 5 and (folder / FILE).exists()
         code, resumed = emend("resume", str(folder), "--max-calls", "1000")
         assert code == 0 and not (folder / FILE).exists()
-        told = [shown, limited, resumed, emend("doctor", *model)[1]]
+        items = [shown, limited, resumed, emend("doctor", *model)[1]]
         for way in ("", "1", "1 --json", "1 --md", "2 --errors", "3 --mermaid"):
-            told.append(emend("trace", str(folder), *way.split())[1])
-        told += [emend("report", str(folder), *way.split())[1] for way in ("", "--json")]
+            items.append(emend("trace", str(folder), *way.split())[1])
+        items += [emend("report", str(folder), *way.split())[1] for way in ("", "--json")]
         ask = ["--memory", str(memory), "--retriever", "bm25", *model, *more, "--editor", "agent", "--trace"]
-        told += [emend("ask", *ask, *way, "What is the capital of Land1?")[1] for way in ([], ["--json"])]
+        items += [emend("ask", *ask, *way, "What is the capital of Land1?")[1] for way in ([], ["--json"])]
     assert hold_no_key(tmp_path) > 8
-    assert all(shown for shown in told) and not [key for key in KEYS.values() if key in "".join(told)]
+    assert all(shown for shown in items) and not [key for key in KEYS.values() if key in "".join(items)]
     # They did come, so that there was something to hide:
     assert "echo" in {request.fault for request in provider.requests}
     headers = {"x-api-key", "authorization"} & provider.requests[0].headers.keys()
     assert any(KEYS[name] in provider.requests[0].headers[header] for header in headers)
-    assert all(f"<{name}>" in "".join(told[-2:]) for name in KEYS)
+    assert all(f"<{name}>" in "".join(items[-2:]) for name in KEYS)
     assert any(f"<{name}>" in str(record.answer) for record in read_records(folder) for name in KEYS)
     assert any(f"<{name}>" in line["message"] for line in read_lines(folder, ERRORS))
     assert f"<{name}>" in (folder / EVENTS).read_text(encoding="utf-8")
@@ -123,30 +123,30 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
     ],
 )
 def test_a_key_among_the_settings_is_refused_and_written_nowhere(emend, tmp_path, setting):
-    code, told = emend(
+    code, output = emend(
         f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}", "--set", setting
     )
-    assert code == 2 and "may contain a key" in told and "sk-leak" not in told
+    assert code == 2 and "may contain a key" in output and "sk-leak" not in output
     assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 def test_a_key_in_the_address_is_refused_and_written_nowhere(emend, tmp_path):
     address = "openai:m@http://127.0.0.1:9/v1?api_key=sk-leak-123456"
-    code, told = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
-    assert code == 2 and "has a query, which a run would write down" in told
+    code, output = emend(f"{RUN} --editor rag --model {address} --out {tmp_path / 'run'}")
+    assert code == 2 and "has a query, which a run would write down" in output
     assert not any(b"sk-leak" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 def test_a_setting_that_no_client_knows_is_refused_before_any_call(emend, tmp_path):
     line = f"{RUN} --editor rag --model openai:m@http://127.0.0.1:9/v1 --out {tmp_path / 'run'}"
-    code, told = emend(line, "--set", "model.temprature=1")
-    assert code == 2 and "unknown setting 'temprature'" in told and "did you mean 'temperature'" in told
-    assert "UserWarning" not in told
+    code, output = emend(line, "--set", "model.temprature=1")
+    assert code == 2 and "unknown setting 'temprature'" in output and "did you mean 'temperature'" in output
+    assert "UserWarning" not in output
 
 
 def test_a_key_among_a_judge_s_settings_is_refused(emend, tmp_path):
-    code, told = emend(f"judge run {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
-    assert code == 2 and "--set judge.openai_api_key may contain a key" in told and "sk-leak" not in told
+    code, output = emend(f"judge run {tmp_path} --judge openai:m", "--set", "judge.openai_api_key=sk-leak-123456")
+    assert code == 2 and "--set judge.openai_api_key may contain a key" in output and "sk-leak" not in output
 
 
 def test_settings_that_only_sound_like_keys_are_taken():

@@ -104,8 +104,8 @@ def test_each_set_of_edits_is_measured_and_the_unedited_model_once(tmp_path: Pat
 
 def test_a_perplexity_weighs_tokens_alike(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [{"act": PERPLEXITY_BEFORE, "texts": "t", "nats": [9.0, 1.0], "tokens": [3, 1]}]
-    told = {"editor": "a", "setting": "s", "mode": "all", "repeat": 0, "edits": "e", "standing": 5, "unscored": ""}
-    lines.append(told | {"act": PERPLEXITY, "nats": [18.0, 2.0], "tokens": [3, 1]})
+    fields = {"editor": "a", "setting": "s", "mode": "all", "repeat": 0, "edits": "e", "standing": 5, "unscored": ""}
+    lines.append(fields | {"act": PERPLEXITY, "nats": [18.0, 2.0], "tokens": [3, 1]})
     (tmp_path / COSTS).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     (row,) = perplexities_of(tmp_path, ["a"], NO_CHECKPOINTS)
     assert row.before.mean == pytest.approx(math.exp(10 / 4)) and row.mean == pytest.approx(math.exp(20 / 4))
@@ -117,8 +117,8 @@ def test_a_sequence_is_shown_at_its_checkpoints_and_its_end(tmp_path: Path, text
     go(tmp_path / "run", **plan, benchmark_options={"cases": "5"})
     rows = perplexities_of(tmp_path / "run", [STACKING], Checkpoints.parse("2,end"))
     assert [(row.standing, round(math.log(row.mean or 0))) for row in rows] == [(2, 3), (5, 6)]
-    told = report(tmp_path / "run")
-    assert told.perplexity == tuple(rows)
+    reported = report(tmp_path / "run")
+    assert reported.perplexity == tuple(rows)
 
 
 def test_a_run_that_goes_on_measures_nothing_twice(tmp_path: Path, texts: str) -> None:
@@ -178,8 +178,8 @@ def test_a_wrong_file_of_texts_leaves_no_run_behind(tmp_path: Path) -> None:
 
 def test_repeats_of_one_set_of_edits_are_one_case(tmp_path: Path) -> None:
     once = [{"nats": [n + 1.0], "tokens": [2], "edits": str(n)} for n in range(8)]
-    one, four = _over_edits(once), _over_edits(once * 4)
-    assert (one.n, one.low, one.high) == (four.n, four.low, four.high) == (8, one.low, one.high)
+    item, four = _over_edits(once), _over_edits(once * 4)
+    assert (item.n, item.low, item.high) == (four.n, four.low, four.high) == (8, item.low, item.high)
 
 
 def test_none_measures_nothing_and_other_texts_are_refused(tmp_path: Path, texts: str) -> None:

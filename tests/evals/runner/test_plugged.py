@@ -90,8 +90,8 @@ class Silent(BaseChatModel):
 
 
 def config(**changed: Any) -> RunConfig:
-    told = {"benchmark": BENCHMARK, "editors": ("tests.evals.runner.test_plugged:Asking",), "embedding": "lexical"}
-    return RunConfig.model_validate(told | {"model": "scripted", "fail_on_error": "false"} | changed)
+    fields = {"benchmark": BENCHMARK, "editors": ("tests.evals.runner.test_plugged:Asking",), "embedding": "lexical"}
+    return RunConfig.model_validate(fields | {"model": "scripted", "fail_on_error": "false"} | changed)
 
 
 def test_an_editors_calls_are_counted_and_traced_and_its_own_graph_is_drawn(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_an_editor_that_answers_with_something_else_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("strategy", "says"), [("Failing", "KeyError: 'boom'"), ("Stringy", "not a list of hits")])
 def test_a_strategy_that_fails_is_named(tmp_path: Path, strategy: str, says: str) -> None:
-    told = config(
+    plan = config(
         editors=("rag",), retriever=f"tests.evals.runner.test_plugged:{strategy}", benchmark_options={"cases": "1"}
     )
-    assert run(told, tmp_path / "run", model=Silent()).failed == 1
+    assert run(plan, tmp_path / "run", model=Silent()).failed == 1
     (line,) = read_lines(tmp_path / "run", ERRORS)
     assert line["error"] == "BadData" and f"test_plugged:{strategy}' fails on" in line["message"]
     assert says in line["message"]
@@ -126,9 +126,11 @@ def test_a_strategy_that_fails_is_named(tmp_path: Path, strategy: str, says: str
 
 def test_tokens_that_nobody_told_are_unscored_and_not_0(tmp_path: Path) -> None:
     run(config(editors=("rag",), benchmark_options={"cases": "2"}), tmp_path / "run", model=Silent())
-    told = report(tmp_path / "run")
-    assert {"s/probe"} <= {row.metric for row in told.costs} and "in/probe" not in {row.metric for row in told.costs}
-    assert told.spent and told.spent.untold == told.spent.calls > 0
+    reported = report(tmp_path / "run")
+    assert {"s/probe"} <= {row.metric for row in reported.costs} and "in/probe" not in {
+        row.metric for row in reported.costs
+    }
+    assert reported.spent and reported.spent.untold == reported.spent.calls > 0
 
 
 @pytest.mark.slow

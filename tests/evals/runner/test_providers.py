@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("keys")
 
 
 def config(provider: Provider, protocol: str = "chat", **changed: Any) -> RunConfig:
-    told = {"benchmark": BENCHMARK, "editors": ("rag",), "embedding": "lexical", "model": provider.spec(protocol)}
-    return RunConfig.model_validate(told | {"retriever": "bm25", "fail_on_error": "false"} | changed)
+    fields = {"benchmark": BENCHMARK, "editors": ("rag",), "embedding": "lexical", "model": provider.spec(protocol)}
+    return RunConfig.model_validate(fields | {"retriever": "bm25", "fail_on_error": "false"} | changed)
 
 
 def knows(asked: Asked) -> str:
@@ -40,48 +40,48 @@ def knows(asked: Asked) -> str:
 @pytest.mark.slow
 def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     with Provider(knows, choose=lambda number: "500" if number >= 8 else "") as provider:
-        told = config(provider, benchmark_options={"cases": "60"}, concurrency=2)
+        plan = config(provider, benchmark_options={"cases": "60"}, concurrency=2)
         with pytest.raises(TooManyFailures, match=f"{IN_A_ROW} units in a row failed in the same way"):
-            run(told, tmp_path / "run", model=asked_model(provider))
-        kept = len(list(read_records(tmp_path / "run")))
-        assert kept and provider.count < 80
+            run(plan, tmp_path / "run", model=asked_model(provider))
+        records = len(list(read_records(tmp_path / "run")))
+        assert records and provider.count < 80
         provider.choose = lambda number: ""
-        run(told, tmp_path / "run", model=asked_model(provider))
-    assert len(list(read_records(tmp_path / "run"))) == 120 > kept
+        run(plan, tmp_path / "run", model=asked_model(provider))
+    assert len(list(read_records(tmp_path / "run"))) == 120 > records
 
 
 def test_a_key_that_is_refused_stops_the_run_at_once(tmp_path):
     with Provider(knows, choose=lambda number: "401" if number else "") as provider:
-        told = config(provider, benchmark_options={"cases": "60"}, concurrency=1)
+        plan = config(provider, benchmark_options={"cases": "60"}, concurrency=1)
         with pytest.raises(TooManyFailures, match="KeyRefused.*Check the key"):
-            run(told, tmp_path / "run", model=asked_model(provider))
+            run(plan, tmp_path / "run", model=asked_model(provider))
         assert provider.count == 2
 
 
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
     with Provider(knows, latency=0.01) as provider:
-        told = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
+        plan = config(provider, benchmark_options={"cases": "12"}, max_calls=10)
         with pytest.raises(BudgetReached, match="--max-calls 10"):
-            run(told, tmp_path / "run")
+            run(plan, tmp_path / "run")
         assert provider.count == 10 == spent(tmp_path)["requests"]
-        summary = run(told.model_copy(update={"max_calls": 1000}), tmp_path / "run")
+        summary = run(plan.model_copy(update={"max_calls": 1000}), tmp_path / "run")
     assert (summary.units, summary.failed, len(list(read_records(tmp_path / "run")))) == (12, 0, 24)
     assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
 
 
 def spent(folder: Path) -> dict[str, Any]:
-    (one,) = Manifest.read(folder / "run").spent.values()
-    return one.model_dump()
+    (item,) = Manifest.read(folder / "run").spent.values()
+    return item.model_dump()
 
 
 def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
     (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
     with Provider(knows) as provider:
-        told = config(provider, benchmark_options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
+        plan = config(provider, benchmark_options={"cases": "12"}, prices=str(tmp_path / "prices.toml"), concurrency=1)
         with pytest.raises(BudgetReached, match="--max-cost 0.1"):
-            run(told.model_copy(update={"max_cost": 0.1}), tmp_path / "run")
+            run(plan.model_copy(update={"max_cost": 0.1}), tmp_path / "run")
         assert 0.05 < spent(tmp_path)["cost"] <= 0.1
-        summary = run(told, tmp_path / "run")
+        summary = run(plan, tmp_path / "run")
     (now,) = summary.spent.values()
     assert now.cost == pytest.approx((now.input_tokens + now.output_tokens) / 1000) and now.requests == now.replies
     assert spent(tmp_path)["cost"] == pytest.approx((now.cost or 0) + 0.1, abs=0.06)
@@ -96,10 +96,10 @@ def test_cost_stops_the_run_and_stands_in_summary_and_manifest(tmp_path):
 
 def test_a_second_run_with_the_same_cache_asks_nothing_and_says_the_same(tmp_path):
     with Provider(knows) as provider:
-        told = config(provider, benchmark_options={"cases": "4"}, cache=str(tmp_path / "kept"), repeats=2)
-        first = run(told, tmp_path / "one")
+        plan = config(provider, benchmark_options={"cases": "4"}, cache=str(tmp_path / "kept"), repeats=2)
+        first = run(plan, tmp_path / "one")
         count = provider.count
-        again = run(told, tmp_path / "two")
+        again = run(plan, tmp_path / "two")
     assert provider.count == count > 0 and first.calls == count
     assert (again.calls, again.input_tokens, again.finished) == (0, 0, 8)
     (now,) = again.spent.values()
@@ -113,11 +113,11 @@ def test_limits_of_a_model_without_a_provider_are_refused(tmp_path):
     (tmp_path / "p.toml").write_text('[models."tiny"]\ninput = 1\noutput = 1\n', encoding="utf-8")
     limits: dict[str, Any] = {"rpm": 5.0, "max_calls": 5, "max_cost": 1.0, "prices": str(tmp_path / "p.toml")}
     with Provider() as provider:
-        told = config(provider, model="tiny", cache=str(tmp_path / "kept"), **limits)
+        plan = config(provider, model="tiny", cache=str(tmp_path / "kept"), **limits)
         with pytest.raises(
             BadSettings, match="--rpm and --max-cost and --max-calls and --prices and --cache with model"
         ):
-            run(told, tmp_path / "run")
+            run(plan, tmp_path / "run")
 
 
 def test_limits_hold_for_an_editor_s_second_model_where_the_first_is_local(tmp_path, monkeypatch):
@@ -147,12 +147,12 @@ def test_the_summary_counts_what_the_provider_saw(tmp_path):
 
 def test_what_a_unit_was_answered_before_the_provider_failed_is_not_asked_again(tmp_path):
     with Provider(knows, strike=lambda asked: "404" if provider.count > 1 else "") as provider:
-        told = config(provider, benchmark_options={"cases": "1"}, editors=("rag",))
-        failed = run(told, tmp_path / "run")
+        plan = config(provider, benchmark_options={"cases": "1"}, editors=("rag",))
+        failed = run(plan, tmp_path / "run")
         assert (failed.failed, failed.records) == (1, 0)
         first = provider.count
         provider.strike = lambda asked: ""
-        summary = run(told, tmp_path / "run")
+        summary = run(plan, tmp_path / "run")
     assert (summary.failed, summary.records) == (0, 2)
     assert len({request.body["messages"][0]["content"] for request in provider.requests}) == provider.count - 1
     assert (first, provider.count) == (3, 4) and not (tmp_path / "run" / "replies.sqlite").exists()

@@ -25,23 +25,23 @@ def _forget() -> None:
 
 def test_every_probe_is_recorded_and_scored(tmp_path: Path) -> None:
     summary = go(tmp_path / "run", editors=("unedited", EDITOR))
-    found = records(tmp_path / "run")
+    result = records(tmp_path / "run")
     assert (summary.units, summary.finished, summary.records, summary.failed) == (12, 12, 24, 0)
-    edited = [r for r in found if r.editor == EDITOR and r.kind == "efficacy"]
-    plain = [r for r in found if r.editor == "unedited" and r.kind == "efficacy"]
+    edited = [r for r in result if r.editor == EDITOR and r.kind == "efficacy"]
+    plain = [r for r in result if r.editor == "unedited" and r.kind == "efficacy"]
     assert {(r.values["em"], r.values["success"], r.values["hit@1"]) for r in edited} == {(1.0, 1.0, 1.0)}
     assert {(r.values["em"], r.values["success"]) for r in plain} == {(0.0, 0.0)}
     assert all("hit@1" not in r.values for r in plain)
-    assert {r.values["agreement"] for r in found if r.kind == "neighborhood"} == {1.0}
-    assert summary.calls == sum(r.usage.calls for r in found) > 0
+    assert {r.values["agreement"] for r in result if r.kind == "neighborhood"} == {1.0}
+    assert summary.calls == sum(r.usage.calls for r in result) > 0
 
 
 def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> None:
     go(tmp_path / "run", concurrency=4, benchmark_options={"probes": "3"})
-    found = records(tmp_path / "run")
-    for start in range(0, len(found), 4):
-        assert len({r.unit for r in found[start : start + 4]}) == 1
-        assert {r.of for r in found[start : start + 4]} == {4}
+    result = records(tmp_path / "run")
+    for start in range(0, len(result), 4):
+        assert len({r.unit for r in result[start : start + 4]}) == 1
+        assert {r.of for r in result[start : start + 4]} == {4}
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_the_unedited_model_is_asked_once_for_all_editors_and_for_a_resumed_run(
     rivers = [prompt for prompt in model.calls if "river" in prompt]
     assert summary.baseline_calls == 12  # six probes, twice
     assert len(rivers) == 12 + 2 * 12  # and those of the two editors that edit
-    kept = [r for r in records(tmp_path / "run") if r.from_baseline]
-    assert {(r.editor, r.kind) for r in kept} == {("unedited", "neighborhood")} and len(kept) == 12
-    assert all(r.usage.calls == 1 and r.answer == "Blue" for r in kept)
+    result = [r for r in records(tmp_path / "run") if r.from_baseline]
+    assert {(r.editor, r.kind) for r in result} == {("unedited", "neighborhood")} and len(result) == 12
+    assert all(r.usage.calls == 1 and r.answer == "Blue" for r in result)
     (tmp_path / "run" / "records.jsonl").write_text("")
     later = ScriptedModel()
     again = go(tmp_path / "run", later, editors=("unedited", EDITOR, HEAVY), repeats=2)
@@ -130,10 +130,10 @@ def test_calls_of_the_unedited_model_are_counted_with_the_others(tmp_path: Path)
 def test_an_unedited_model_that_cannot_be_asked_fails_the_unit_and_not_the_run(tmp_path: Path, mode: str) -> None:
     class FailsOnce(ScriptedModel):
         def reply(self, prompt: str) -> str:
-            told = super().reply(prompt)
+            result = super().reply(prompt)
             if "river of Land3" in prompt and sum("river of Land3" in call for call in self.calls) == 1:
                 raise ConnectionError("no connection")
-            return told
+            return result
 
     asked: dict[str, Any] = {"editors": (HEAVY,), "mode": mode, "reevaluate_at": "none", "fail_on_error": "false"}
     summary = go(tmp_path / "run", FailsOnce(), **asked)
@@ -153,10 +153,10 @@ def test_probabilities_that_a_model_lacks_are_not_replaced_by_a_reply(tmp_path: 
         embedding="lexical",
         benchmark_options={"scorer": "likelihood", "probes": "0"},
     )
-    found = records(tmp_path / "run")
-    assert len(model.calls) == calls and {r.usage.calls for r in found} == {0}
-    assert {tuple(r.values) for r in found} == ({("hit@1",)} if editor == "rag" else {()})
-    assert {r.unscored["success"] for r in found} == {"the model gives no probabilities"}
+    result = records(tmp_path / "run")
+    assert len(model.calls) == calls and {r.usage.calls for r in result} == {0}
+    assert {tuple(r.values) for r in result} == ({("hit@1",)} if editor == "rag" else {()})
+    assert {r.unscored["success"] for r in result} == {"the model gives no probabilities"}
 
 
 def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_what_editing_cost_is_kept_line_by_line(tmp_path: Path) -> None:
     ]
     assert all(line["seconds"] >= 0 and line["cpu_seconds"] >= 0 and not line["again"] for line in edits)
     cases = list(read_lines(tmp_path / "run", CASES))
-    named = {one for line in edits if line["editor"] == HEAVY for one in line["of"]}
+    named = {item for line in edits if line["editor"] == HEAVY for item in line["of"]}
     assert named == {edit["id"] for case in cases for edit in case["edits"]}
     (last,) = [line for line in lines if line["act"] == "run"]
     assert last["calls"] == report(tmp_path / "run").spent.calls and last["cpu_seconds"] > 0  # type: ignore[union-attr]
@@ -208,9 +208,9 @@ def test_a_finished_run_makes_no_model_call(tmp_path: Path, mode: str) -> None:
 
 def test_unscored_has_a_reason_and_no_value(tmp_path: Path) -> None:
     go(tmp_path / "run", SpeakingModel(), editors=("unedited",))
-    found = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
-    assert all(r.unscored["success"] == "the model gives no probabilities" for r in found)
-    assert all(set(r.values) == {"em"} for r in found)
+    result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
+    assert all(r.unscored["success"] == "the model gives no probabilities" for r in result)
+    assert all(set(r.values) == {"em"} for r in result)
 
 
 def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
@@ -233,5 +233,5 @@ def test_events_have_one_line_per_node(tmp_path: Path) -> None:
 
 
 def test_a_setting_named_twice_is_run_once(tmp_path: Path) -> None:
-    one, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
-    assert one.records == two.records and one.units == two.units
+    result, two = go(tmp_path / "one", settings=("plain",)), go(tmp_path / "two", settings=("plain", "plain"))
+    assert result.records == two.records and result.units == two.units

@@ -40,9 +40,9 @@ def test_an_editor_that_cannot_edit_fails_the_units_of_that_edit(tmp_path: Path)
 
 @pytest.mark.parametrize("mode", ["batch:3", "all", "single"])
 def test_an_edit_that_cannot_be_made_does_not_take_its_batch_with_it(tmp_path: Path, mode: str) -> None:
-    told: dict[str, Any] = {"editors": ("tests.evals.toys:Choosy",), "mode": mode, "fail_on_error": "false"}
+    fields: dict[str, Any] = {"editors": ("tests.evals.toys:Choosy",), "mode": mode, "fail_on_error": "false"}
     for before in (0, 5):  # and once more, when it goes on
-        summary = go(tmp_path / "run", **told)
+        summary = go(tmp_path / "run", **fields)
         assert (summary.skipped, summary.finished, summary.failed) == (before, 5 - before, 1)
     lines = list(read_lines(tmp_path / "run", ERRORS))
     assert [line["message"] for line in lines] == ["the third land cannot be edited"] * 2
@@ -142,11 +142,11 @@ def test_a_reply_that_is_no_use_is_unscored_with_its_reason(tmp_path: Path) -> N
 
     summary = go(tmp_path / "run", Mumbling())
     assert (summary.failed, summary.finished, summary.unscored) == (0, 6, 6)
-    found = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
-    assert {r.answer for r in found} == {"mmh"}
-    assert all(r.values == {} for r in found)
-    assert {name for r in found for name in r.unscored} == {"em", "success", "magnitude"}
-    assert {reason for r in found for reason in r.unscored.values()} == {"expected a city"}
+    result = [r for r in records(tmp_path / "run") if r.kind == "efficacy"]
+    assert {r.answer for r in result} == {"mmh"}
+    assert all(r.values == {} for r in result)
+    assert {name for r in result for name in r.unscored} == {"em", "success", "magnitude"}
+    assert {reason for r in result for reason in r.unscored.values()} == {"expected a city"}
 
 
 def test_a_setting_that_proves_wrong_ends_the_run(tmp_path: Path) -> None:

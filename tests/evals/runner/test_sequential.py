@@ -44,17 +44,17 @@ def go(folder: Path, model: ScriptedModel | None = None, **changed: Any) -> Summ
 
 def places(records: list[Record]) -> dict[int, list[str]]:
     """By checkpoint, the prompts about capitals that were asked."""
-    found: dict[int, list[str]] = {}
+    fields: dict[int, list[str]] = {}
     for record in records:
         if record.kind == "efficacy":
-            found.setdefault(record.checkpoint, []).append(record.prompt.split()[3])
-    return found
+            fields.setdefault(record.checkpoint, []).append(record.prompt.split()[3])
+    return fields
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    for kept in (ToyEditor.log, HeavyEditor.intruders, FleetingEditor.left):
-        kept.clear()
+    for item in (ToyEditor.log, HeavyEditor.intruders, FleetingEditor.left):
+        item.clear()
     yield
     ToyEditor.log.clear()
 
@@ -73,8 +73,8 @@ def _forget() -> Iterator[None]:
     ],
 )
 def test_checkpoints_are_listed_regular_or_the_last(text: str, reached: list[int]) -> None:
-    found = groups(lambda: (toy_case(n) for n in range(7)), Mode.parse("sequential"), Checkpoints.parse(text))
-    assert [group.checkpoint for group in found if group.checkpoint] == reached
+    grouped = groups(lambda: (toy_case(n) for n in range(7)), Mode.parse("sequential"), Checkpoints.parse(text))
+    assert [group.checkpoint for group in grouped if group.checkpoint] == reached
 
 
 @pytest.mark.parametrize("text", ["", "0", "ten", "every:", "every:0", "-3", "each:5", "3,,4", "1.5", "last"])
@@ -89,37 +89,37 @@ def test_a_case_of_several_edits_reaches_a_checkpoint_by_passing_it() -> None:
             parts = [toy_case(n) for n in range(first, first + 3)]
             yield Case(edits=tuple(edit for part in parts for edit in part.edits), probes=parts[0].probes)
 
-    found = list(groups(cases, Mode.parse("sequential"), Checkpoints.parse("1,2,4")))
-    assert [(group.checkpoint, group.again) for group in found if group.checkpoint] == [(3, 1), (6, 2)]
+    grouped = list(groups(cases, Mode.parse("sequential"), Checkpoints.parse("1,2,4")))
+    assert [(group.checkpoint, group.again) for group in grouped if group.checkpoint] == [(3, 1), (6, 2)]
 
 
 def test_an_edit_that_stands_already_is_not_new() -> None:
     twice = Case(edits=toy_case(0).edits, probes=toy_case(1).probes)
-    found: list[Group] = list(groups(lambda: iter([toy_case(0), twice, toy_case(2)]), Mode.parse("sequential")))
-    assert [len(group.new) for group in found] == [1, 0, 1]
-    assert [len(group.edits) for group in found] == [1, 1, 2]
+    grouped: list[Group] = list(groups(lambda: iter([toy_case(0), twice, toy_case(2)]), Mode.parse("sequential")))
+    assert [len(group.new) for group in grouped] == [1, 0, 1]
+    assert [len(group.edits) for group in grouped] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("editor", [EDITOR, HEAVY, FLEETING_EDITOR, "unedited"])
 def test_earlier_cases_are_asked_again_at_each_checkpoint(tmp_path: Path, editor: str) -> None:
     summary = go(tmp_path / "run", editors=(editor,), reevaluate_at="2,end", limit=4)
-    found = list(read_records(tmp_path / "run"))
+    records = list(read_records(tmp_path / "run"))
     lands = [f"Land{n}" for n in range(4)]
-    assert {k: sorted(v) for k, v in places(found).items()} == {0: lands, 2: lands[:2], 4: lands}
+    assert {k: sorted(v) for k, v in places(records).items()} == {0: lands, 2: lands[:2], 4: lands}
     assert summary.units == summary.finished == 4 + 2 + 4
-    assert {(r.checkpoint, r.active_edits) for r in found if r.checkpoint} == {(2, 2), (4, 4)}
-    assert sorted(r.active_edits for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
-    assert len({r.unit for r in found}) == 10
+    assert {(r.checkpoint, r.active_edits) for r in records if r.checkpoint} == {(2, 2), (4, 4)}
+    assert sorted(r.active_edits for r in records if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert len({r.unit for r in records}) == 10
 
 
 def test_each_edit_is_solved_once_on_top_of_those_before_and_all_are_undone(tmp_path: Path) -> None:
     go(tmp_path / "run", reevaluate_at="3,end", limit=5)
     assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(5))]
     assert FleetingEditor.left == [5]
-    found = [r for r in read_records(tmp_path / "run") if r.kind == "efficacy"]
-    kept = {r.prompt.split()[3]: r.values["em"] for r in found if r.checkpoint == 5}
-    assert kept == {"Land0": 0.0, "Land1": 0.0, "Land2": 1.0, "Land3": 1.0, "Land4": 1.0}
-    assert {r.values["em"] for r in found if not r.checkpoint} == {1.0}
+    records = [r for r in read_records(tmp_path / "run") if r.kind == "efficacy"]
+    by_name = {r.prompt.split()[3]: r.values["em"] for r in records if r.checkpoint == 5}
+    assert by_name == {"Land0": 0.0, "Land1": 0.0, "Land2": 1.0, "Land3": 1.0, "Land4": 1.0}
+    assert {r.values["em"] for r in records if not r.checkpoint} == {1.0}
 
 
 def test_what_is_compared_is_asked_before_the_first_edit(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(t
     half = tmp_path / "half"
     go(half, reevaluate_at="every:3,end", benchmark_options=EIGHT)
     (half / RECORDS).write_bytes(b"".join(lines[: len(lines) - lost]))
-    kept = {record.unit for record in read_records(half)}
+    values = {record.unit for record in read_records(half)}
     ToyEditor.log.clear()
     model = ScriptedModel()
     summary = go(half, model, reevaluate_at="every:3,end", benchmark_options=EIGHT)
     assert untimed_records(half) == untimed_records(whole)
-    assert (summary.skipped, summary.finished) == (len(kept), summary.units - len(kept))
+    assert (summary.skipped, summary.finished) == (len(values), summary.units - len(values))
     assert len(model.calls) == 3 * summary.finished  # two for the capital, one for the river
     assert ToyEditor.log == [(), *((f"Land{n}",) for n in range(8))]
     events = [{k: v for k, v in e.items() if k not in ("ms", "at")} for e in read_lines(half, EVENTS) if "unit" in e]
@@ -155,7 +155,7 @@ def test_a_resumed_sequence_puts_earlier_edits_back_and_asks_only_what_is_left(t
     first = [{k: v for k, v in e.items() if k not in ("ms", "at")} for e in read_lines(whole, EVENTS) if "unit" in e]
     assert sorted(map(str, events)) == sorted(map(str, first))
     again = [line["again"] for line in read_lines(half, COSTS) if line["act"] == "edit"]
-    asked = {record.case for record in read_records(whole) if record.unit in kept and not record.checkpoint}
+    asked = {record.case for record in read_records(whole) if record.unit in values and not record.checkpoint}
     assert again == [False] * 8 + [case.id in asked for case in (toy_case(n) for n in range(8))]
 
 
@@ -180,9 +180,9 @@ def test_an_edit_that_cannot_be_solved_fails_its_units_and_the_rest_stands_witho
     assert (summary.failed, summary.finished) == (2, 10)
     lines = list(read_lines(tmp_path / "run", ERRORS))
     assert [(line["error"], line["checkpoint"]) for line in lines] == [("BadData", 0), ("BadData", 5)]
-    found = list(read_records(tmp_path / "run"))
-    assert sorted(r.active_edits for r in found if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
-    assert {r.active_edits for r in found if r.checkpoint == 5} == {4}
+    records = list(read_records(tmp_path / "run"))
+    assert sorted(r.active_edits for r in records if not r.checkpoint and r.kind == "efficacy") == [1, 2, 3, 4]
+    assert {r.active_edits for r in records if r.checkpoint == 5} == {4}
     before = untimed_records(tmp_path / "run")
     again = go(tmp_path / "run", reevaluate_at="2,end", limit=5, overrides=hard, fail_on_error="false")
     assert (again.failed, again.finished) == (2, 0) and untimed_records(tmp_path / "run") == before

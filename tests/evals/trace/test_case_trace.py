@@ -25,14 +25,14 @@ def shown(found: Trace, width: int = 100) -> str:
 
 
 def test_a_graph_editor_shows_nodes_hits_prompt_reply_tokens_and_time(smooth: Path) -> None:
-    found = trace(smooth, "2", records=RecordFilter(editor="rag", kind="efficacy"))
-    (probe,) = found.probes
+    traced = trace(smooth, "2", records=RecordFilter(editor="rag", kind="efficacy"))
+    (probe,) = traced.probes
     nodes = [step["node"] for step in probe.steps]
     assert nodes == ["retrieve", "compose", "respond"] * 2  # asked for a text, and for probabilities
     hit = probe.steps[0]["update"]["hits"][0]
-    assert hit["edit_id"] == found.edits[0]["id"] and hit["score"] > 0
+    assert hit["edit_id"] == traced.edits[0]["id"] and hit["score"] > 0
     assert all(step["ms"] > 0 for step in probe.steps)
-    text = shown(found)
+    text = shown(traced)
     assert "case 2" in text and "New Fact: The capital of Land1 is New-1." in text
     assert f"score {hit['score']:.4f}" in text
     assert "New-1 -1.000, Old-1 -2.000" in text and "em 1" in text
@@ -83,9 +83,9 @@ def test_rows_are_json_and_hold_record_and_steps(smooth: Path) -> None:
 def test_a_failed_unit_shows_its_error(tmp_path: Path) -> None:
     failing = ScriptedModel(fail_on="Land0")
     go(tmp_path / "run", failing, editors=("rag",), embedding="lexical", fail_on_error="false")
-    found = trace(tmp_path / "run", "1")
-    assert found.probes == ()
-    text = shown(found)
+    traced = trace(tmp_path / "run", "1")
+    assert traced.probes == ()
+    text = shown(traced)
     assert "ConnectionError: no connection for Land0" in text
     assert "retrieve" in text  # the steps that went well are shown too
 
@@ -154,11 +154,11 @@ def test_the_steps_that_are_hidden_count_as_well(walked):
 
 
 def test_markdown_tells_what_grew_once(walked):
-    told = markdown(found(walked, node="retrieve"))
-    first, second = hits(told)
+    result = markdown(found(walked, node="retrieve"))
+    first, second = hits(result)
     assert first.startswith("- hit 1, ") and "Land0" in first
     assert second.startswith("- hit 1, ") and "Land1" in second
-    assert told.count(f"Retrieved fact: {FIRST}") == 1 and "\ntranscript +:\n" in told and "\nhops +:\n" in told
+    assert result.count(f"Retrieved fact: {FIRST}") == 1 and "\ntranscript +:\n" in result and "\nhops +:\n" in result
 
 
 def test_json_has_the_state_as_it_was(walked):
@@ -167,17 +167,17 @@ def test_json_has_the_state_as_it_was(walked):
 
 
 def test_hits_that_took_the_place_of_others_are_shown_and_those_that_stayed_are_said_to():
-    one, two = {"text": "one", "score": 2.0}, {"text": "two", "score": 1.0}
-    assert new_hits([two], [one, two]) == [two] and new_hits([one], []) == [one]
-    assert new_hits([one, one], [one]) == [one] and new_hits([one], [one]) == []
+    item, two = {"text": "one", "score": 2.0}, {"text": "two", "score": 1.0}
+    assert new_hits([two], [item, two]) == [two] and new_hits([item], []) == [item]
+    assert new_hits([item, item], [item]) == [item] and new_hits([item], [item]) == []
 
     def step(place, *kept):
         made = {"hits": list(kept), "tried": place}
         return {"node": f"n{place}", "place": place, "ms": 1.0, "update": made, "calls": [], "error": None}
 
-    lines = [line.text.plain for line in steps_lines([step(1, one, two), step(2, one, two), step(3, two), step(4)])]
-    told = [line for line in lines if line.startswith("hit")]
-    assert told == ["hit 1  score 2.0000   one", "hit 2  score 1.0000   two", "hits  as before",
+    lines = [line.text.plain for line in steps_lines([step(1, item, two), step(2, item, two), step(3, two), step(4)])]
+    result = [line for line in lines if line.startswith("hit")]
+    assert result == ["hit 1  score 2.0000   one", "hit 2  score 1.0000   two", "hits  as before",
                     "hit 1  score 1.0000   two", "hits  none"]  # fmt: skip
 
 

@@ -53,9 +53,9 @@ def command(*words):
 
 
 def test_a_node_is_shown_alone(smooth):
-    found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="compose"))
-    assert {step["node"] for probe in found.probes for step in probe.visible_steps} == {"compose"}
-    assert all(len(probe.steps) > len(probe.visible_steps) for probe in found.probes)
+    traced = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="compose"))
+    assert {step["node"] for probe in traced.probes for step in probe.visible_steps} == {"compose"}
+    assert all(len(probe.steps) > len(probe.visible_steps) for probe in traced.probes)
     text = shown(smooth, "1", node="compose")
     assert "2 compose" in text and "respond" not in text and "4 other steps are not shown" in text
 
@@ -68,8 +68,8 @@ def test_an_unknown_node_names_the_nearest(smooth):
 
 
 def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
-    found = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
-    steps = [step["node"] for probe in found.probes for step in probe.visible_steps]
+    traced = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
+    steps = [step["node"] for probe in traced.probes for step in probe.visible_steps]
     assert set(steps) == {"retrieve", "compose", "respond"}  # the hit, the prompt, and what the model was asked
     with pytest.raises(BadSettings, match="nothing in case 2 fits text 'zebra': it went through compose, respond, ret"):
         trace(smooth, "2", steps=StepFilter(grep="zebra"))
@@ -78,14 +78,14 @@ def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
 
 
 def test_a_whole_run_tells_in_which_cases_a_text_stands(smooth):
-    found = overview(smooth, steps=StepFilter(grep="Land4"))
-    assert {row.number for row in found.cases} == {5}
-    assert all("Land4" in row.finding for row in found.cases)
+    summary = overview(smooth, steps=StepFilter(grep="Land4"))
+    assert {row.number for row in summary.cases} == {5}
+    assert all("Land4" in row.finding for row in summary.cases)
 
 
 def test_node_and_text_must_fit_the_same_step(smooth):
-    found = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="retrieve", grep="New-0"))
-    assert {step["node"] for probe in found.probes for step in probe.visible_steps} == {"retrieve"}
+    traced = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="retrieve", grep="New-0"))
+    assert {step["node"] for probe in traced.probes for step in probe.visible_steps} == {"retrieve"}
 
 
 def test_nothing_went_wrong_is_no_error(smooth):
@@ -95,28 +95,28 @@ def test_nothing_went_wrong_is_no_error(smooth):
 
 
 def test_retries_stand_in_the_step_in_which_they_happened(rough):
-    found = trace(rough, "1", steps=StepFilter(errors=True))
-    retried = [probe for probe in found.probes if probe.record.kind == "neighborhood"]
+    traced = trace(rough, "1", steps=StepFilter(errors=True))
+    retried = [probe for probe in traced.probes if probe.record.kind == "neighborhood"]
     (step,) = retried[0].visible_steps
     assert step["node"] == "respond"
-    told = [(one["attempt"], one["error"], one["status"]) for one in step["calls"][0]["retries"]]
-    assert told == [(1, "RateLimited", 429), (2, "ModelUnreachable", 503)]
+    items = [(attempt["attempt"], attempt["error"], attempt["status"]) for attempt in step["calls"][0]["retries"]]
+    assert items == [(1, "RateLimited", 429), (2, "ModelUnreachable", 503)]
     text = shown(rough, "1", errors=True)
     assert "2 retries" in text and "attempt 1 failed: RateLimited (HTTP 429); waited 0.0" in text
 
 
 @pytest.mark.parametrize("text", ["RateLimited", "http 429", "attempt 2 failed: ModelUnreachable (HTTP 503)"])
 def test_retries_are_found_as_they_are_shown(rough, text):
-    found = trace(rough, "1", steps=StepFilter(grep=text))
-    assert [step["node"] for probe in found.probes for step in probe.visible_steps] == ["respond"]
+    traced = trace(rough, "1", steps=StepFilter(grep=text))
+    assert [step["node"] for probe in traced.probes for step in probe.visible_steps] == ["respond"]
     assert [row.number for row in overview(rough, steps=StepFilter(grep=text)).cases] == [1]
 
 
 def test_retries_are_counted_per_probe_node_case_and_run(rough):
     assert sum(record.usage.retries for record in read_records(rough)) == 2
-    found = overview(rough)
-    assert {row.node: row.retries for row in found.nodes} == {"retrieve": 0, "compose": 0, "respond": 2}
-    assert [row.retries for row in found.cases] == [2, 0, 0, 0]
+    summary = overview(rough)
+    assert {row.node: row.retries for row in summary.nodes} == {"retrieve": 0, "compose": 0, "respond": 2}
+    assert [row.retries for row in summary.cases] == [2, 0, 0, 0]
     (row,) = [row for row in report(rough).costs if row.metric == "retries/probe"]
     assert row.mean == pytest.approx(2 / 6) and row.n == 6
 
@@ -135,8 +135,8 @@ def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
 
 
 def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
-    found = trace(rough, "3", steps=StepFilter(errors=True, grep="LAND2"))
-    assert [[step["node"] for step in probe.visible_steps] for probe in found.probes if probe.visible_steps] == [
+    traced = trace(rough, "3", steps=StepFilter(errors=True, grep="LAND2"))
+    assert [[step["node"] for step in probe.visible_steps] for probe in traced.probes if probe.visible_steps] == [
         ["respond"]
     ]
     assert not any(
@@ -145,7 +145,7 @@ def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record
 
 
 def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
-    (probe,) = [one for one in trace(rough, "4").probes if one.record.kind == "neighborhood"]
+    (probe,) = [probe for probe in trace(rough, "4").probes if probe.record.kind == "neighborhood"]
     (call,) = probe.steps[-1]["calls"]
     assert call["reply"]["content"] == "I will not say that." and call["input_tokens"] > 0
     assert call["messages"][0]["content"] == probe.steps[1]["update"]["prompt"]
@@ -160,7 +160,9 @@ def test_no_line_is_wider_than_the_terminal(rough, smooth, width):
 
 def test_what_the_model_was_asked_is_whole_again_though_kept_once(smooth):
     (probe,) = [
-        one for one in trace(smooth, "1", records=RecordFilter(editor="rag")).probes if one.record.kind == "efficacy"
+        record
+        for record in trace(smooth, "1", records=RecordFilter(editor="rag")).probes
+        if record.record.kind == "efficacy"
     ]
     for step in probe.steps[2], probe.steps[5]:
         (call,) = step["calls"]
@@ -177,13 +179,15 @@ def test_records_hold_the_way_through_the_graph(smooth):
 
 def test_a_trajectory_is_a_conversation_in_openais_form(smooth):
     (row,) = [row for row in rows(trace(smooth, "1", records=RecordFilter(editor="rag"))) if row["kind"] == "efficacy"]
-    told = row["trajectory"]
-    assert [message["role"] for message in told] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
-    calls = [message["tool_calls"][0] for message in told if message.get("tool_calls")]
+    result = row["trajectory"]
+    assert [message["role"] for message in result] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    calls = [message["tool_calls"][0] for message in result if message.get("tool_calls")]
     assert [call["function"]["name"] for call in calls] == ["retrieve", "compose"]
-    assert [call["id"] for call in calls] == [message["tool_call_id"] for message in told if message["role"] == "tool"]
-    assert json.loads(told[2]["content"])["hits"][0]["text"] == "The capital of Land0 is New-0."
-    assert told[0]["content"] == row["prompt"] and told[-1] == {"role": "assistant", "content": "New-0"}
+    assert [call["id"] for call in calls] == [
+        message["tool_call_id"] for message in result if message["role"] == "tool"
+    ]
+    assert json.loads(result[2]["content"])["hits"][0]["text"] == "The capital of Land0 is New-0."
+    assert result[0]["content"] == row["prompt"] and result[-1] == {"role": "assistant", "content": "New-0"}
 
 
 def test_a_model_that_calls_tools_itself_keeps_its_own_conversation(smooth):
@@ -196,9 +200,9 @@ def test_a_model_that_calls_tools_itself_keeps_its_own_conversation(smooth):
         {"type": "ai", "data": {"content": "Here.", "type": "ai"}},
     ]  # fmt: skip
     steps = [{"node": "plan", "place": 1, "update": {"messages": said}}, {"node": "say", "place": 2, "update": {}}]
-    told = trajectory(record, steps)
-    assert [message["role"] for message in told] == ["user", "assistant", "tool", "assistant"]
-    assert told[1]["tool_calls"][0]["function"] == {"name": "lookup", "arguments": '{"subject": "x"}'}
+    result = trajectory(record, steps)
+    assert [message["role"] for message in result] == ["user", "assistant", "tool", "assistant"]
+    assert result[1]["tool_calls"][0]["function"] == {"name": "lookup", "arguments": '{"subject": "x"}'}
 
 
 def test_walks_are_told_apart_by_the_numbers_of_their_steps():
@@ -236,8 +240,8 @@ def test_the_command_draws_one_graph_per_editor_that_has_one(smooth, tmp_path):
     assert text.count("graph TD") == 1 and "%% rag, plain: 2 probes through the graph rag" in text
     assert 'n0 ==>|"1"| n1' in text and 'n1("retrieve")' in text
     assert "12 probes" in draw_paths(smooth, records=RecordFilter(editor="rag"))
-    told = command(smooth, "1", "--mermaid", "--out", tmp_path / "way.mmd")
-    assert told.exit_code == 0 and (tmp_path / "way.mmd").read_text(encoding="utf-8") == text
+    output = command(smooth, "1", "--mermaid", "--out", tmp_path / "way.mmd")
+    assert output.exit_code == 0 and (tmp_path / "way.mmd").read_text(encoding="utf-8") == text
     with pytest.raises(BadSettings, match="no graph was gone through"):
         draw_paths(smooth, "1", records=RecordFilter(editor=EDITOR))
 
@@ -247,23 +251,23 @@ def test_markdown_has_prompt_reply_and_drawing_and_nothing_of_a_model_is_markup(
     assert text.startswith("# case 1 (") and "```mermaid\ngraph TD" in text
     assert "```text\nNew Fact: The capital of Land0 is New-0.\nPrompt: The capital of Land0 is\n```" in text
     assert "**3 respond**" in text and "as above" in text
-    found = trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy"))
-    probe = found.probes[0]
+    traced = trace(smooth, "1", records=RecordFilter(editor="rag", kind="efficacy"))
+    probe = traced.probes[0]
     rude = probe.record.model_copy(update={"answer": "<img src=x> [a](b) `c` **d**"})
     steps = ({**probe.steps[0], "update": {"note": "```\n# out\n```\x1b[2J"}},)
     probe = probe.model_copy(update={"record": rude, "visible_steps": steps})
-    text = markdown(found.model_copy(update={"probes": (probe,)}))
+    text = markdown(traced.model_copy(update={"probes": (probe,)}))
     assert r"\<img src=x\> \[a\](b) \`c\` \*\*d\*\*" in text
     assert "````text\n```\n# out\n```\\x1b[2J\n````" in text
-    told = command(smooth, "1", "--editor", "rag", "--md", "--out", tmp_path / "case.md")
-    assert told.exit_code == 0 and (tmp_path / "case.md").read_text(encoding="utf-8").startswith("# case 1 (")
+    output = command(smooth, "1", "--editor", "rag", "--md", "--out", tmp_path / "case.md")
+    assert output.exit_code == 0 and (tmp_path / "case.md").read_text(encoding="utf-8").startswith("# case 1 (")
 
 
 def test_all_in_short_as_json_is_nodes_and_cases(smooth):
-    told = json.loads(command(smooth, "--editor", "rag", "--json").stdout)["rows"]
-    assert [row["node"] for row in told if "node" in row] == ["retrieve", "compose", "respond"]
-    assert [row["number"] for row in told if "case" in row] == [1, 2, 3, 4, 5, 6]
-    assert all(row["median_ms"] <= row["p95_ms"] for row in told if "node" in row)
+    data = json.loads(command(smooth, "--editor", "rag", "--json").stdout)["rows"]
+    assert [row["node"] for row in data if "node" in row] == ["retrieve", "compose", "respond"]
+    assert [row["number"] for row in data if "case" in row] == [1, 2, 3, 4, 5, 6]
+    assert all(row["median_ms"] <= row["p95_ms"] for row in data if "node" in row)
 
 
 @pytest.mark.parametrize(
@@ -285,8 +289,8 @@ def test_all_in_short_as_json_is_nodes_and_cases(smooth):
     ],
 )
 def test_bad_options_are_told(smooth, words, message):
-    told = command(smooth, *words)
-    assert isinstance(told.exception, EmendError) and message in str(told.exception)
+    output = command(smooth, *words)
+    assert isinstance(output.exception, EmendError) and message in str(output.exception)
 
 
 def test_a_run_of_before_can_still_be_looked_at(tmp_path):

@@ -24,9 +24,9 @@ def node(name: str) -> Any:
 
 
 def edges_of(app: Any) -> GraphEdges:
-    told = app.get_graph().to_json()
-    edges = tuple(Edge(one["source"], one["target"], bool(one.get("conditional"))) for one in told["edges"])
-    names = tuple(str(one["id"]) for one in told["nodes"] if one["id"] not in (START, END))
+    result = app.get_graph().to_json()
+    edges = tuple(Edge(item["source"], item["target"], bool(item.get("conditional"))) for item in result["edges"])
+    names = tuple(str(item["id"]) for item in result["nodes"] if item["id"] not in (START, END))
     return GraphEdges(graph="own", nodes=names, edges=edges)
 
 
@@ -58,10 +58,10 @@ def taken(app: Any) -> set[str]:
     text = mermaid(graph, paths)
     names = {line.split("(")[0].strip(): line.split('"')[1] for line in text.splitlines() if line.endswith(")")}
     thick = [line.split() for line in text.splitlines() if "==>" in line]
-    found = {f"{names[words[0]]}>{names[words[-1]]} {' '.join(words[1:-1])[5:-2]}" for words in thick}
+    values = {f"{names[words[0]]}>{names[words[-1]]} {' '.join(words[1:-1])[5:-2]}" for words in thick}
     known = {(edge.source, edge.target) for edge in graph.edges}
     assert all(pair in known for path in paths for pair, _ in path.edges_taken)
-    return found
+    return values
 
 
 def test_branches_beside_each_other_lead_from_where_they_split_to_where_they_join() -> None:

@@ -40,29 +40,33 @@ def events(folder):
 
 def all_judged(folder):
     cases = {line["case"] for line in read_lines(folder, CASES)}
-    return [one for case in cases for found in judged_steps(folder, case).values() for one in found]
+    return [item for case in cases for judgement in judged_steps(folder, case).values() for item in judgement]
 
 
 def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
     judged = all_judged(folder)
-    assert {one.judgement.kind for one in judged} == {"recall", "coherence"}
-    for one in judged:
-        nodes = [step["node"] for step in one.steps]
-        assert nodes == (["split", "turn", "label", "settle"] if one.judgement.kind == "recall" else ["ask", "settle"])
-        calls = [call for step in one.steps for call in step["calls"]]
+    assert {judgement.judgement.kind for judgement in judged} == {"recall", "coherence"}
+    for result in judged:
+        nodes = [step["node"] for step in result.steps]
+        assert nodes == (
+            ["split", "turn", "label", "settle"] if result.judgement.kind == "recall" else ["ask", "settle"]
+        )
+        calls = [call for step in result.steps for call in step["calls"]]
         assert calls and all(call["messages"][0]["content"] and call["input_tokens"] for call in calls)
-        assert calls[-1]["reply"]["content"] == one.judgement.reply
-        assert all(step["ms"] > 0 for step in one.steps)
-        assert one.judgement.values and one.steps[-1]["update"]["verdicts"][0]["values"] == one.judgement.values
+        assert calls[-1]["reply"]["content"] == result.judgement.reply
+        assert all(step["ms"] > 0 for step in result.steps)
+        assert (
+            result.judgement.values and result.steps[-1]["update"]["verdicts"][0]["values"] == result.judgement.values
+        )
 
 
 def test_one_call_for_several_items_is_kept_once_and_found_from_each(judgeable, tmp_path):
     folder = scored(judgeable, "elken", tmp_path)
     batches = {tuple(line["items"]) for line in events(folder) if line["kind"] == "tendency"}
     assert any(len(items) > 1 for items in batches)
-    judged = [one for one in all_judged(folder) if one.judgement.kind == "tendency"]
-    assert judged and all(one.steps and one.together > 1 for one in judged)
+    judged = [judgement for judgement in all_judged(folder) if judgement.judgement.kind == "tendency"]
+    assert judged and all(judgement.steps and judgement.together > 1 for judgement in judged)
     asked = [line for line in events(folder) if line["kind"] == "tendency" and line["node"] == "ask"]
     assert len(asked) == len(batches)
 
@@ -71,38 +75,38 @@ def test_the_lines_of_judgements_stay_as_small_as_they_were(judgeable, tmp_path)
     folder = scored(judgeable, "elken", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
-    assert all(one.steps == () for one in read_judgements(folder, scoring))
+    assert all(judgement.steps == () for judgement in read_judgements(folder, scoring))
     line = (folder / FOLDER / f"{scoring.id}.jsonl").read_text(encoding="utf-8").splitlines()[0]
     assert "steps" not in json.loads(line)
 
 
 def test_an_unreadable_reply_is_shown_with_both_tries(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path, ScriptedChatModel(reply=lambda prompt: "I would rather not say."))
-    (one, *_) = [one for one in all_judged(folder) if one.judgement.kind == "coherence"]
-    assert [step["node"] for step in one.steps] == ["ask", "ask", "settle"] and one.judgement.problem
-    again = one.steps[1]["calls"][0]["messages"]
+    (items, *_) = [judgement for judgement in all_judged(folder) if judgement.judgement.kind == "coherence"]
+    assert [step["node"] for step in items.steps] == ["ask", "ask", "settle"] and items.judgement.problem
+    again = items.steps[1]["calls"][0]["messages"]
     assert [message["role"] for message in again] == ["user", "assistant", "user"]
     assert again[1]["content"] == "I would rather not say."
 
 
 def test_the_trace_shows_judgements_as_text_markdown_and_json(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
-    found = trace(folder, "1")
+    traced = trace(folder, "1")
     file = io.StringIO()
-    show_trace(found, Console(file=file, width=100))
+    show_trace(traced, Console(file=file, width=100))
     text = file.getvalue()
     assert "judged · coherence · openai:judge" in text and "verdict" in text and "to model, user" in text
-    page = markdown(found)
+    page = markdown(traced)
     assert "### judged · coherence · openai:judge" in page and "- verdict: " in page
-    (row, *_) = rows(found)
+    (row, *_) = rows(traced)
     assert row["judged"][0]["judgement"]["judge"] == JUDGE and row["judged"][0]["steps"]
 
 
 def test_steps_of_judges_can_be_looked_for(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
-    found = trace(folder, "1", steps=StepFilter(node="split"))
-    assert found.probes and all(not probe.visible_steps for probe in found.probes)
-    assert {one.judgement.kind for probe in found.probes for one in probe.judged} == {"recall"}
+    traced = trace(folder, "1", steps=StepFilter(node="split"))
+    assert traced.probes and all(not probe.visible_steps for probe in traced.probes)
+    assert {item.judgement.kind for probe in traced.probes for item in probe.judged} == {"recall"}
 
 
 def test_a_scoring_is_chosen_by_name_or_left_out(judgeable, tmp_path):
@@ -120,9 +124,9 @@ def test_a_call_that_a_crash_doubled_is_shown_once(judgeable, tmp_path):
     scoring = find_scoring(folder)
     assert scoring is not None
     path = folder / FOLDER / f"{scoring.id}.events.jsonl"
-    before = {one.judgement.key: len(one.steps) for one in all_judged(folder)}
+    before = {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)}
     path.write_bytes(path.read_bytes() * 2)
-    assert {one.judgement.key: len(one.steps) for one in all_judged(folder)} == before
+    assert {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)} == before
 
 
 def test_an_older_scoring_without_steps_still_shows_its_verdicts(judgeable, tmp_path):
@@ -131,4 +135,4 @@ def test_an_older_scoring_without_steps_still_shows_its_verdicts(judgeable, tmp_
     assert scoring is not None
     (folder / FOLDER / f"{scoring.id}.events.jsonl").unlink()
     judged = all_judged(folder)
-    assert judged and all(one.judgement.values and not one.steps for one in judged)
+    assert judged and all(judgement.judgement.values and not judgement.steps for judgement in judged)

@@ -32,12 +32,12 @@ def told(folder, **more):
 
 def texts(collector):
     """Every text that was sent."""
-    found = []
+    items = []
     for span in collector.spans.values():
         holders = [span, *span.events]
-        found += [span.name, span.status.message, *(e.name for e in span.events)]
-        found += [json.dumps(value) for holder in holders for value in attributes(holder).values()]
-    return "\n".join(found)
+        items += [span.name, span.status.message, *(e.name for e in span.events)]
+        items += [json.dumps(value) for holder in holders for value in attributes(holder).values()]
+    return "\n".join(items)
 
 
 def test_case_probe_node_and_call_stand_in_each_other(smooth):
@@ -61,8 +61,8 @@ def test_each_case_links_to_the_span_of_its_run(smooth):
     (run,) = collector.named("run ")
     assert attributes(run)["emend.editors"] == ["rag", EDITOR]
     cases = collector.named("case ")
-    assert {(one.links[0].trace_id, one.links[0].span_id) for one in cases} == {(run.trace_id, run.span_id)}
-    assert len({one.trace_id for one in cases}) == len(cases)
+    assert {(case.links[0].trace_id, case.links[0].span_id) for case in cases} == {(run.trace_id, run.span_id)}
+    assert len({case.trace_id for case in cases}) == len(cases)
     assert collector.resources[0]["service.name"] == "emend"
 
 
@@ -70,9 +70,9 @@ def test_sent_twice_is_there_once(smooth):
     with Collector() as collector:
         first = otlp.export(smooth, collector.address)
         again = otlp.export(smooth, collector.address)
-        one = otlp.export(smooth, collector.address, case="2", editor="rag")
+        item = otlp.export(smooth, collector.address, case="2", editor="rag")
     assert first.spans == again.spans == len(collector.spans) and collector.taken > 2 * first.spans
-    assert (one.cases, one.spans < first.spans) == (1, True)
+    assert (item.cases, item.spans < first.spans) == (1, True)
 
 
 def test_calls_and_retrieval_have_the_names_of_the_conventions(rough):
@@ -84,9 +84,9 @@ def test_calls_and_retrieval_have_the_names_of_the_conventions(rough):
     assert asked["gen_ai.usage.input_tokens"] == asked["llm.token_count.prompt"] > 0
     assert asked["gen_ai.usage.output_tokens"] == 1 and asked["gen_ai.response.finish_reasons"] == ["stop"]
     assert call.kind == call.SPAN_KIND_CLIENT and asked["openinference.span.kind"] == "LLM"
-    found = attributes(collector.named("retrieve")[0])
-    assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
-    assert found["retrieval.documents.0.document.score"] > 0 and found["retrieval.documents.0.document.id"]
+    fields = attributes(collector.named("retrieve")[0])
+    assert fields["openinference.span.kind"] == "RETRIEVER" and fields["gen_ai.operation.name"] == "retrieval"
+    assert fields["retrieval.documents.0.document.score"] > 0 and fields["retrieval.documents.0.document.id"]
     probe = collector.named("probe efficacy")[0]
     results = {attributes(e)["gen_ai.evaluation.name"]: attributes(e) for e in probe.events}
     assert results["em"]["gen_ai.evaluation.score.value"] == 1.0
@@ -97,10 +97,10 @@ def test_what_crags_wider_search_found_is_retrieved_there(tmp_path):
     told_to = {"search": "tests.graphs.forms:elsewhere", "upper": 1.0, "lower": 0.95}
     go(tmp_path / "run", editors=("crag",), embedding="lexical", limit=1, overrides={"crag": told_to})
     (span, *_) = told(tmp_path / "run").named("search")
-    found, place = attributes(span), "retrieval.documents.0.document"
-    assert found["openinference.span.kind"] == "RETRIEVER" and found["gen_ai.operation.name"] == "retrieval"
-    assert found[f"{place}.id"] and found[f"{place}.score"] == 1.0 and f"{place}.content" not in found
-    assert json.loads(found[f"{place}.metadata"]).keys() == {"relevance", "used"}
+    fields, place = attributes(span), "retrieval.documents.0.document"
+    assert fields["openinference.span.kind"] == "RETRIEVER" and fields["gen_ai.operation.name"] == "retrieval"
+    assert fields[f"{place}.id"] and fields[f"{place}.score"] == 1.0 and f"{place}.content" not in fields
+    assert json.loads(fields[f"{place}.metadata"]).keys() == {"relevance", "used"}
     (span, *_) = told(tmp_path / "run", content=True).named("search")
     assert attributes(span)[f"{place}.content"] == "The capital of Land0 is New-0."
 
@@ -152,14 +152,14 @@ def test_judgements_stand_under_the_probe_that_was_judged(elken, own_cache):
         assert collector.above(span).name.startswith("probe ")
         assert attributes(span)["emend.judge"] == "openai:judge"
         assert attributes(span.events[0])["gen_ai.evaluation.score.value"] > 0
-    assert {one.name for span in judged for one in collector.within(span)} >= {"ask", "settle"}
+    assert {item.name for span in judged for item in collector.within(span)} >= {"ask", "settle"}
 
 
 def test_ids_are_those_of_their_place():
-    one, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
+    item, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
     other = Span("a", ("run", "other"), 0, 1)
-    assert within.parent_id == one.span_id and within.trace_id == one.trace_id != other.trace_id
-    assert one.parent_id is None and one.trace_id < 2**128 and one.span_id < 2**64
+    assert within.parent_id == item.span_id and within.trace_id == item.trace_id != other.trace_id
+    assert item.parent_id is None and item.trace_id < 2**128 and item.span_id < 2**64
 
 
 def test_an_address_may_name_the_path_and_headers_come_from_the_environment(smooth, monkeypatch):

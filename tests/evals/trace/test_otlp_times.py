@@ -26,21 +26,21 @@ def times(told: dict[str, Sequence[dict[str, Any]]], began: float = BEGAN) -> di
 
 
 def test_a_probe_without_steps_stands_behind_or_before_the_one_beside_it() -> None:
-    found = times({"b": steps(BEGAN + 10, BEGAN + 11)})
-    assert (found["a"], found["b"], found["c"]) == ((8, 10), (10, 12), (12, 14))
-    assert found["u"] == (8, 14)
+    spans = times({"b": steps(BEGAN + 10, BEGAN + 11)})
+    assert (spans["a"], spans["b"], spans["c"]) == ((8, 10), (10, 12), (12, 14))
+    assert spans["u"] == (8, 14)
     assert times({"c": steps(BEGAN + 10)})["u"] == (6, 12)
     assert times({"a": steps(BEGAN + 10)})["u"] == (10, 16)
 
 
 def test_steps_that_tell_no_time_stand_behind_each_other() -> None:
-    found = times({"a": steps(BEGAN + 5), "b": steps(0, 0)})
-    assert (found["b"], found["0 n1"], found["1 n2"]) == ((7, 9), (7, 8), (8, 9))
+    spans = times({"a": steps(BEGAN + 5), "b": steps(0, 0)})
+    assert (spans["b"], spans["0 n1"], spans["1 n2"]) == ((7, 9), (7, 8), (8, 9))
 
 
 def test_where_no_step_tells_a_time_it_is_when_the_run_began() -> None:
-    found = times({"b": steps(0)})
-    assert (found["u"], found["a"], found["b"], found["0 n1"]) == ((0, 6), (0, 2), (2, 4), (2, 3))
+    spans = times({"b": steps(0)})
+    assert (spans["u"], spans["a"], spans["b"], spans["0 n1"]) == ((0, 6), (0, 2), (2, 4), (2, 3))
 
 
 def test_a_failed_unit_whose_steps_tell_no_time_stands_where_it_failed() -> None:
