@@ -1,6 +1,5 @@
 """Retrieval-augmented editing: retrieve the relevant new facts, put them before the probe, respond."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,9 +10,8 @@ from typing_extensions import TypedDict
 from emend.agents.roles.answer import build_prompt
 from emend.graphs.execution import Graph, linear_graph
 from emend.graphs.respond import RespondContext, RespondState, respond
-from emend.memory.json_files import replace_surrogates
 from emend.memory.probe import Probe
-from emend.memory.retrieval.base import Entry, Hit, Retriever, search_probe
+from emend.memory.retrieval.base import Hit, Retriever, search_probe
 
 
 class HitState(TypedDict):
@@ -52,21 +50,11 @@ def retrieve(state: RagState, runtime: Runtime[C]) -> RagState:
 
 
 def as_hits(hits: Sequence[Hit], k: int) -> list[HitState]:
-    """The first k hits in the form of the state: a plug-in strategy may return more than k.
-
-    A half surrogate pair, which no prompt can hold, is replaced in a text, and a warning names the entry.
-    """
+    """The first k hits in the form of the state: a plug-in strategy may return more than k."""
     return [
-        {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": _text_of(hit.entry), "score": hit.score}
+        {"entry_id": hit.entry.id, "edit_id": hit.entry.edit_id, "text": hit.entry.text, "score": hit.score}
         for hit in hits[:k]
     ]
-
-
-def _text_of(entry: Entry) -> str:
-    text = replace_surrogates(entry.text)
-    if text != entry.text:
-        logging.getLogger(__name__).warning("entry '%s' has half surrogate pairs, replaced by U+FFFD", entry.id)
-    return text
 
 
 def compose(state: RagState, runtime: Runtime[C]) -> RagState:

@@ -1,16 +1,25 @@
 """The retriever interface: a retrieval strategy over the entries of a memory."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FiniteFloat
+from pydantic import AfterValidator, FiniteFloat
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError
+from emend.memory.json_files import replace_surrogates
 from emend.memory.probe import Probe
+
+
+def _whole(text: str) -> str:
+    whole = replace_surrogates(text)
+    if whole != text:
+        logging.getLogger(__name__).warning("half surrogate pairs are replaced by U+FFFD in the text %.60r", whole)
+    return whole
 
 
 class Entry(FrozenModel):
@@ -18,7 +27,8 @@ class Entry(FrozenModel):
 
     id: str
     edit_id: str
-    text: str
+    text: Annotated[str, AfterValidator(_whole)]
+    """Without half surrogate pairs, which neither a prompt nor a file can hold."""
     kind: str = "document"
     time: str | None = None
 

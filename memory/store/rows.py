@@ -1,10 +1,13 @@
 """Rows of the memory's collections: an entry, the facts it is about, and the edit that it came from."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from emend.memory.edit import Edit
+from emend.memory.errors import BadData
+from emend.memory.json_files import parse_object
 from emend.memory.retrieval.base import Entry
 from emend.memory.store.superseding import Claim, facts_of, parse_time
 
@@ -31,8 +34,17 @@ class MemoryRow(NamedTuple):
 
     @property
     def edit(self) -> Edit:
-        """The edit of a first row."""
-        return Edit.model_validate({"id": self.entry.edit_id, "text": self.entry.text} | json.loads(self.edit_json))
+        """The edit of a first row.
+
+        Raises:
+            BadData: the stored edit is damaged.
+        """
+        where = f"stored edit '{self.entry.edit_id}'"
+        fields = {"id": self.entry.edit_id, "text": self.entry.text} | parse_object(self.edit_json, where)
+        try:
+            return Edit.model_validate(fields)
+        except ValidationError as error:
+            raise BadData(f"{where}: {error.errors()[0]['msg']}: withdraw it and add it again.") from error
 
     def same_content(self, other: "MemoryRow | None") -> bool:
         """True if at most the order and the current flag differ."""

@@ -1,10 +1,9 @@
 """How long a reply may be: as long as the probe wants, or as the user has set the model to, if that is more."""
 
-from types import SimpleNamespace
-
 import pytest
+from langgraph.runtime import Runtime
 
-from emend.graphs.respond import RespondContext, respond
+from emend.graphs.respond import RespondContext, RespondState, respond
 from emend.memory.errors import ReplyCutOff
 from tests.fakes import InstantChatModel
 from tests.provider.models import asked_model
@@ -17,9 +16,9 @@ pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not 
 pytestmark = pytest.mark.usefixtures("keys")
 
 
-def speak(model, **state):
-    runtime = SimpleNamespace(context=RespondContext(model))
-    return respond({"prompt": "Tell.", "reading": "whole", **state}, runtime)
+def speak(model, new_tokens):
+    state: RespondState = {"prompt": "Tell.", "reading": "whole", "new_tokens": new_tokens}
+    return respond(state, Runtime(context=RespondContext(model)))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def speak(model, **state):
 )
 def test_the_larger_limit_is_sent(protocol, settings, sent):
     with Provider(lambda asked: "Ostrim") as provider:
-        speak(asked_model(provider, protocol, **settings), new_tokens=256)
+        speak(asked_model(provider, protocol, **settings), 256)
         body = provider.requests[0].body
     assert body.get("max_completion_tokens", body.get("max_tokens")) == sent
 
@@ -46,8 +45,8 @@ def test_the_remedy_of_a_reply_that_was_cut_off_within_thoughts_helps():
 
     with Provider(reasons) as provider:
         with pytest.raises(ReplyCutOff, match="--set model.max_tokens=4096"):
-            speak(asked_model(provider), new_tokens=256)
-        told = speak(asked_model(provider, max_tokens=4096), new_tokens=256)
+            speak(asked_model(provider), 256)
+        told = speak(asked_model(provider, max_tokens=4096), 256)
     assert told["reply"] == "<think>Hm.</think>Ostrim"
 
 
@@ -65,5 +64,5 @@ class Limited(InstantChatModel):
 @pytest.mark.parametrize(("own", "asked", "given"), [(32, 100, 100), (512, 100, 512), (32, 0, 256)])
 def test_a_local_model_has_the_larger_limit_too(own, asked, given):
     model = Limited(text="Ostrim", max_new_tokens=own)
-    speak(model, new_tokens=asked)
+    speak(model, asked)
     assert model.given == [given]

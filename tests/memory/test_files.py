@@ -5,6 +5,8 @@ import socket
 import stat
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ def listening_socket(path):
         made.bind(str(path))
 
 
-ODD = {
+ODD: dict[str, Any] = {
     "a symbolic link": link_to_file,
     "loop": lambda path: path.symlink_to(path),
     "a FIFO": os.mkfifo if hasattr(os, "mkfifo") else None,
@@ -54,7 +56,7 @@ def test_what_is_no_regular_file_is_named_and_left_alone(kind, mode, tmp_path, m
 @pytest.mark.parametrize("links", [False, True])
 def test_devices_and_loops_are_refused_even_where_links_are_followed(links, tmp_path):
     with pytest.raises(BadData, match="'/dev/null' is a device"):
-        open_file("/dev/null", "ab", links=links)
+        open_file(Path("/dev/null"), "ab", links=links)
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     with pytest.raises(BadData, match="a symbolic link"):

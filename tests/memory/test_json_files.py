@@ -92,7 +92,7 @@ def test_a_damaged_line_is_an_error_or_skipped_and_counted(tmp_path):
     path.write_bytes(b'{"a": 1}\n[]\n\n{"b": 1e999}\n{"c": 3}\n')
     with pytest.raises(BadData, match=r"events.jsonl, line 2: an object"):
         list(JsonLines(path))
-    errors = []
+    errors: list[BadData] = []
     lines = JsonLines(path, errors.append)
     assert [line.number for line in lines] == [1, 5] and lines.skipped == len(errors) == 3
     assert [str(error).partition(": ")[0].rpartition(", ")[2] for error in errors] == ["line 2", "line 3", "line 4"]
@@ -124,7 +124,7 @@ def damaged(draw):
 def test_any_file_gives_objects_or_an_error_with_file_and_line(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "fuzzed.jsonl"
     path.write_bytes(content)
-    errors = []
+    errors: list[BadData] = []
     lines = JsonLines(path, errors.append)
     objects = list(lines)
     whole = content.count(b"\n")

@@ -301,7 +301,7 @@ def test_mello_says_when_its_retriever_is_not_the_published_one(form, warned, ca
     build("mello", settings={"form": form})
     assert ("--retriever dense --embedding facebook/contriever-msmarco" in caplog.text) == warned
     caplog.clear()
-    memory = PlainMemory()
+    memory: Any = PlainMemory()
     memory.identity = "contriever-msmarco/512/abc/dot"
     build("mello", memory=memory, retriever=RETRIEVERS.load("dense"), settings={"form": form})
     assert not caplog.text

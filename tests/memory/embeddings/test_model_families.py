@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,9 +87,9 @@ def test_e5_gets_prefixes_before_queries_and_passages(folders):
 
 
 def test_prompts_that_a_model_has_are_kept_and_none_are_made_for_other_families():
-    model = SimpleNamespace(prompts={"query": "own: "}, eval=lambda: model)
+    model: Any = SimpleNamespace(prompts={"query": "own: "}, eval=lambda: model)
     assert shaped(model, family_of("e5-base")).prompts == {"query": "own: ", "document": "passage: "}
-    plain = SimpleNamespace(prompts={}, eval=lambda: plain)
+    plain: Any = SimpleNamespace(prompts={}, eval=lambda: plain)
     assert shaped(plain, ModelFamily()).prompts == {}
 
 
