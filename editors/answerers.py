@@ -82,8 +82,11 @@ def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> An
         ModelReplyError: the reasoning ends without an answer.
     """
     reply, reading = state.get("reply"), state.get("reading", "line")
+    text = None if reply is None else read_answer(reply, reading, cloze, state["prompt"])
+    exact = None if reply is None else read_answer(reply, reading, cloze, state["prompt"], full_stop=True)
     return Answer(
-        text=None if reply is None else read_answer(reply, reading, cloze, state["prompt"]),
+        text=text,
+        exact_text=None if exact == text else exact,
         reply=reply if reading == "thoughts" else None,
         log_probs=tuple(state.get("log_probs", ())),
         target_tokens=tuple(state.get("target_tokens", ())),

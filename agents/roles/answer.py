@@ -163,7 +163,7 @@ _ANSWER = re.compile(r"(?:\*\*)?\banswer(?:\*\*)?\s*[:：](?:\*\*)?", re.IGNOREC
 """The label of the answer to a chain of thought, in bold or not."""
 
 
-def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "") -> str:
+def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "", *, full_stop: bool = False) -> str:
     r"""The answer in a reply.
 
     A reasoning model's delimited thoughts are skipped. After a chain of thought the answer is the line after the last
@@ -178,18 +178,25 @@ def read_answer(reply: str, reading: Reading, cloze: str = "", prompt: str = "")
     >>> read_answer("A: Halmen.", "line", prompt="Q: Where does Brisko lie?\nA:")
     'Halmen'
 
+    Args:
+        reply: the model's reply.
+        reading: the part of it that is the answer.
+        cloze: the probe's cloze, "" for a question.
+        prompt: the prompt.
+        full_stop: keep a final full stop.
+
     Raises:
         ModelReplyError: the chain of thought has no answer.
     """
     if reading == "thoughts":
-        return _concluded(reply)
+        return _concluded(reply, full_stop)
     text = strip_reasoning(reply)
     if reading == "line":
-        return _behind(clean_answer(_behind_lead(text, prompt)), cloze)
+        return _behind(clean_answer(_behind_lead(text, prompt), full_stop), cloze)
     return text.partition(NEXT_QUESTION)[0].strip()
 
 
-def thoughts_and_answer(reply: str) -> tuple[str, str]:
+def thoughts_and_answer(reply: str, full_stop: bool = False) -> tuple[str, str]:
     r"""The text before the last "Answer:" of a chain of thought, and the line after it; "" if there is none.
 
     >>> thoughts_and_answer("Brisko is deep.\n**Answer**: Halmen.\n\nQuestion: Which")
@@ -199,11 +206,11 @@ def thoughts_and_answer(reply: str) -> tuple[str, str]:
     *_, last = [None, *_ANSWER.finditer(text)]
     if last is None:
         return text.strip(), ""
-    return text[: last.start()].strip(), clean_answer(text[last.end() :].replace("**", ""))
+    return text[: last.start()].strip(), clean_answer(text[last.end() :].replace("**", ""), full_stop)
 
 
-def _concluded(reply: str) -> str:
-    _, answer = thoughts_and_answer(strip_reasoning(reply))
+def _concluded(reply: str, full_stop: bool) -> str:
+    _, answer = thoughts_and_answer(strip_reasoning(reply), full_stop)
     if not answer:
         raise ModelReplyError(
             f"the thoughts come to no 'Answer:': {reply!r}. Allow more new tokens where they are cut off, or take a "
@@ -227,7 +234,7 @@ def _behind(answer: str, cloze: str) -> str:
     return rest.strip(" :") if repeated else answer
 
 
-def clean_answer(text: str) -> str:
-    """The first line that is not blank, without white space around it and without a final full stop."""
+def clean_answer(text: str, full_stop: bool = False) -> str:
+    """The first line that is not blank, without white space around it and without a final full stop, unless kept."""
     line = text.strip().partition("\n")[0].strip()
-    return line.removesuffix(".").rstrip()
+    return line if full_stop else line.removesuffix(".").rstrip()

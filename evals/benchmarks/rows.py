@@ -8,6 +8,8 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field,
 Text = Annotated[str, StringConstraints(min_length=1)]
 Tags = dict[str, str | int | float | bool]
 """Tags of a case or a probe."""
+ASKED_BY_OTHER = "asked_by_other_edit"
+"""Tag of a probe out of scope that another case's edit asks verbatim: with both applied, it is not out of scope."""
 
 
 def check_slot(prompt: str) -> str:

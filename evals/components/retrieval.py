@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
+from emend.evals.benchmarks.rows import ASKED_BY_OTHER
 from emend.evals.case import Case
 from emend.evals.components.config import RetrievalConfig
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow, ThresholdRow
@@ -122,13 +123,13 @@ def _measure_setting(config: RetrievalConfig, setting: str | None) -> RetrievalR
 
 
 def _queries(cases: Iterable[Case]) -> tuple[list[_Query], int]:
-    """Probes that can be searched for, and the number of probes in scope that name no relevant edit."""
+    """Probes that can be searched for, and the number of those whose relevant edit is another case's or not named."""
     queries, skipped = [], 0
     for case in cases:
         for probe in case.probes:
             if not probe.prompt:
                 continue  # ReCoE's facts are measured, not asked, and would be searched by their question again
-            if probe.in_scope and not probe.edit_ids:
+            if (probe.in_scope and not probe.edit_ids) or ASKED_BY_OTHER in probe.tags:
                 skipped += 1
                 continue
             queries.append(_Query(case.id, probe))

@@ -11,6 +11,7 @@ from emend.agents.scope.base import Scope, save_threshold
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
 from emend.agents.scope.gate import encoder_inputs
 from emend.agents.scope.train import train_scope
+from emend.evals.benchmarks.rows import ASKED_BY_OTHER
 from emend.evals.case import Case
 from emend.evals.components.config import ScopeConfig, TrainingConfig
 from emend.evals.metrics.estimate import estimate
@@ -152,7 +153,8 @@ def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None
     for probe in case.probes:
         relevant = next((of[name] for name in probe.edit_ids if name in of), None)
         if not probe.in_scope:
-            rows.append((probe.retrieval_query, None, first))
+            if ASKED_BY_OTHER not in probe.tags:  # all cases' texts are decided between
+                rows.append((probe.retrieval_query, None, first))
         elif relevant is not None:
             rows.append((probe.retrieval_query, relevant, None))
     return rows

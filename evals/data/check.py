@@ -156,8 +156,8 @@ def _docter_links(tables: Mapping[str, list[Any]]) -> Iterator[Fault]:
 def _subjects(tables: Mapping[str, list[Any]]) -> dict[str, tuple[int, int]]:
     """By label, how many of DocTER's questions name the subject of their document, and how many do not."""
     subjects = {row.id: row.subject.casefold() for row in tables.get(FACTS, ())}
-    asked = [row for row in tables.get(REASONING, ()) if row.document in subjects]
-    names = [(row.label, subjects[row.document] in row.src.casefold()) for row in asked]
+    questions = [row for row in tables.get(REASONING, ()) if row.document in subjects]
+    names = [(row.label, subjects[row.document] in row.src.casefold()) for row in questions]
     return {label: (names.count((label, True)), names.count((label, False))) for label in ("True", "False")}
 
 

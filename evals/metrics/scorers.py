@@ -39,6 +39,13 @@ def _text_scorer(output: str, metric: Callable[[Probe, str], float]) -> Scorer:
     return scorer
 
 
+def score_strict(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
+    """`strict`: the answer, with its final full stop if it has one, is a gold answer letter by letter."""
+    if answer.text is None:
+        return ProbeScores({}, {"strict": NO_TEXT})
+    return ProbeScores({"strict": strict_match(answer.exact_text or answer.text, probe.gold)}, {})
+
+
 def score_choice(probe: Probe, answer: Answer, before: Answer | None) -> ProbeScores:
     """`choice`: 1.0 when the one choice that the text names is the gold one; unscored when it names none or several."""
     if answer.text is None:
@@ -148,7 +155,7 @@ def score_generation(probe: Probe, answer: Answer, before: Answer | None) -> Pro
 
 SCORERS: dict[str, Scorer] = {
     "exact_match": _text_scorer("em", lambda probe, text: exact_match(text, probe.gold)),
-    "strict_match": _text_scorer("strict", lambda probe, text: strict_match(text, probe.gold)),
+    "strict_match": score_strict,
     "choice": score_choice,
     "likelihood": score_likelihood,
     "likelihood_code": score_likelihood_code,

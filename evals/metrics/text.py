@@ -41,8 +41,8 @@ def exact_match(reply: str, golds: Iterable[str]) -> float:
 def strict_match(reply: str, golds: Iterable[str]) -> float:
     """1.0 when the reply equals a gold answer character by character, in the same case, else 0.0.
 
-    The rule of MeLLo's released code (Zhong et al. 2023). The editor has already stripped white space and one final
-    full stop. An alias is never looked for inside a longer reply.
+    The rule of MeLLo's released code (Zhong et al. 2023): the reply is without white space around it, and with its
+    final full stop. An alias is never looked for inside a longer reply.
     """
     return float(any(reply == gold for gold in golds))
 

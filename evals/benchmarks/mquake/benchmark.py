@@ -18,9 +18,15 @@ from emend.editors.base import Demonstration
 from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
 from emend.evals.benchmarks.files import read_numbered, require
-from emend.evals.benchmarks.mquake.cases import ChainPrompting, chain_case, chain_demonstrations, chain_texts
+from emend.evals.benchmarks.mquake.cases import (
+    ChainPrompting,
+    chain_case,
+    chain_demonstrations,
+    chain_texts,
+    edit_questions,
+)
 from emend.evals.benchmarks.mquake.rows import ChainRow
-from emend.evals.benchmarks.rows import contaminated_ids
+from emend.evals.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids
 from emend.evals.benchmarks.sampling import last_drawn, sample_by_rank
 from emend.evals.case import Case
 from emend.memory.errors import BadData
@@ -66,7 +72,8 @@ class MQuAKE(FileBenchmark):
         rows = list(self._rows.values())
         drawn = rows if limit is None else sample_by_rank(rows, lambda row: row.hops, limit, seed)
         prompting = self._prompting
-        return (chain_case(row, prompting, row.id in self._contaminated) for row in drawn)
+        edits_of = edit_questions(drawn)
+        return (chain_case(row, prompting, row.id in self._contaminated, edits_of) for row in drawn)
 
     def _from_rows(self, setting: str, seed: int) -> Iterator[Demonstration]:
         names = UniqueNames(map(chain_texts, self._rows.values()))
@@ -80,6 +87,8 @@ class MQuAKE(FileBenchmark):
 
     def _counts(self) -> dict[str, Any]:
         rows = list(self._rows.values())
+        edits_of = edit_questions(rows)
+        tags = Counter(tag for row in rows for probe in chain_case(row, edits_of=edits_of).probes for tag in probe.tags)
         edits = [rewrite.edit.id for row in rows for rewrite in row.requested_rewrite]
         return {
             "part of the data set": self.file.endswith(".sample.json"),
@@ -88,7 +97,11 @@ class MQuAKE(FileBenchmark):
             "different edits": len(set(edits)),
             "hops": dict(sorted(Counter(str(row.hops) for row in rows).items())),
             "dropped": {"questions that a record repeats": sum(len(r.questions) - len(set(r.questions)) for r in rows)},
-            "tagged": {"contaminated (another record's edit changes a hop)": len(self._contaminated)},
+            "tagged": {
+                "contaminated (another record's edit changes a hop)": len(self._contaminated),
+                "shared_form (a form stands for both answers, no flip can be seen)": tags["shared_form"],
+                f"{ASKED_BY_OTHER} (an unedited hop that another record's edit asks)": tags[ASKED_BY_OTHER],
+            },
         }
 
     @property

@@ -1,12 +1,14 @@
 """From MQuAKE's rows to cases and demonstrations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.mquake.rows import ChainHop, ChainRewrite, ChainRow
-from emend.evals.benchmarks.rows import Tags, golds
+from emend.evals.benchmarks.rows import ASKED_BY_OTHER, Tags, golds
 from emend.evals.case import Case
+from emend.evals.metrics.text import normalise
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe, Style
 
@@ -26,7 +28,12 @@ class ChainPrompting:
     relations: Mapping[str, str] = field(default_factory=dict)
 
 
-def chain_case(row: ChainRow, prompting: ChainPrompting | None = None, contaminated: bool = False) -> Case:
+def chain_case(
+    row: ChainRow,
+    prompting: ChainPrompting | None = None,
+    contaminated: bool = False,
+    edits_of: Mapping[str, Collection[int]] | None = None,
+) -> Case:
     """The edits of one row, each edited fact, each unedited hop, and each distinct multi-hop question.
 
     Args:
@@ -34,11 +41,13 @@ def chain_case(row: ChainRow, prompting: ChainPrompting | None = None, contamina
         prompting: demonstrations and golds; zero-shot with the new answers when None.
         contaminated: an edit of another record changes a hop of this one, so that the answer cannot be reached with
             both edits applied; its multi-hop questions get a kind of their own, so that they can be left out.
+        edits_of: the questions and clozes of all edits (`edit_questions`); an unedited hop that another row's edit asks
+            is tagged `asked_by_other_edit`, as it is not out of scope where all edits are applied.
     """
     how, edits = prompting or ChainPrompting(), tuple(rewrite.edit for rewrite in row.requested_rewrite)
     hops = row.single_hops if how.old else row.new_single_hops
     probes = [_edit_probe(e, rewrite, hops, how) for e, rewrite in zip(edits, row.requested_rewrite, strict=True)]
-    probes += _hop_probes(row, hops, how)
+    probes += _hop_probes(row, hops, how, edits_of or {})
     probes += _multihop_probes(row, tuple(edit.id for edit in edits), how, contaminated)
     tags: Tags = {"case_id": row.id, "hops": row.hops, "edits": len(edits), "contaminated": contaminated}
     return Case(edits=edits, probes=tuple(probes), tags=tags)
@@ -75,24 +84,32 @@ def _edit_probe(edit: Edit, rewrite: ChainRewrite, hops: Sequence[ChainHop], how
         target, rival = rival, target
     same = [hop for hop in hops if edit.question and hop.question == edit.question or hop.cloze == edit.cloze]
     aliases = [alias for hop in same if hop.answer == target for alias in hop.answer_alias]
+    answers = golds(target, [*own_aliases, *aliases])
+    tags: dict[str, Any] = {"tags": shared} if (shared := _shared([rival], answers)) else {}
     return Probe(
         kind="efficacy",
         prompt=edit.cloze,
-        gold=golds(target, [*own_aliases, *aliases]),
+        gold=answers,
         rival=rival,
         edit_ids=(edit.id,),
         scorers=SCORERS,
         subject=edit.subject,
+        **tags,
     )
 
 
-def _hop_probes(row: ChainRow, hops: Sequence[ChainHop], how: ChainPrompting) -> list[Probe]:
+def _hop_probes(
+    row: ChainRow, hops: Sequence[ChainHop], how: ChainPrompting, edits_of: Mapping[str, Collection[int]]
+) -> list[Probe]:
     """The hops of the chain that no edit of the row asks for."""
     relations = [relation for _, relation, _ in row.orig.new_triples]
     probes = []
     for n, hop in enumerate(hops):
         if row.is_edited(hop):
             continue
+        tags: Tags = {"n": n}
+        if {*edits_of.get(hop.question.lower(), ())} - {row.id}:
+            tags[ASKED_BY_OTHER] = True
         prompt, style = _with_shots(hop.question, how.relations.get(relations[n], "") if n < len(relations) else "")
         probes.append(
             Probe(
@@ -103,7 +120,7 @@ def _hop_probes(row: ChainRow, hops: Sequence[ChainHop], how: ChainPrompting) ->
                 gold=golds(hop.answer, hop.answer_alias),
                 in_scope=False,
                 scorers=SCORERS,
-                tags={"n": n},
+                tags=tags,
             )
         )
     return probes
@@ -114,7 +131,7 @@ def _multihop_probes(
 ) -> Iterator[Probe]:
     old = golds(row.answer, [*row.answer_alias, *row.answer_extended])
     new = golds(row.new_answer, row.new_answer_alias)
-    tags: Tags = {"hops": row.hops, **({"contaminated": True} if contaminated else {})}
+    tags: Tags = {"hops": row.hops, **({"contaminated": True} if contaminated else {}), **_shared(old, new)}
     for n, question in enumerate(dict.fromkeys(row.questions)):
         prompt, style = _with_shots(question, how.multihop)
         yield Probe(
@@ -128,6 +145,22 @@ def _multihop_probes(
             scorers=SCORERS,
             tags=tags | {"n": n},
         )
+
+
+def _shared(old: Sequence[str], new: Sequence[str]) -> Tags:
+    """The tag `shared_form` with a form that stands for the old and the new answer, so that no flip can be seen."""
+    shared = set(map(normalise, old)) & set(map(normalise, new))
+    return {"shared_form": min(shared)} if shared else {}
+
+
+def edit_questions(rows: Iterable[ChainRow]) -> dict[str, set[int]]:
+    """The questions and clozes of all edits, in lower case, with the ids of the rows that make them."""
+    edits_of: dict[str, set[int]] = {}
+    for row in rows:
+        for rewrite in row.requested_rewrite:
+            for text in filter(None, (rewrite.question, rewrite.cloze)):
+                edits_of.setdefault(text.lower(), set()).add(row.id)
+    return edits_of
 
 
 def _with_shots(question: str, shots: str) -> tuple[str, Style]:

@@ -141,15 +141,15 @@ class Author:
 
 
 def _in_scope(
-    edit: Edit, kind: str, prompt: str, gold: str, scorers: tuple[str, ...], style: Style, **more: Any
+    edit: Edit, kind: str, prompt: str, gold: str, scorers: tuple[str, ...], style: Style, **fields: Any
 ) -> Probe:
     about: dict[str, Any] = {"edit_ids": (edit.id,), "subject": edit.subject}
-    return Probe(kind=kind, prompt=prompt, style=style, gold=(gold,), scorers=scorers, **about, **more)
+    return Probe(kind=kind, prompt=prompt, style=style, gold=(gold,), scorers=scorers, **about, **fields)
 
 
-def _out_of_scope(fact: WorldFact, kind: str, template: str, scorers: tuple[str, ...], **more: Any) -> Probe:
+def _out_of_scope(fact: WorldFact, kind: str, template: str, scorers: tuple[str, ...], **fields: Any) -> Probe:
     about: dict[str, Any] = {"prompt": template.format(fact.subject), "gold": (fact.object,), "subject": fact.subject}
-    return Probe(kind=kind, in_scope=False, scorers=scorers, **about, **more)
+    return Probe(kind=kind, in_scope=False, scorers=scorers, **about, **fields)
 
 
 def demonstrated(

@@ -94,6 +94,15 @@ def test_answer_is_the_first_line_without_its_full_stop(reply, cleaned):
     assert clean_answer(reply) == cleaned
 
 
+@pytest.mark.parametrize(
+    ("reply", "reading", "kept"),
+    [("Rome. ", "line", "Rome."), ("U.S.", "line", "U.S."), ("Well.\nAnswer: Rome.\n\nQuestion:", "thoughts", "Rome.")],
+)
+def test_the_full_stop_is_kept_for_a_comparison_letter_by_letter(reply, reading, kept):
+    assert read_answer(reply, reading, full_stop=True) == kept
+    assert read_answer(reply, reading) == kept.removesuffix(".")
+
+
 def test_a_probes_own_examples_come_before_demonstrations_and_facts():
     asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
     shown = [Example("", "What is C?", "question", "D")]

@@ -4,9 +4,11 @@ import math
 
 import pytest
 
+from emend.editors.answerers import direct_answerer
 from emend.evals.metrics.scorers import SCORERS, ask_of, score
 from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer, Probe
+from tests.fakes import ScriptedChatModel
 
 
 def probe(*scorers, **more):
@@ -21,6 +23,15 @@ def test_exact_match_takes_aliases():
     asked = probe("exact_match", gold=("Italy", "Italia"))
     assert score(asked, Answer(text="italia.")).values == {"em": 1.0}
     assert score(asked, Answer(text="Spain")).values == {"em": 0.0}
+
+
+@pytest.mark.parametrize(("reply", "strict"), [("Italy", 1.0), ("Italy.", 0.0), (" Italy\nQ:", 1.0), ("italy", 0.0)])
+def test_strict_match_is_letter_by_letter_with_the_full_stop(reply, strict):
+    model = ScriptedChatModel(reply=lambda prompt: reply)
+    asked = probe("exact_match", "strict_match")
+    answer = direct_answerer(model, "new_fact").answer(asked)
+    assert score(asked, answer).values == {"em": 1.0, "strict": strict}
+    assert score(asked, Answer(text=reply.strip().partition("\n")[0])).values["strict"] == strict  # of a plug-in
 
 
 def test_choice_compares_the_named_choice_with_the_gold_one():

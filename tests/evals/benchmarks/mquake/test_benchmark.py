@@ -11,8 +11,10 @@ from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.mquake.benchmark import MQuAKE
 from emend.evals.benchmarks.mquake.rows import ChainRow
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.benchmarks.rows import contaminated_ids
+from emend.evals.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids
 from emend.evals.case import Case
+from emend.evals.components.config import ScopeConfig
+from emend.evals.components.train_scope import questions_of
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import strict_match
@@ -170,8 +172,37 @@ def test_a_sample_holds_the_same_cases_as_the_whole():
 def test_provenance_counts():
     told = MQuAKE(FIXTURE).provenance
     assert (told["cases"], told["edits"], told["different edits"], told["hops"]) == (3, 4, 4, {"2": 2, "3": 1})
-    assert list(told["tagged"].values()) == [1]
+    assert list(told["tagged"].values()) == [1, 0, 1]
     assert json.loads(json.dumps(told)) == told
+
+
+def test_an_alias_that_is_the_old_answer_is_tagged(tmp_path):
+    """In the data, 'United Kingdom' was the answer and is an alias of the new one."""
+    rows = json.loads((FIXTURE / "MQuAKE-CF-3k.json").read_text("utf-8"))
+    rows[0]["new_single_hops"][0]["answer_alias"].append("the Norway")
+    rows[1]["new_answer_alias"] = [rows[1]["answer"].upper()]
+    (tmp_path / "MQuAKE-CF-3k.json").write_text(json.dumps(rows), "utf-8")
+    first, second, _ = cases_of(folder=tmp_path)
+    assert [probe.tags.get("shared_form") for probe in of_kind(first, "efficacy")] == ["norway"]
+    assert {probe.tags.get("shared_form") for probe in of_kind(second, "multihop")} == {rows[1]["answer"].lower()}
+    assert list(MQuAKE(tmp_path).provenance["tagged"].values())[1] == 4
+    assert not any("shared_form" in probe.tags for case in cases_of() for probe in case.probes)
+
+
+def test_a_hop_that_another_drawn_records_edit_asks_is_tagged():
+    first, second, _ = cases_of()
+    (hop,) = of_kind(first, "hop")
+    assert hop.query in [edit.question for edit in second.edits] and hop.tags[ASKED_BY_OTHER] is True
+    alone = [case for seed in range(9) for case in cases_of(limit=1, seed=seed)]
+    assert not any(ASKED_BY_OTHER in probe.tags for case in alone for probe in case.probes)
+
+
+@real
+def test_a_fifth_of_200_cases_hops_are_asked_by_another_edit_and_train_no_classifier():
+    hops = [probe for case in cases_of(folder=REAL, limit=200) for probe in of_kind(case, "hop")]
+    assert (len(hops), sum(ASKED_BY_OTHER in probe.tags for probe in hops)) == (185, 41)
+    config = ScopeConfig(benchmark="mquake", data=str(REAL), limit=200)
+    assert sum(about is None for about in questions_of(config, {}).about) == 185 - 41
 
 
 def test_demonstrations_are_never_about_a_tested_fact():
