@@ -1,4 +1,9 @@
-"""Download of one file with pooch: only over https, resumed where that is safe, verified before it gets its name."""
+"""Download of one file with pooch: only over https, from one server, resumed where that is safe, and of bounded size.
+
+A file gets its name only after it was verified. Redirects to another server are refused: none of the sources needs one
+(raw.githubusercontent.com and baulab.info send their files themselves), and another server's file is not the published
+one.
+"""
 
 import errno
 import logging
@@ -22,6 +27,8 @@ TIMEOUT = (15.0, 30.0)
 """Seconds for the connection, and between two packets."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = (408, 416, 425, 429)
+LARGEST = 1 << 30
+"""Maximum size in bytes of a file whose size is not known; the largest source has a tenth of it."""
 _CHUNK = 1 << 16
 
 
@@ -47,7 +54,7 @@ def download(remote: Remote, folder: Path, report: Report, retries: int = RETRIE
         FetchFailed: the file does not exist, the server refuses it or breaks off too often, or it cannot be written.
         HostUnreachable: no connection.
         BadData: the content is not the expected one.
-        BadSettings: the URL, or one that it redirects to, is not https.
+        BadSettings: the URL is not https.
     """
     check_url(remote.url)
     logging.getLogger(pooch.get_logger().name).setLevel(logging.WARNING)
@@ -112,13 +119,19 @@ class ResumingDownloader:
 
     def _receive(self, response: requests.Response, size: int) -> None:
         length = response.headers.get("Content-Length", "")
-        total = size + int(length) if length.isdigit() else None
+        total = size + int(length) if length.isdecimal() and len(length) < 20 else None
+        most = self.remote.size or LARGEST
         with self.part.open("ab" if size else "wb") as file:
-            for chunk in response.iter_content(_CHUNK):
+            for chunk in response.iter_content(_CHUNK):  # unpacked where the server compresses
                 file.write(chunk)
                 file.flush()
                 size += len(chunk)
+                if size > most:
+                    break
                 self._report(size, total)
+        if size > most:
+            self.part.unlink()
+            raise BadData(f"{self.remote.url} is larger than the expected file: more than {most:,} bytes.")
 
     def _verify(self) -> None:
         """Check what pooch cannot: a pointer of Git LFS, and git's own id of a content."""
@@ -128,6 +141,8 @@ class ResumingDownloader:
                 f"{self.remote.url} is only Git LFS's pointer to the file: clone https://{self.remote.repository} with "
                 f"git lfs installed, and put the file into the data folder as {self.remote.name}."
             )
+        if self.remote.size is not None and (size := self.part.stat().st_size) != self.remote.size:
+            raise ValueError(f"{size:,} bytes came, and {self.remote.size:,} are expected.")
         expected = self.remote.digest
         if expected.startswith("git-blob:") and (actual := digest_like(self.part, expected)) != expected:
             self.part.unlink()
@@ -135,8 +150,9 @@ class ResumingDownloader:
 
 
 def _check_redirect(response: requests.Response, *args: object, **kwargs: object) -> None:
-    if response.is_redirect:
-        check_url(urljoin(response.url, response.headers["Location"]))
+    target = urljoin(response.url, response.headers["Location"]) if response.is_redirect else response.url
+    if urlsplit(target)[:2] != urlsplit(response.url)[:2]:
+        raise FetchFailed(f"{response.url} leads to another server, which is not followed: {target[:200]}.")
 
 
 def _check_status(response: requests.Response) -> None:

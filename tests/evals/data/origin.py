@@ -30,7 +30,7 @@ class Origin(ThreadingHTTPServer):
         self.packed = ""
         """The Content-Encoding that it uses unasked."""
         self.leads = ""
-        """Where it sends every request."""
+        """Where it sends every request for another path."""
         self.sent: list[tuple[str, str, int]] = []
         """(path, Range, bytes of the body), written down before they go out: who has the answer finds it here."""
 
@@ -62,11 +62,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         origin, asked = self.server, self.headers.get("Range", "")
-        if origin.leads or origin.says or self.path not in origin.files:
-            code = 302 if origin.leads else origin.says.pop(0) if origin.says else 404
+        leads = "" if origin.leads.endswith(self.path) else origin.leads
+        if leads or origin.says or self.path not in origin.files:
+            code = 302 if leads else origin.says.pop(0) if origin.says else 404
             self.send_response(code)
-            if origin.leads:
-                self.send_header("Location", origin.leads)
+            if leads:
+                self.send_header("Location", leads)
             self.send_header("Content-Length", "0")
             origin.sent.append((self.path, asked, 0))
             self.end_headers()

@@ -15,7 +15,7 @@ from emend.evals.data.digests import LEDGER, SourceLedger
 from emend.evals.data.pull import LOCK, Puller
 from emend.evals.data.sources import DataSource, Remote
 from emend.memory.errors import BadData, FetchFailed
-from tests.evals.data.origin import dead_url
+from tests.evals.data.origin import dead_url, serving
 from tests.evals.data.pulls import BIG, names, pull
 
 
@@ -130,11 +130,42 @@ def test_only_https_is_fetched_from_elsewhere(tmp_path):
         assert failed.status == "failed" and "only https" in failed.problem
 
 
-def test_a_redirection_to_an_unsafe_address_is_not_followed(origin, tmp_path):
-    origin.publish("a.json", b"[]")
-    origin.leads = "http://example.org/a.json"
+def test_a_redirect_is_followed_on_the_same_server_alone(origin, tmp_path):
+    origin.publish("elsewhere/b.json", b"[]")
+    origin.leads = "/elsewhere/b.json"
+    assert pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"].status == "fetched"
+    with serving() as other:
+        other.publish("b.json", b"[]")
+        for origin.leads in (
+            other.url("b.json"),
+            "https://example.org/b.json",
+            "file:///etc/b.json",
+            "//127.0.0.2/b.json",
+        ):
+            failed = pull(origin.source(origin.remote("c.json")), tmp_path, retries=2)["c.json"]
+            assert failed.status == "failed" and "leads to another server, which is not followed" in failed.problem
+        assert other.sent == [] and names(tmp_path) == {"a.json", LEDGER}
+
+
+def test_a_file_is_never_larger_than_expected(origin, tmp_path, monkeypatch):
+    monkeypatch.setattr("emend.evals.data.download.LARGEST", 100_000)
+    origin.publish("a.json", gzip.compress(BIG))
+    origin.packed = "gzip"  # a small file that unpacks to a large one
     failed = pull(origin.source(origin.remote("a.json")), tmp_path)["a.json"]
-    assert "http://example.org/a.json" in failed.problem and "only https" in failed.problem
+    assert "more than 100,000 bytes" in failed.problem and names(tmp_path) == set()
+    origin.packed = ""
+    for size, problem in ((50, "more than 50 bytes"), (len(BIG), "")):
+        origin.publish("a.json", BIG)
+        remote = origin.remote("a.json").model_copy(update={"size": size})
+        assert problem in pull(origin.source(remote), tmp_path)["a.json"].problem
+    assert names(tmp_path) == {"a.json", LEDGER}
+
+
+def test_a_file_that_is_shorter_than_expected_is_not_taken_for_whole(origin, tmp_path):
+    origin.publish("a.json", b"[1")
+    remote = origin.remote("a.json").model_copy(update={"size": 3})
+    assert "2 bytes came, and 3 are expected" in pull(origin.source(remote), tmp_path)["a.json"].problem
+    assert "a.json" not in names(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../a.json", "/etc/a.json", "a/../../b", "", "a\\b.json", "./a.json"])

@@ -47,6 +47,7 @@ def rewrite(folder: Path, name: str, change):
 def test_an_original_record_becomes_query_paraphrases_and_neighbours():
     case = cases_of()[0]
     assert [p.kind for p in case.probes] == ["efficacy"] + 2 * ["paraphrase"] + 3 * ["neighborhood"]
+    assert [p.tags["n"] for p in case.probes[:3]] == [0, 0, 1]
     query, paraphrase, *_, neighbour = case.probes
     assert (query.prompt, query.gold, query.rival) == ("Rurik Vane plays the instrument", ("cello",), "flute")
     assert paraphrase.prompt == "Rain fell all day. Rurik Vane, player of the"
