@@ -42,7 +42,7 @@ class Backoff:
 
     Waits grow from `first` by doubling up to `longest`, with jitter; a pause that the provider asks for is kept to.
     `total` bounds the waits of one call together. A limit per minute passes with its minute: a rate-limited call waits
-    for less at first, since the pace is lowered for all, and goes on beyond `attempts` until it has waited
+    for less, since the pace is lowered for all, and goes on beyond `attempts` until it has waited
     `rate_limited` seconds.
     """
 
@@ -55,8 +55,10 @@ class Backoff:
     def wait(self, state: RetryCallState) -> float:
         """Return the seconds to wait before the next attempt."""
         error = _error_of(state)
-        first = self.first / 4 if isinstance(error, RateLimited) else self.first
-        step = wait_exponential(first, self.longest)(state)
+        first, longest = self.first, self.longest
+        if isinstance(error, RateLimited):
+            first, longest = first / 4, longest / 16
+        step = wait_exponential(first, longest)(state)
         wait = step * random.uniform(0.5, 1.0)
         pause = retry_after(error)
         if pause is None:

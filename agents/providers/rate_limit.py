@@ -11,17 +11,17 @@ MINUTE = 60.0
 RECOVERY = 4.0
 """Seconds without a complaint in which a slow-down halves."""
 UNLIMITED = 1200.0
-"""Calls per minute that a slow-down starts from where no limit is given."""
+"""Calls per minute that a slow-down starts from where no limit is given, or the latest pace if that was higher."""
 SLOWEST = 256.0
 """Largest slow-down without a limit of calls: five calls per minute remain."""
 SLOWEST_LIMITED = 8.0
 """Largest slow-down of a given limit."""
-RECENT = 20
+RECENT = 40
 """Number of latest calls of which complaints are a share."""
 SHORT = 1.0
 """Seconds of a pause that a single refusal does not hold the other calls for."""
-FEWEST = 4
-"""Number of calls that make a share."""
+FEWEST, ALL = 10, 3
+"""Number of calls that make a share, and of those that are enough where no other call passed."""
 LOOK = 1.0
 """Seconds after which a waiting call looks again, because the pace may have changed meanwhile."""
 
@@ -56,7 +56,8 @@ class RateLimiter:
         self._turn, self._lock = threading.Lock(), threading.Lock()
         self._next_call = self._next_token = self._paused_until = self._slowed_at = float("-inf")
         self._slowness = 1.0
-        self._refused = deque[bool](maxlen=RECENT)
+        self._refused, self._sent = deque[bool](maxlen=RECENT), deque[float](maxlen=RECENT)
+        self._unlimited = UNLIMITED
 
     def acquire(self, tokens: int) -> float:
         """Wait until a call of about that many tokens may be sent; return the time at which it is sent."""
@@ -65,6 +66,7 @@ class RateLimiter:
                 self._sleep(min(left, LOOK))
             with self._lock:
                 now = self._clock()
+                self._sent.append(now)
                 if (pace := self._calls_per_minute(now)) is not None:
                     self._next_call = max(now, self._next_call) + MINUTE / pace
                 if (rate := self._tokens_per_minute(now)) is not None:
@@ -96,10 +98,13 @@ class RateLimiter:
         with self._lock:
             now = self._clock()
             self._refused.append(True)
-            is_most = len(self._refused) < FEWEST or 2 * sum(self._refused) > len(self._refused)
+            refusals, passes = self._refused.count(True), self._refused.count(False)
+            is_most = refusals > passes and (refusals + passes >= FEWEST or refusals >= ALL and not passes)
             if is_most or pause > SHORT:
                 self._paused_until = max(self._paused_until, now + pause)
             if is_most and sent > self._slowed_at:
+                if self._slowness_at(now) == 1.0 and len(self._sent) >= FEWEST and now > self._sent[0]:
+                    self._unlimited = max(UNLIMITED, len(self._sent) * MINUTE / (now - self._sent[0]))
                 slowest = SLOWEST if self.rpm is None else SLOWEST_LIMITED
                 self._slowness, self._slowed_at = min(2 * self._slowness_at(now), slowest), now
 
@@ -121,7 +126,7 @@ class RateLimiter:
         slowness = self._slowness_at(now)
         if self.rpm is None and slowness == 1.0:
             return None
-        return (self.rpm or UNLIMITED) / slowness
+        return (self.rpm or self._unlimited) / slowness
 
     def _tokens_per_minute(self, now: float) -> float | None:
         return None if self.tpm is None else self.tpm / min(self._slowness_at(now), SLOWEST_LIMITED)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.language_models import BaseChatModel
 
+from tests.provider.odd_faults import ODD_FAULTS, REDIRECTED
 from tests.provider.protocols import PATHS, Asked, Raw, Said, ToolCall, events, read_request, whole
 
 Responder = Callable[[Asked], str | Said | Raw]
@@ -35,6 +36,7 @@ SPOILED = ("length", "refusal", "empty", "wrong_schema")
 """Replies that come and are no use."""
 BROKEN = ("hang", "reset", "truncated", "page")
 FAULTS = (*STATUS, *SPOILED, *BROKEN)
+ALL_FAULTS = (*FAULTS, *ODD_FAULTS)
 
 
 class Request(NamedTuple):
@@ -127,7 +129,7 @@ class Provider:
                 fault = self.strike(read_request(PATHS[path], body))
             if not fault and not self.structured and "response_format" in body:
                 fault = "no-schema"
-            assert not fault or fault in FAULTS, fault
+            assert not fault or fault in ALL_FAULTS, fault
             self.requests.append(Request(path, headers, body, time.monotonic(), fault))
             return fault
 
@@ -183,7 +185,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer one request."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = self.path.partition("?")[0]
-        fault = self.served.met(path, {name.lower(): text for name, text in self.headers.items()}, body)
+        fault = REDIRECTED if "again" in self.path else ""
+        fault = fault or self.served.met(path, {name.lower(): text for name, text in self.headers.items()}, body)
         if path not in PATHS:
             self._send(404, {"error": {"message": f"no such path: {path}"}})
         elif fault in STATUS:
@@ -196,15 +199,25 @@ class Handler(BaseHTTPRequestHandler):
         else:
             asked = read_request(PATHS[path], body)
             said = self.served.says(asked, fault)
-            if isinstance(said, Raw):
+            if fault in ODD_FAULTS and isinstance(said, Said):
+                ODD_FAULTS[fault].act(self, asked, said)
+            elif isinstance(said, Raw):
                 self._send(said.status, said.body)
             else:
                 self._reply(asked, said, fault)
 
+    def key(self) -> str:
+        """The key that was sent."""
+        return self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
+
     def _fail(self, fault: str) -> None:
         status, code, text = STATUS[fault]
-        key = self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
-        error = {"message": text.format(key=key, headers=dict(self.headers)), "type": code, "code": code, "param": None}
+        error = {
+            "message": text.format(key=self.key(), headers=dict(self.headers)),
+            "type": code,
+            "code": code,
+            "param": None,
+        }
         more = {"Retry-After": self.served.after} if fault == "429-after" else {}
         self._send(status, {"type": "error", "error": error}, more)
 
@@ -227,11 +240,12 @@ class Handler(BaseHTTPRequestHandler):
     def _send(
         self,
         status: int,
-        body: dict[str, Any] | str,
+        body: dict[str, Any] | str | bytes,
         more: dict[str, str] | None = None,
         kind: str = "application/json",
     ) -> None:
-        content = (body if isinstance(body, str) else json.dumps(body)).encode()
+        content = json.dumps(body) if isinstance(body, dict) else body
+        content = content.encode() if isinstance(content, str) else content
         self._head(status, len(content), more or {}, kind)
         self.wfile.write(content)
 

@@ -1,8 +1,9 @@
+import random
 import threading
 
 import pytest
 
-from emend.agents.providers.rate_limit import RECOVERY, SLOWEST, UNLIMITED, RateLimiter
+from emend.agents.providers.rate_limit import ALL, RECOVERY, SLOWEST, UNLIMITED, RateLimiter
 from emend.memory.errors import BadSettings
 
 
@@ -22,6 +23,11 @@ class Clock:
 def limiter(**limits):
     clock = Clock()
     return RateLimiter(**limits, clock=clock.read, sleep=clock.sleep), clock
+
+
+def refuse(paced, times):
+    for _ in range(times):
+        paced.slow_down(paced.acquire(1))
 
 
 def most_in_a_minute(times, sizes=None):
@@ -79,7 +85,7 @@ def test_complaints_about_calls_under_way_together_halve_the_pace_once():
 
 def test_the_pace_recovers_and_stops_at_the_limit():
     paced, clock = limiter(rpm=120, tpm=1000)
-    paced.slow_down(paced.acquire(1))
+    refuse(paced, ALL)
     clock.now += RECOVERY / 2
     assert 60 < paced.pace < 120
     clock.now += 100 * RECOVERY
@@ -102,9 +108,11 @@ def test_endless_complaints_never_stop_the_run(rpm, slowest, fastest):
     assert slowest <= paced.pace <= fastest
 
 
-def test_the_first_complaint_without_a_limit_leaves_ten_calls_a_second_for_a_while():
+def test_the_first_complaints_without_a_limit_leave_ten_calls_a_second_for_a_while():
     paced, clock = limiter()
-    paced.slow_down(paced.acquire(1))
+    refuse(paced, ALL - 1)
+    assert paced.pace is None
+    refuse(paced, 1)
     assert paced.pace == pytest.approx(UNLIMITED / 2)
     clock.now += 2 * RECOVERY
     assert paced.pace is None
@@ -118,11 +126,39 @@ def test_a_provider_of_ten_calls_a_minute_refuses_few_more():
         sent = paced.acquire(1)
         if len([at for at in passed if at > sent - 60.0]) < 10:
             passed.append(sent)
+            paced.passed()
         else:
             refused += 1
             paced.slow_down(sent)
         clock.now += 0.05
     assert refused < 2 * len(passed)
+
+
+def test_refusals_at_random_leave_most_of_the_throughput():
+    """A third of the calls is refused, whatever the pace: lowering it would only lose more."""
+    paced, clock = limiter()
+    drawn, passed = random.Random(4), 0
+    while clock.now < 1100.0:
+        sent = paced.acquire(1)
+        clock.now += 0.05
+        if drawn.random() < 0.3:
+            paced.slow_down(sent, pause=0.05)
+        else:
+            paced.passed()
+            passed += 1
+    assert passed > 0.8 * 0.7 * 100.0 / 0.05
+
+
+def test_a_short_pause_of_one_call_does_not_hold_the_others():
+    paced, clock = limiter()
+    for _ in range(9):
+        paced.acquire(1)
+        paced.passed()
+    began = paced.acquire(1)
+    paced.slow_down(began, pause=0.5)
+    assert paced.acquire(1) == began and paced.pace is None
+    paced.slow_down(began, pause=7.0)
+    assert paced.acquire(1) - began == pytest.approx(7.0)
 
 
 def test_many_threads_share_one_limit():

@@ -22,9 +22,11 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
+from tests.benchmarks.storm import KINDS, compare, evaluate, leaks
+from tests.benchmarks.storm import mixed as mixed_kinds
 from tests.evals.toys import BENCHMARK
 from tests.params import mostly_slow
-from tests.provider.models import asked_model, quick_policy
+from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Asked
 from tests.provider.server import FAULTS, Provider
@@ -219,3 +221,13 @@ def test_under_mixed_faults_no_case_is_lost_or_doubled_and_calls_are_counted(met
 def provider_total(met: Counter[bool]) -> int:
     """Requests with and without a fault."""
     return met[True] + met[False]
+
+
+@pytest.mark.filterwarnings("ignore:a reply has half characters")
+@pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
+def test_a_storm_of_all_kinds_of_faults_loses_doubles_and_falsifies_nothing(protocol, tmp_path):
+    calm, _ = evaluate(tmp_path / "calm", protocol, 2, lambda number: "")
+    stormy, met = evaluate(tmp_path / "storm", protocol, 2, mixed_kinds(KINDS, 0.6, seed=3))
+    outcome = compare(calm, stormy)
+    assert (outcome["lost"], outcome["doubled"], outcome["wrong"]) == (0, 0, 0) and outcome["same"] >= 4
+    assert len(met) > 8 and not leaks(tmp_path)
