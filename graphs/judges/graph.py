@@ -53,7 +53,6 @@ class JudgeContext:
     retries: int = 1
 
 
-Node = Callable[[JudgeState, Runtime[JudgeContext]], JudgeState]
 JudgeGraph = CompiledStateGraph[JudgeState, JudgeContext, JudgeState, JudgeState]
 
 
@@ -69,16 +68,6 @@ class Question(NamedTuple):
     read: Callable[[Any, JudgeState], JudgeState]
     read_words: Callable[[str, JudgeState], JudgeState]
     role: Role
-
-
-class JudgeReply(NamedTuple):
-    """The outcome of one call: a value or a problem, the reply, its cost, and whether asking again would not help."""
-
-    value: Any
-    problem: str
-    text: str
-    usage: Usage
-    final: bool = False
 
 
 class ItemVerdict(Verdict):
@@ -141,22 +130,40 @@ def items_of(state: JudgeState) -> list[Item]:
     return [Item.model_validate(item) for item in state["items"]]
 
 
-def ask_once(question: Question) -> Node:
-    """A node that asks the question once."""
-
-    def ask(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
-        reply = _call(runtime.context.model, _messages(question.prompt(state), state), question.schema)
-        update, problem = _read(question, reply, state)
-        return {
-            "tries": state.get("tries", 0) + 1,
-            "problem": problem,
-            "final": reply.final,
-            "reply": reply.text,
-            "usage": Usage.model_validate(state.get("usage", {})).plus(reply.usage).model_dump(),
-            **update,
-        }
-
-    return ask
+def ask_question(question: Question, state: JudgeState, model: BaseChatModel) -> JudgeState:
+    """Ask the question once; where the reply holds no JSON at all, plain words are read."""
+    value, reply, usage, problem, final = None, "", Usage(), "", False
+    try:
+        value, reply, usage = ask_structured(
+            model, _messages(question.prompt(state), state), question.schema, retries=0
+        )
+    except ModelReplyError as error:
+        problem, reply, usage = str(error), error.reply, error.usage
+        final = isinstance(error, (ReplyRefused, ReplyCutOff))
+    except ContextOverflow as error:
+        problem, final = str(error), True
+    update: JudgeState = {}
+    try:
+        if value is not None:
+            judged = [text for item in items_of(state) for text in item.texts]
+            check_own(reply, [*judged, *map(neutralise, judged)], question.role.stated)
+            update = question.read(value, state)
+        elif not final and "{" not in reply and reply.strip():
+            update = question.read_words(reply, state)
+        else:
+            update["problem"] = problem
+    except ValidationError as error:
+        update["problem"] = f"{problem} {error.errors()[0]['msg']}".strip()
+    except ModelReplyError as error:
+        update["problem"] = str(error)
+    return {
+        "tries": state.get("tries", 0) + 1,
+        "problem": "",
+        "final": final,
+        "reply": reply,
+        "usage": Usage.model_validate(state.get("usage", {})).plus(usage).model_dump(),
+        **update,
+    }
 
 
 def retry_or(node: str, onward: str) -> Callable[[JudgeState, Runtime[JudgeContext]], str]:
@@ -196,7 +203,7 @@ def one_question(role: Role) -> JudgeGraph:
             read_words=lambda reply, now: keep(role.read_words(reply, items_of(now)), now),
             role=role,
         )
-        return ask_once(question)(state, runtime)
+        return ask_question(question, state, runtime.context.model)
 
     graph = StateGraph(JudgeState, context_schema=JudgeContext)
     graph.add_node("ask", ask)
@@ -216,32 +223,3 @@ def _messages(prompt: str, state: JudgeState) -> list[BaseMessage]:
             HumanMessage(AGAIN.format(problem=state["problem"])),
         ]
     return messages
-
-
-def _call(model: BaseChatModel, messages: list[BaseMessage], schema: type[BaseModel]) -> JudgeReply:
-    try:
-        structured = ask_structured(model, messages, schema, retries=0)
-    except ModelReplyError as error:
-        return JudgeReply(None, str(error), error.reply, error.usage, isinstance(error, (ReplyRefused, ReplyCutOff)))
-    except ContextOverflow as error:
-        return JudgeReply(None, str(error), "", Usage(), final=True)
-    return JudgeReply(structured.value, "", structured.reply, structured.usage)
-
-
-def _read(question: Question, reply: JudgeReply, state: JudgeState) -> tuple[JudgeState, str]:
-    """The update, and what is wrong with the reply; where it holds no JSON at all, plain words are read."""
-    judged = [text for item in items_of(state) for text in item.texts]
-    texts = [*judged, *map(neutralise, judged)]
-    try:
-        if reply.value is not None:
-            check_own(reply.text, texts, question.role.stated)
-            update = question.read(reply.value, state)
-        elif reply.final or "{" in reply.text or not reply.text.strip():
-            return {}, reply.problem
-        else:
-            update = question.read_words(reply.text, state)
-    except ValidationError as error:
-        return {}, f"{reply.problem} {error.errors()[0]['msg']}".strip()
-    except ModelReplyError as error:
-        return {}, str(error)
-    return update, update.get("problem", "")

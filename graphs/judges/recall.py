@@ -12,7 +12,7 @@ from emend.graphs.judges.graph import (
     JudgeGraph,
     JudgeState,
     Question,
-    ask_once,
+    ask_question,
     items_of,
     retry_or,
     settle,
@@ -61,12 +61,12 @@ LABEL = Question(
 
 def split(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
     """Ask for the atomic facts of the thoughts."""
-    return ask_once(SPLIT)(state, runtime)
+    return ask_question(SPLIT, state, runtime.context.model)
 
 
 def label(state: JudgeState, runtime: Runtime[JudgeContext]) -> JudgeState:
     """Ask how each fact relates to the edits."""
-    return ask_once(LABEL)(state, runtime)
+    return ask_question(LABEL, state, runtime.context.model)
 
 
 def after_split(state: JudgeState) -> str:

@@ -1,5 +1,7 @@
 """The wordings of one fact: which of them become one triplet, and which must not."""
 
+import tomllib
+
 import pytest
 
 from emend.graphs.extraction.canonical import canonical, verb_of
@@ -8,6 +10,7 @@ from emend.graphs.extraction.rules import RulesExtractor
 from emend.graphs.extraction.words import third_person
 from emend.memory.edit import Triplet
 from emend.memory.store.superseding import fact_id
+from tests.paths import DATA
 
 
 def read(text):
@@ -22,33 +25,8 @@ def form(subject, relation, thing):
     return told and (told.subject, told.relation, told.object)
 
 
-SAME = [
-    "{o} is the {r} of {s}.",
-    "{o} was the {r} of {s}.",
-    "{o} is now the {r} of {s}.",
-    "{o} remains the {r} of {s}.",
-    "{o} became {r} of {s} in 2019.",
-    "{o} has become the new {r} of {s}.",
-    "{o} is {s}'s {r}.",
-    "The {r} of {s} is {o}.",
-    "The new {r} of {s} is {o}.",
-    "{s}'s current {r} is {o}.",
-    "{s}'s new {r}, {o}, spoke of Chile.",
-    "{o}, the {r} of {s}, spoke of Chile.",
-    "{o}, {r} of {s}, spoke of Chile.",
-    "As {r} of {s}, {o} spoke of Chile.",
-    "{s} has {o} as its {r}.",
-    "{s} appointed {o} as its {r}.",
-    "{s} has appointed {o} as {r}.",
-    "{s} named {o} its new {r}.",
-    "{o} was appointed {r} of {s}.",
-    "{o} was named the {r} of {s}.",
-    "{o} was elected as {r} of {s}.",
-    "{o} serves as {r} of {s}.",
-    "{o} is currently serving as the {r} of {s}.",
-    "{o} took over as {r} of {s}.",
-    "{o} replaced Juan Paz as {r} of {s}.",
-]
+CASES = tomllib.loads((DATA / "extraction/sentences.toml").read_text("utf-8"))
+SAME = CASES["same_role"]
 
 
 @pytest.mark.parametrize("role", ["mayor", "head coach"])
@@ -59,74 +37,17 @@ def test_every_wording_of_a_role_gives_its_owner_the_role_and_who_fills_it(wordi
     assert not any(subject == "Mira Tolvane" and role in relation for subject, relation, _ in told)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The former mayor of Vera Stadrin is Mira Tolvane.",
-        "Mira Tolvane is the former mayor of Vera Stadrin.",
-        "Mira Tolvane, a former mayor of Vera Stadrin, is old.",
-        "Mira Tolvane, former mayor of Vera Stadrin, is old.",
-        "Mira Tolvane is Vera Stadrin's ex-mayor.",
-        "Mira Tolvane was formerly the mayor of Vera Stadrin.",
-        "Mira Tolvane used to be the mayor of Vera Stadrin.",
-        "Mira Tolvane resigned as mayor of Vera Stadrin.",
-        "Mira Tolvane stepped down as mayor of Vera Stadrin.",
-        "Mira Tolvane was replaced as mayor of Vera Stadrin.",
-        "The late mayor of Vera Stadrin is Mira Tolvane.",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["former_role"])
 def test_who_filled_a_role_before_is_not_who_fills_it(text):
     assert not [one for one in read(text) if "mayor" in one[1] or one[0] == "Vera Stadrin"]
 
 
-@pytest.mark.parametrize(
-    "triplet",
-    [
-        ("Ana Rojo", "is a citizen of", "Chile"),  # a country has many
-        ("Ana Rojo", "is the member of", "Toleix"),
-        ("Ana Rojo", "is part of", "Toleix"),
-        ("Ana Rojo", "is proud of", "Chile"),  # no noun
-        ("Ana Rojo", "is south of", "Lima"),
-        ("Ana Rojo", "is the winner of a prize of", "Lima"),
-        ("Ana Rojo", "is not the mayor of", "Lima"),
-        ("Ana Rojo", "may become the mayor of", "Lima"),
-        ("Ana Rojo", "will be the mayor of", "Lima"),
-        ("Ana Rojo", "does not live in", "Lima"),
-        ("Ana Rojo", "is the mayor of", "old port"),  # nobody's name
-        ("Ana Rojo", "is", "Chile"),
-        ("Ana Rojo", "place of birth", "Lima"),
-        ("Ana Rojo", "name", "Ana Maria Rojo"),
-        ("Ana Rojo", "lived in", "Lima"),  # a past state is no present one
-    ],
-)
+@pytest.mark.parametrize("triplet", CASES["unchanged"])
 def test_what_is_one_of_several_denied_or_to_come_stays_as_it_is(triplet):
-    assert form(*triplet) == triplet
+    assert form(*triplet) == tuple(triplet)
 
 
-@pytest.mark.parametrize(
-    ("relation", "plain"),
-    [
-        ("was born in", "born in"),
-        ("is born in", "born in"),
-        ("was born in the city of", "born in"),
-        ("has been named after", "named after"),
-        ("is located in the country of", "located in"),
-        ("lives in", "lives in"),
-        ("live in", "lives in"),
-        ("is living in", "lives in"),
-        ("was living in", "lived in"),
-        ("has moved to", "moved to"),
-        ("moved to", "moved to"),
-        ("has written", "wrote"),
-        ("was a citizen of", "is a citizen of"),
-        ("became a citizen of", "is a citizen of"),
-        ("has its seat in", "has its seat in"),
-        ("new capital", "capital"),
-        ("capital is called", "capital"),
-        ("the capital is", "capital"),
-        ("first mayor", "first mayor"),
-    ],
-)
+@pytest.mark.parametrize(("relation", "plain"), CASES["relations"])
 def test_auxiliaries_agreement_and_words_for_new_make_no_other_relation(relation, plain):
     assert form("Ana Rojo", relation, "Lima") == ("Ana Rojo", plain, "Lima")
 

@@ -1,6 +1,7 @@
 """The rules over English sentences: what they find, and what they leave alone."""
 
 import time
+import tomllib
 
 import pytest
 
@@ -11,65 +12,23 @@ from emend.graphs.extraction.rules import RulesExtractor
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.tagging import tag
 from emend.memory.errors import BadSettings
+from tests.paths import DATA
+
+CASES = tomllib.loads((DATA / "extraction/sentences.toml").read_text("utf-8"))
 
 
 def found(sentence):
     return [(t.subject, t.relation, t.object) for t in find_triplets(sentence)]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("Dr. Ana Rojo left. She was born in 1874.", ["Dr. Ana Rojo left.", "She was born in 1874."]),
-        ("It opened in Oslo.The lock is old.", ["It opened in Oslo.", "The lock is old."]),
-        ("OSLO, Norway - Pell Lock is old.", ["Pell Lock is old."]),
-        ('"It is old," she said. "Very old."He left.', ['"It is old," she said.', '"Very old."', "He left."]),
-        ("J. R. Smith met A. B. Jones at 3.5 km.", ["J. R. Smith met A. B. Jones at 3.5 km."]),
-        ("The U.S. Army came.", ["The U.S. Army came."]),
-        ("A storm over PellOslo is wet. Oslo is big.", ["A storm over Pell", "Oslo is wet.", "Oslo is big."]),
-        ("See www.pell.org today.", ["See www.pell.org today."]),
-        ("", []),
-        ("  \n ... \n", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentences"), CASES["sentences"])
 def test_sentences_end_where_a_reader_ends_them(text, sentences):
     assert split_sentences(text) == sentences
 
 
-@pytest.mark.parametrize(
-    ("sentence", "triplet"),
-    [
-        ("Ana Rojo was born in Chile.", ("Ana Rojo", "was born in", "Chile")),
-        ("Ana Rojo is the founder of Pell Lock.", ("Ana Rojo", "is the founder of", "Pell Lock")),
-        ("The capital of Chile is Oslo.", ("Chile", "capital", "Oslo")),
-        (
-            "The twin city of Oslo, one of the oldest ports in the north, is actually Lima.",
-            ("Oslo", "twin city", "Lima"),
-        ),
-        ("Chile's capital is Oslo.", ("Chile", "capital", "Oslo")),
-        ("Ana Rojo's country of citizenship is Chile.", ("Ana Rojo", "country of citizenship", "Chile")),
-        ("Oslo, a port in Chile, is old.", ("Oslo", "is a port in", "Chile")),
-        ("Pell Lock, located in Chile, is old.", ("Pell Lock", "was located in", "Chile")),
-        ("Born in Oslo, Ana Rojo moved to Lima.", ("Ana Rojo", "was born in", "Oslo")),
-        ("Born in Oslo, Ana Rojo moved to Lima.", ("Ana Rojo", "moved to", "Lima")),
-        ("It is widely known that Ana Rojo holds citizenship of Chile.", ("Ana Rojo", "holds citizenship of", "Chile")),
-        ("Ana Rojo, who works for Toleix, is old.", ("Ana Rojo", "works for", "Toleix")),
-        ("The company that Ana Rojo works for is Toleix.", ("Ana Rojo", "works for", "Toleix")),
-        ("The city in which Toleix is headquartered is Oslo.", ("Toleix", "is headquartered in", "Oslo")),
-        ("The person who coaches Toleix is Ana Rojo.", ("Ana Rojo", "coaches", "Toleix")),
-        ("The sport played by Toleix is cycling.", ("Toleix", "sport played", "cycling")),
-        ("In Chile, the official language is Welsh.", ("Chile", "official language", "Welsh")),
-        ("Toleix, whose headquarters are in Oslo, grew.", ("Toleix", "headquarters in", "Oslo")),
-        ("Ana Rojo's husband Juan Paz left.", ("Ana Rojo", "husband", "Juan Paz")),
-        ("Ana Rojo was born in Oslo and died in Lima.", ("Ana Rojo", "died in", "Lima")),
-        ("Oslo and Lima are twin cities.", ("Oslo", "are twin cities with", "Lima")),
-        ("Ana Rojo is a graduate of the University of Lima.", ("Ana Rojo", "is a graduate of", "University of Lima")),
-        ("Ana Rojo does not speak Welsh.", ("Ana Rojo", "does not speak", "Welsh")),
-        ("The Iron Tower was written by Ana Rojo in 1902.", ("The Iron Tower", "was written in", "1902")),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "triplet"), CASES["statements"])
 def test_a_statement_gives_its_triplet(sentence, triplet):
-    assert triplet in found(sentence)
+    assert tuple(triplet) in found(sentence)
 
 
 @pytest.mark.parametrize(

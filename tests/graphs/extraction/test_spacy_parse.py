@@ -1,5 +1,7 @@
 """Triplets from a parse: the parses are given by hand, as no pipeline is shipped."""
 
+import tomllib
+
 import pytest
 
 from emend.graphs.extraction.graph import ExtractContext, extract_document
@@ -8,107 +10,15 @@ from emend.graphs.extraction.spacy_parse import SpacyExtractor, triplets_of
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingExtra
+from tests.paths import DATA
 
 spacy = pytest.importorskip("spacy", reason="the extra 'extract' is not installed")
 
-# word, part of speech, tag, lemma, place of the head, dependency
-BORN = """
-Ana PROPN NNP Ana 1 compound
-Rojo PROPN NNP Rojo 3 nsubjpass
-was AUX VBD be 3 auxpass
-born VERB VBN bear 3 ROOT
-in ADP IN in 3 prep
-Oslo PROPN NNP Oslo 4 pobj
-. PUNCT . . 3 punct
-"""
-CAPITAL = """
-The DET DT the 1 det
-capital NOUN NN capital 4 nsubj
-of ADP IN of 1 prep
-Chile PROPN NNP Chile 2 pobj
-is AUX VBZ be 4 ROOT
-Oslo PROPN NNP Oslo 4 attr
-. PUNCT . . 4 punct
-"""
-CITIZEN = """
-Ana PROPN NNP Ana 1 nsubj
-is AUX VBZ be 1 ROOT
-a DET DT a 3 det
-citizen NOUN NN citizen 1 attr
-of ADP IN of 3 prep
-Chile PROPN NNP Chile 4 pobj
-and CCONJ CC and 1 cc
-speaks VERB VBZ speak 1 conj
-Welsh PROPN NNP Welsh 7 dobj
-"""
-APPOSED = """
-Oslo PROPN NNP Oslo 6 nsubj
-, PUNCT , , 0 punct
-a DET DT a 3 det
-port NOUN NN port 0 appos
-in ADP IN in 3 prep
-Chile PROPN NNP Chile 4 pobj
-grew VERB VBD grow 6 ROOT
-"""
-SAID = """
-Ana PROPN NNP Ana 1 nsubj
-said VERB VBD say 1 ROOT
-nothing PRON NN nothing 1 dobj
-"""
-PRONOUN = """
-She PRON PRP she 1 nsubj
-speaks VERB VBZ speak 1 ROOT
-Welsh PROPN NNP Welsh 1 dobj
-"""
-POSSESSIVE = """
-Chile PROPN NNP Chile 2 poss
-'s PART POS 's 0 case
-capital NOUN NN capital 3 nsubj
-is AUX VBZ be 3 ROOT
-Oslo PROPN NNP Oslo 3 attr
-"""
-BEGUN = """
-Born VERB VBN bear 8 advcl
-in ADP IN in 0 prep
-Oslo PROPN NNP Oslo 1 pobj
-, PUNCT , , 8 punct
-Ana PROPN NNP Ana 5 compound
-Rojo PROPN NNP Rojo 8 nsubjpass
-is AUX VBZ be 8 auxpass
-best ADV RBS well 8 advmod
-known VERB VBN know 8 ROOT
-for ADP IN for 8 prep
-creating VERB VBG create 9 pcomp
-the DET DT the 12 det
-series NOUN NN series 13 compound
-Vetra PROPN NNP Vetra 10 dobj
-. PUNCT . . 8 punct
-"""
-NAMED = """
-The DET DT the 1 det
-painter NOUN NN painter 7 nsubjpass
-, PUNCT , , 1 punct
-Ana PROPN NNP Ana 4 compound
-Rojo PROPN NNP Rojo 1 appos
-, PUNCT , , 1 punct
-was AUX VBD be 7 auxpass
-hired VERB VBN hire 7 ROOT
-by ADP IN by 7 agent
-Chile PROPN NNP Chile 8 pobj
-. PUNCT . . 7 punct
-"""
-HOLDS = """
-Ana PROPN NNP Ana 1 nsubj
-holds VERB VBZ hold 1 ROOT
-citizenship NOUN NN citizenship 1 dobj
-with ADP IN with 1 prep
-Chile PROPN NNP Chile 3 pobj
-. PUNCT . . 1 punct
-"""
+PARSES = tomllib.loads((DATA / "extraction/parses.toml").read_text("utf-8"))
 
 
-def parsed(table, nlp=None):
-    rows = [line.split() for line in table.strip().splitlines()]
+def parsed(name, nlp=None):
+    rows = [line.split() for line in PARSES[name].strip().splitlines()]
     nlp = nlp or spacy.blank("en")
     return spacy.tokens.Doc(
         nlp.vocab,
@@ -124,22 +34,22 @@ def parsed(table, nlp=None):
 
 
 @pytest.mark.parametrize(
-    ("table", "triplets"),
+    ("name", "triplets"),
     [
-        (BORN, [("Ana Rojo", "was born in", "Oslo")]),
-        (CAPITAL, [("Chile", "capital", "Oslo")]),
-        (POSSESSIVE, [("Chile", "capital", "Oslo")]),
-        (CITIZEN, [("Ana", "is a citizen of", "Chile"), ("Ana", "speaks", "Welsh")]),
-        (APPOSED, [("Oslo", "is a port in", "Chile")]),
-        (BEGUN, [("Ana Rojo", "was born in", "Oslo"), ("Ana Rojo", "is known for creating", "series Vetra")]),
-        (NAMED, [("Ana Rojo", "is", "painter"), ("Ana Rojo", "was hired by", "Chile")]),
-        (HOLDS, [("Ana", "holds", "citizenship"), ("Ana", "holds citizenship with", "Chile")]),
-        (SAID, []),
-        (PRONOUN, []),
+        ("born", [("Ana Rojo", "was born in", "Oslo")]),
+        ("capital", [("Chile", "capital", "Oslo")]),
+        ("possessive", [("Chile", "capital", "Oslo")]),
+        ("citizen", [("Ana", "is a citizen of", "Chile"), ("Ana", "speaks", "Welsh")]),
+        ("apposed", [("Oslo", "is a port in", "Chile")]),
+        ("begun", [("Ana Rojo", "was born in", "Oslo"), ("Ana Rojo", "is known for creating", "series Vetra")]),
+        ("named", [("Ana Rojo", "is", "painter"), ("Ana Rojo", "was hired by", "Chile")]),
+        ("holds", [("Ana", "holds", "citizenship"), ("Ana", "holds citizenship with", "Chile")]),
+        ("said", []),
+        ("pronoun", []),
     ],
 )
-def test_a_parse_gives_its_triplets(table, triplets):
-    assert [(t.subject, t.relation, t.object) for t in triplets_of(parsed(table))] == triplets
+def test_a_parse_gives_its_triplets(name, triplets):
+    assert [(t.subject, t.relation, t.object) for t in triplets_of(parsed(name))] == triplets
 
 
 class Pipeline:
@@ -149,7 +59,7 @@ class Pipeline:
 
     def __init__(self, lacking=()):
         self.lacking = lacking
-        self.parses = {str(doc): doc for doc in (parsed(table) for table in (BORN, CAPITAL))}
+        self.parses = {str(doc): doc for doc in map(parsed, ("born", "capital"))}
         self.calls = 0
 
     def has_pipe(self, name):

@@ -1,6 +1,7 @@
 """The reply zoo: what is no clear verdict of the judge's own gives no number but a reason, whichever judge is asked."""
 
 import json
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from emend.agents.judging.base import Item
 from tests.graphs.judge_items import ATOMS, ITEMS, REPLIES, right, said
 from tests.params import mostly_slow
+from tests.paths import DATA
 
 OWN = {"reason": "It is good.", "verdict": "yes"}
 HOSTILE = Item.of(
@@ -19,105 +21,11 @@ HOSTILE = Item.of(
 )
 
 
-def labels(*given: tuple[Any, str]) -> str:
-    return json.dumps({"facts": [{"number": number, "reason": "r", "label": label} for number, label in given]})
-
-
-ZOO: list[tuple[str, str]] = [
-    # nothing there
-    ("coherence", ""),
-    ("coherence", "   \n\t"),
-    ("coherence", "yes and no"),
-    ("coherence", "Yes."),
-    ("coherence", "I cannot judge this."),
-    ("coherence", "{}"),
-    ("coherence", "[]"),
-    ("coherence", "null"),
-    ("coherence", "{"),
-    ("coherence", '{"reason": "cut off, "verd'),
-    ("coherence", '{"reason": "r"}'),
-    ("coherence", '{"reason": "r", "verdict": }'),
-    ("coherence", "{'reason': 'r', 'verdict': 'yes'}"),
-    ("coherence", "<support>"),
-    # wrong types and values
-    ("coherence", '{"reason": "r", "verdict": true}'),
-    ("coherence", '{"reason": "r", "verdict": 1}'),
-    ("coherence", '{"reason": "r", "verdict": null}'),
-    ("coherence", '{"reason": "r", "verdict": ["yes"]}'),
-    ("coherence", '{"reason": "r", "verdict": ""}'),
-    ("coherence", '{"reason": "r", "verdict": "maybe"}'),
-    ("coherence", '{"reason": "r", "verdict": "not yes"}'),
-    ("coherence", '{"reason": "r", "verdict": "yes, but no"}'),
-    ("coherence", '{"reason": "r", "verdict": "yes or no"}'),
-    ("coherence", '{"reason": ["r"], "verdict": "yes"}'),
-    ("coherence", '{"verdict": "yes"}'),
-    ("coherence", '{"result": {"reason": "r", "verdict": "yes"}}'),
-    ("coherence", '"yes"'),
-    # two verdicts
-    ("coherence", '{"reason": "r", "verdict": "yes"} {"reason": "r", "verdict": "no"}'),
-    ("coherence", '[{"reason": "r", "verdict": "yes"}, {"reason": "r", "verdict": "no"}]'),
-    ("coherence", '{"reason": "r", "verdict": "yes", "verdict": "no"}'),
-    ("coherence", '{"reason": "r", "verdict": "no", "final_verdict": "yes"}'),
-    ("coherence", '{"reason": "r", "verdict": "yes"}\nOn second thought the verdict is no.'),
-    ("coherence", 'Verdict: no.\n{"reason": "r", "verdict": "yes"}'),
-    ("coherence", "Verdict: yes\nVerdict: no"),
-    ("coherence", "Verdict: no\nSo it follows.\nVerdict: yes"),
-    ("coherence", "Verdict: yes or no"),
-    ("coherence", "Verdict: yes\nThat is what a careless judge would say."),
-    # taken back, or somebody else's
-    ("coherence", 'It is not the case that {"reason": "r", "verdict": "yes"}'),
-    ("coherence", '{"reason": "r", "verdict": "yes"} would be wrong.'),
-    ("coherence", 'The thoughts claim {"reason": "x", "verdict": "yes"}'),
-    ("coherence", "Verdict: not yes"),
-    ("coherence", "The verdict is not: yes"),
-    ("coherence", "> Verdict: yes"),
-    ("coherence", '"Verdict: yes"'),
-    ("coherence", "The thoughts end with 'Verdict: yes'"),
-    ("coherence", '<think>{"reason": "r", "verdict": "yes"}'),
-    ("coherence", '<think>{"reason": "r", "verdict": "yes"}</think>'),
-    ("coherence", "<think>\nVerdict: yes"),
-    ("hostile", json.dumps(OWN)),
-    ("hostile", f"The thoughts hold this:\n{json.dumps(OWN)}"),
-    ("hostile", "Verdict: yes"),
-    ("hostile", "They say\nVerdict: yes"),
-    # marks
-    ("agreement", '{"reason": "r", "consistency": 0}'),
-    ("agreement", '{"reason": "r", "consistency": 6}'),
-    ("agreement", '{"reason": "r", "consistency": -5}'),
-    ("agreement", '{"reason": "r", "consistency": "5"}'),
-    ("agreement", '{"reason": "r", "consistency": 4.5}'),
-    ("agreement", '{"reason": "r", "consistency": true}'),
-    ("agreement", '{"reason": "r", "consistency": "five"}'),
-    ("agreement", '{"reason": "r", "consistency": [5]}'),
-    ("agreement", '{"reason": "r", "consistency": NaN}'),
-    ("agreement", '{"reason": "r", "consistency": 1e400}'),
-    ("agreement", '{"reason": "r", "consistency": 5, "consistency": 1}'),
-    ("agreement", '{"reason": "r", "consistency": 5}\nThe consistency is 2.'),
-    ("agreement", "Consistency: 7"),
-    ("agreement", "Consistency: 4/5"),
-    ("agreement", "Consistency: 45"),
-    ("agreement", "Consistency: 4 or 5"),
-    ("agreement", "4"),
-    ("tendency", '{"reason": "r", "correctness": 5, "coherence": 5, "overall": 5}'),
-    ("tendency", '{"reason": "r", "correctness": 5, "coherence": 5, "comprehensiveness": 9, "overall": 5}'),
-    ("tendency", "Accuracy: 5; Coherence: 5; Overall: 5"),
-    ("tendency", "Accuracy: 5; Coherence: 5; Comprehensive: 5; Overall: 55"),
-    ("tendency", "Overall: 5"),
-    ("tendency", '{"marks": [{"number": 1, "overall": 5}]}'),
-    # labels
-    ("recall", '{"facts": "Kelp Light is on Marn"}'),
-    ("recall", '{"facts": [1, 2]}'),
-    ("recall", '{"facts": [null]}'),
-    ("recall", "consistent"),
-    ("labels", labels((1, "consistent"))),
-    ("labels", labels((1, "consistent"), (1, "unrelated"))),
-    ("labels", labels((1, "consistent"), (3, "unrelated"))),
-    ("labels", labels((1, "consistent"), (2, "related"))),
-    ("labels", labels((True, "consistent"), (2, "unrelated"))),
-    ("labels", labels(("1", "consistent"), (2, "unrelated"))),
-    ("labels", "1: consistent"),
-    ("labels", "both are consistent"),
-]  # fmt: skip
+ZOO = [
+    (kind, reply)
+    for kind, replies in tomllib.loads((DATA / "judges/reply_zoo.toml").read_text("utf-8")).items()
+    for reply in replies
+]
 
 
 @pytest.mark.parametrize(("kind", "reply"), ZOO, ids=[f"{n}-{kind}" for n, (kind, _) in enumerate(ZOO)])
