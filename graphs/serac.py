@@ -14,10 +14,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from emend.agents.roles.answer import build_prompt
-from emend.agents.scope.base import Scope
+from emend.agents.scope.base import Scope, corpus_of
 from emend.graphs.execution import Graph, add_chain
 from emend.graphs.rag import HitState, RagContext, RagState, compose, retrieve
 from emend.graphs.respond import RespondContext, RespondState, respond
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 from emend.memory.retrieval.exact import best
@@ -50,7 +51,7 @@ class ScopeRetriever:
     def __init__(self, corpus: Corpus, scope: Scope, narrow: Retriever | None = None, candidates: int = 0) -> None:
         self.scope, self.narrow, self.candidates = scope, narrow, candidates
         self.entries: Sequence[Entry] = corpus.entries()
-        self._probability = None if narrow else scope.over([entry.text for entry in self.entries])
+        self._probability = None if narrow else scope.over(corpus)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """At most k hits, the most probable first; equal ones in the order of the corpus."""
@@ -58,7 +59,7 @@ class ScopeRetriever:
         if probability is None:
             assert self.narrow is not None
             entries = [hit.entry for hit in self.narrow.search(query, self.candidates)]
-            probability = self.scope.over([entry.text for entry in entries])
+            probability = self.scope.over(corpus_of([entry.text for entry in entries], LexicalEmbedding(1)))
         if not entries:
             return []
         scores = np.asarray(probability(query))

@@ -1,22 +1,26 @@
-"""The interface of scope classifiers, and the files that a trained one is saved in."""
+"""The interface of scope classifiers."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emend.agents.scope.logistic import Floats
-from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding
+from emend.memory.retrieval.base import Corpus, Entry
+from emend.memory.retrieval.exact import ExactCorpus
 
+Floats = NDArray[np.float32]
 SETTINGS, WEIGHTS = "scope.json", "scope.safetensors"
 
 
 class Scope(Protocol):
     """Decides which new fact, if any, a question is about (SERAC, Mitchell et al. 2022, section 3)."""
+
+    pairwise: ClassVar[bool]
+    """True if the probability of a text does not depend on the other texts."""
 
     @property
     def identity(self) -> str:
@@ -28,38 +32,24 @@ class Scope(Protocol):
         """The least probability at which a question is about a text."""
         ...
 
-    def over(self, texts: Sequence[str]) -> Callable[[str], Floats]:
-        """A function from a question to the probability, for each of these texts, that the question is about it."""
+    @property
+    def lower(self) -> float:
+        """The least probability at which a question may be about a text: CRAG's lower threshold."""
+        ...
+
+    def over(self, corpus: Corpus) -> Callable[[str], Floats]:
+        """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
         ...
 
 
-@dataclass(frozen=True)
-class LinearScope:
-    """Fields and file format of the classifiers that are linear in features of a question and a text.
+def corpus_of(texts: Sequence[str], embedding: Embedding) -> ExactCorpus:
+    """Texts as a corpus, embedded now."""
+    return ExactCorpus.of([Entry(id=str(n), edit_id=str(n), text=text) for n, text in enumerate(texts)], embedding)
 
-    `spec` is the embedding's name for `load_embedding`, `trained_on` a digest of the training data.
-    """
 
-    form: ClassVar[str]
-    embedding: Embedding
-    spec: str
-    weights: Floats
-    threshold: float = 0.5
-    trained_on: str = ""
-
-    @property
-    def identity(self) -> str:
-        """The form, the embedding and a digest of the weights."""
-        return f"{self.form}/{self.embedding.identity}/{content_id(np.round(self.weights, 5).tolist())[:8]}"
-
-    def save(self, folder: Path) -> None:
-        """Write weights (safetensors) and settings (JSON) to a folder, which is created if necessary."""
-        from safetensors.numpy import save_file
-
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({"weights": self.weights}, folder / WEIGHTS)
-        settings = {"form": self.form, "embedding": self.spec, "encoder": self.embedding.identity}
-        write_settings(folder, settings | {"threshold": self.threshold, "trained_on": self.trained_on})
+def sigmoid(scores: Any) -> Floats:
+    """Log-odds as probabilities."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(scores, -30, 30))), np.float32)
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:

@@ -5,13 +5,14 @@ other texts as negatives.
 """
 
 import importlib
+import json
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,11 +20,11 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from emend.agents.local.model_folder import weights_digest
-from emend.agents.scope.base import write_settings
+from emend.agents.scope.base import Floats, sigmoid, write_settings
 from emend.agents.scope.examples import ScopeExample
-from emend.agents.scope.logistic import Floats, sigmoid
 from emend.agents.scope.training_loop import OnStep, ignore_step, optimise
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
+from emend.memory.retrieval.base import Corpus
 
 TOKENS = 160
 """Maximum length of question and text together, as in ELKEN; the text is truncated."""
@@ -42,6 +43,8 @@ class CrossEncoderScope:
         ModelError: the folder holds no such classifier.
     """
 
+    pairwise: ClassVar[bool] = True
+
     def __init__(self, folder: Path, threshold: float = 0.5) -> None:
         self.folder, self.threshold = folder, threshold
         self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
@@ -58,17 +61,27 @@ class CrossEncoderScope:
         """A digest of the weights."""
         return f"cross-encoder/{weights_digest(self.folder)}"
 
-    def over(self, texts: Sequence[str]) -> Callable[[str], Floats]:
-        """A function from a question to one probability per text, shape (len(texts),)."""
+    @property
+    def lower(self) -> float:
+        """A tenth of the upper threshold."""
+        return self.threshold / 10
+
+    def over(self, corpus: Corpus) -> Callable[[str], Floats]:
+        """A function from a question to one probability per entry, shape (len(corpus.entries()),)."""
+        texts = [entry.text for entry in corpus.entries()]
 
         def probabilities(question: str) -> Floats:
             if not texts:
                 return np.zeros(0, np.float32)
             with self._lock, torch.inference_mode():
                 logits = [self.logits([question] * len(part), part) for part in _batched(texts, BATCH)]
-            return sigmoid(torch.cat(logits).float().numpy())
+            return self.probabilities(torch.cat(logits).float().numpy())
 
         return probabilities
+
+    def probabilities(self, logits: Floats) -> Floats:
+        """Probabilities of logits."""
+        return sigmoid(logits)
 
     def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
         """A logit for each pair of question and text, shape (pairs,)."""
@@ -77,6 +90,43 @@ class CrossEncoderScope:
         )
         logits: Tensor = self.model(**packed).logits[:, 0]
         return logits
+
+
+class CragEvaluator(CrossEncoderScope):
+    """CRAG's retrieval evaluator as its authors publish it (Yan et al. 2024, section 4.2): a T5 with one output.
+
+    It reads `question [SEP] passage` as one text of at most 512 tokens, and its output is the score itself, from about
+    -1 to 1; here (score + 1) / 2 is the probability. The thresholds are those of PubHealth and Arc-Challenge.
+    """
+
+    lower: float = (1 - 0.91) / 2
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, threshold=(1 + 0.5) / 2)
+
+    def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
+        """A score for each pair of question and text, shape (pairs,)."""
+        pairs = [f"{question} [SEP] {text}" for question, text in zip(questions, texts, strict=True)]
+        packed = self.tokenizer(pairs, padding=True, truncation=True, max_length=512, return_tensors="pt")
+        scores: Tensor = self.model(**packed).logits[:, 0]
+        return scores
+
+    def probabilities(self, logits: Floats) -> Floats:
+        """The scores moved from -1..1 to 0..1, not clipped."""
+        return np.asarray((logits + 1) / 2, np.float32)
+
+
+def published_scope(folder: Path) -> CrossEncoderScope:
+    """A classifier that Emend has not trained: CRAG's T5, or a cross-encoder with one logit.
+
+    Raises:
+        ModelError: the folder holds no such classifier.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kind = str(next(iter(config.get("architectures") or ()), "no model"))
+    if not kind.endswith("ForSequenceClassification"):
+        raise ModelError(f"'{folder}' holds a {kind}, which does not score pairs: name a cross-encoder.")
+    return CragEvaluator(folder) if kind.startswith("T5") else CrossEncoderScope(folder)
 
 
 @dataclass(frozen=True)
@@ -146,7 +196,7 @@ def train_cross_encoder(
 
     def loss(part: Sequence[tuple[int, int]]) -> Tensor:
         logits = scope.logits([examples[row].question for row, _ in part], [texts[index] for _, index in part])
-        labels = torch.tensor([float(examples[row].about == index) for row, index in part])
+        labels = torch.tensor([float(index in examples[row].about) for row, index in part])
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
     _fit(scope.model, map(loss, _batched(pairs, training.batch)), len(pairs), training, on_step)
@@ -176,7 +226,7 @@ def _pairs(
 ) -> Iterator[tuple[int, int]]:
     """Pairs (example, text): the text it is about, or was written for, and some drawn from the nearest others."""
     for row, example in enumerate(examples):
-        right = [index for index in (example.about, example.beside) if index is not None]
+        right = [*example.about, *(() if example.beside is None else (example.beside,))]
         others = [index for index in near[row] if index not in right]
         weights = 1 / (1 + np.arange(len(others)))
         count = min(training.negatives, len(others))

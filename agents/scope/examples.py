@@ -6,27 +6,39 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emend.agents.scope.base import Scope
+from emend.agents.scope.base import Scope, corpus_of
+from emend.memory.embeddings.embed import LexicalEmbedding
 
 
 @dataclass(frozen=True)
 class ScopeExample:
-    """A question, and the index of the text that it is about; None when it is about none of them.
+    """A question, and the indices of the texts that it is about; none when it is out of scope.
 
-    `beside` is the text that an out-of-scope question was written for, the hardest negative. With `alone` nothing is
-    known about the question and the other texts, and it is compared with that text only.
+    `beside` is the text that an out-of-scope question was written for. With `alone` nothing is known about the question
+    and the other texts, and it is compared with that text only.
     """
 
     question: str
-    about: int | None
+    about: tuple[int, ...] = ()
     beside: int | None = None
     alone: bool = False
+
+    @property
+    def home(self) -> int:
+        """The text whose group the question belongs to."""
+        return self.about[0] if self.about else self.beside or 0
+
+    @property
+    def candidates(self) -> list[int] | None:
+        """The indices of the texts that the question is compared with; None for all."""
+        return [self.beside] if self.alone and self.beside is not None else None
 
 
 class Decision(NamedTuple):
     """The index of the most probable text for a question, its probability, and whether the decision is correct.
 
-    Correct is the question's text at or above the threshold, or no text if it has none (ELKEN's selector accuracy).
+    Correct is one of the question's texts at or above the threshold, or none if it has none (ELKEN's selector
+    accuracy).
     """
 
     place: int
@@ -42,8 +54,8 @@ def choose_threshold(best: Sequence[tuple[int, float]], examples: Sequence[Scope
         examples: the questions.
     """
     scores = np.asarray([probability for _, probability in best])
-    correct = np.asarray([place == example.about for (place, _), example in zip(best, examples, strict=True)])
-    in_scope = np.asarray([example.about is not None for example in examples])
+    correct = np.asarray([place in example.about for (place, _), example in zip(best, examples, strict=True)])
+    in_scope = np.asarray([bool(example.about) for example in examples])
     order = np.argsort(scores, kind="stable")
     # With the cut behind the first n, those get no text, which is correct for questions out of scope.
     rejected = np.concatenate([[0], np.cumsum(~in_scope[order])])
@@ -56,8 +68,8 @@ def choose_threshold(best: Sequence[tuple[int, float]], examples: Sequence[Scope
 
 def decide(place: int, probability: float, threshold: float, example: ScopeExample) -> Decision:
     """The decision that follows from the most probable text."""
-    chosen = place if probability >= threshold else None
-    return Decision(place, probability, chosen == example.about)
+    in_scope = probability >= threshold
+    return Decision(place, probability, place in example.about if in_scope else not example.about)
 
 
 def decisions(
@@ -74,14 +86,15 @@ def decisions(
         examples: the questions.
         candidates: for each question the indices of the texts that it is compared with; None for all.
     """
+    plain = LexicalEmbedding(1)  # a classifier embeds what it needs
     out: list[Decision] = []
-    over_all = scope.over(texts) if candidates is None else None
+    over_all = scope.over(corpus_of(texts, plain)) if candidates is None else None
     for row, example in enumerate(examples):
         places = range(len(texts)) if candidates is None else candidates[row]
         if not len(places):
-            out.append(Decision(-1, 0.0, example.about is None))
+            out.append(Decision(-1, 0.0, not example.about))
             continue
-        probabilities = over_all or scope.over([texts[place] for place in places])
+        probabilities = over_all or scope.over(corpus_of([texts[place] for place in places], plain))
         scores = probabilities(example.question)
         best = int(scores.argmax())
         out.append(decide(int(places[best]), float(scores[best]), scope.threshold, example))
@@ -92,8 +105,7 @@ def examples_of(triples: Sequence[tuple[str, str, bool]]) -> tuple[list[str], li
     """Texts and examples from triples: a question, the text shown with it, and whether it is about that text."""
     texts = list(dict.fromkeys(text for _, text, _ in triples))
     places = {text: place for place, text in enumerate(texts)}
-    return texts, [_example(question, places[text], inside) for question, text, inside in triples]
-
-
-def _example(question: str, place: int, inside: bool) -> ScopeExample:
-    return ScopeExample(question, place) if inside else ScopeExample(question, None, place, alone=True)
+    return texts, [
+        ScopeExample(question, (places[text],)) if inside else ScopeExample(question, (), places[text], alone=True)
+        for question, text, inside in triples
+    ]

@@ -1,53 +1,105 @@
-"""The embedding form of SERAC's scope classifier over word features, for the lexical embedding.
+"""Features of a question paired with each text of a memory, from which scope classifiers decide."""
 
-A logistic regression on the words that question and text share and on their cosine. The form over a sentence encoder
-is `gate`, the cross-encoder form `cross_encoder`. Probability 1 is in scope.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from emend.agents.scope.base import LinearScope
-from emend.agents.scope.logistic import Floats, sigmoid
-from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding, LexicalEmbedding
+from emend.agents.scope.base import Floats
+from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding
+from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
+from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.focus import focused, sentences
 from emend.memory.retrieval.tokens import words
 
-WORD_FEATURES = ("bias", "cosine", "names", "no_names", "words", "rare_words")
-PRIOR = (-7.0, 3.0, 5.0, 1.0, 1.5, 4.0)
-"""Untrained weights: a text is in scope if it has the names and the rare words of the question."""
+SENTENCES = 40
+"""Maximum number of sentences of a text that are compared with a question."""
+RIVAL = 2.0
+"""Retrieval score of the next text where there is none or its own is lower."""
 
 
-class Lexicon:
-    """An inverted index of words, which compares a question with many texts at once."""
+class PairFeatures(Protocol):
+    """Features of questions with the texts of a corpus, which are indexed once."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.count = len(texts)
+    names: ClassVar[tuple[str, ...]]
+
+    def scores(self, question: str) -> Floats:
+        """How near each text is to a question, to choose training examples by; shape (texts,)."""
+        ...
+
+    def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
+        """Shape (texts, features), or for a memory of the texts at `places` only."""
+        ...
+
+
+class RelevanceFeatures:
+    """Two features over a sentence encoder: the best cosine with any sentence of a text, and the text's lead.
+
+    The lead is the score of the default retrieval strategy minus that of the next text, for the best text; for all
+    others minus that of the best. The sentence rather than the text makes triplets and documents comparable, and the
+    lead, unlike the score, does not grow with the number of texts.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("sentence", "lead")
+
+    def __init__(self, corpus: ExactCorpus, embedding: Embedding) -> None:
+        self._corpus = corpus
+        parts = [sentences(entry.text)[:SENTENCES] or [entry.text] for entry in corpus.entries()]
+        self._starts = np.cumsum([0, *map(len, parts)])[:-1]
+        self._sentences = embedding.documents([sentence for part in parts for sentence in part])
+        self._stems, self._names = STEM_PART(corpus), NAME_PART(corpus)
+
+    def scores(self, question: str) -> Floats:
+        """The scores of the default retrieval strategy."""
+        query = focused(question)
+        words_part = STEMS * self._stems.scores(query) + NAMES * self._names.scores(query)
+        return np.asarray(DENSE * self._corpus.cosines(query) + words_part, np.float32)
+
+    def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
+        """Shape (texts, 2), or for a memory of the texts at `places` only."""
+        cosines = self._sentences @ self._corpus.embed([focused(question)])[0]
+        nearest, scores = np.maximum.reduceat(cosines, self._starts), self.scores(question)
+        if places is not None:
+            nearest, scores = nearest[list(places)], scores[list(places)]
+        best = int(scores.argmax())
+        lead = scores - scores[best]
+        lead[best] = scores[best] - np.append(np.delete(scores, best), RIVAL).max()
+        return np.stack([nearest, lead], axis=1).astype(np.float32)
+
+
+class WordFeatures:
+    """Features for the lexical embedding: the cosine, and shares of the question's names and words in each text."""
+
+    names: ClassVar[tuple[str, ...]] = ("cosine", "names", "no_names", "words", "rare_words")
+
+    def __init__(self, corpus: ExactCorpus, embedding: Embedding) -> None:
+        self._corpus = corpus
         places: dict[str, list[int]] = {}
-        for place, text in enumerate(texts):
-            for word in set(words(text)):
+        for place, entry in enumerate(corpus.entries()):
+            for word in set(words(entry.text)):
                 places.setdefault(word, []).append(place)
-        self.places = {word: np.asarray(rows) for word, rows in places.items()}
+        self._places = {word: np.asarray(rows) for word, rows in places.items()}
 
-    def features(self, question: str) -> Floats:
-        """Shares of the question's names, words and rare words that each text contains; shape (texts, 4)."""
+    def scores(self, question: str) -> Floats:
+        """The cosines."""
+        return np.asarray(self._corpus.cosines(question), np.float32)
+
+    def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
+        """Shape (texts, 5), or the rows at `places` only."""
         content = [word for word in dict.fromkeys(words(question)) if word not in FUNCTION_WORDS]
-        names = names_in(question)
-        rarity = {w: np.log((self.count + 1) / (len(self.places.get(w, ())) + 0.5)) for w in content}
-        out = np.zeros((self.count, 4), np.float32)
-        out[:, 0] = self._share({name: 1.0 for name in names})
-        out[:, 1] = not names
-        out[:, 2] = self._share(dict.fromkeys(content, 1.0))
-        out[:, 3] = self._share(rarity)
-        return out
+        names, count = names_in(question), len(self._corpus.entries())
+        rarity = {w: np.log((count + 1) / (len(self._places.get(w, ())) + 0.5)) for w in content}
+        weights = (dict.fromkeys(names, 1.0), dict.fromkeys(content, 1.0), rarity)
+        of_names, of_words, of_rare = (self._share(weight) for weight in weights)
+        columns = [self.scores(question), of_names, np.full(count, not names), of_words, of_rare]
+        rows = np.stack(columns, axis=1).astype(np.float32)
+        return rows if places is None else rows[list(places)]
 
     def _share(self, weights: dict[str, float]) -> Floats:
-        shares = np.zeros(self.count, np.float32)
+        shares = np.zeros(len(self._corpus.entries()), np.float32)
         for word, weight in weights.items():
-            if word in self.places:
-                shares[self.places[word]] += weight
+            if word in self._places:
+                shares[self._places[word]] += weight
         total = sum(weights.values())
         return shares / np.float32(total) if total > 0 else shares
 
@@ -85,52 +137,3 @@ def _is_name(word: str, place: int) -> bool:
 
 
 OPENERS = frozenset("is are was were do does did can may might could what name tell give say".split())
-
-
-@dataclass(frozen=True)
-class EmbeddingScope(LinearScope):
-    """A logistic regression over word features and the cosine.
-
-    `weights` has one for each of `WORD_FEATURES`; `embedding` gives the cosine.
-    """
-
-    form: ClassVar[str] = "embedding"
-    embedding: Embedding = field(default_factory=LexicalEmbedding)
-    spec: str = "lexical"
-    weights: Floats = field(default_factory=lambda: np.asarray(PRIOR, np.float32))
-
-    @property
-    def features(self) -> int:
-        """The number of weights."""
-        return len(WORD_FEATURES)
-
-    def over(self, texts: Sequence[str]) -> Callable[[str], Floats]:
-        """A function from a question to one probability per text, shape (len(texts),)."""
-        pairs = Pairs(self.embedding, texts)
-
-        def probabilities(question: str) -> Floats:
-            return sigmoid(pairs.features(question) @ self.weights)
-
-        return probabilities
-
-
-class Pairs:
-    """Features of a question paired with each of some texts; the texts are embedded once."""
-
-    def __init__(self, embedding: Embedding, texts: Sequence[str]) -> None:
-        self.embedding, self.lexicon = embedding, Lexicon(texts)
-        self.vectors = embedding.documents(texts) if texts else np.zeros((0, 1), np.float32)
-
-    def features(self, question: str, places: Sequence[int] | None = None) -> Floats:
-        """Shape (texts, features), or for the texts at `places` only."""
-        if not len(self.vectors):
-            return np.zeros((0, len(WORD_FEATURES)), np.float32)
-        vector = self.embedding.queries([question])[0]
-        return self.joined(vector, self.lexicon.features(question), places)
-
-    def joined(self, vector: Floats, of_words: Floats, places: Sequence[int] | None = None) -> Floats:
-        """Features, shape (texts, features), from the question's vector and word features."""
-        chosen = slice(None) if places is None else np.asarray(places, int)
-        vectors, shares = self.vectors[chosen], of_words[chosen]
-        parts = [np.ones((len(vectors), 1), np.float32), (vectors @ vector)[:, None], shares]
-        return np.concatenate(parts, axis=1).astype(np.float32)

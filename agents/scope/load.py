@@ -1,18 +1,48 @@
-"""Loads a scope classifier from the folder that `emend train scope` wrote."""
+"""Loads scope classifiers: the shipped one, or one from a folder."""
 
 import json
+from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from emend.agents.scope.base import SETTINGS, WEIGHTS, Scope
-from emend.agents.scope.features import EmbeddingScope
-from emend.agents.scope.gate import GatedScope
-from emend.memory.embeddings.embed import load_embedding
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.agents.scope.features import RelevanceFeatures
+from emend.agents.scope.logistic import FEATURES, LogisticScope
+from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
+from emend.memory.errors import BadData, BadSettings, MissingData, MissingExtra
+from emend.memory.paths import cache_folder
+
+SHIPPED = "relevance.json"
+
+
+def shipped_scope(memory: Embedding | None) -> LogisticScope | None:
+    """The classifier that Emend ships, trained over MiniLM by `scripts/relevance`.
+
+    Args:
+        memory: the encoder of the edits; if it is another sentence encoder than MiniLM, they are embedded again.
+
+    Returns:
+        None for a lexical memory, or without MiniLM.
+    """
+    if memory is None or isinstance(memory, LexicalEmbedding):
+        return None
+    settings = json.loads((files("emend.agents.scope") / SHIPPED).read_text(encoding="utf-8"))
+    embedding = memory
+    if memory.identity != settings["encoder"]:
+        with suppress(MissingExtra):
+            embedding = load_embedding("minilm", cache_folder("vectors"))
+    if embedding.identity != settings["encoder"]:
+        return None
+    weights = np.asarray([settings["weights"][name] for name in ("bias", *RelevanceFeatures.names)], np.float32)
+    thresholds = {"threshold": settings["threshold"], "low": settings["lower"]}
+    return LogisticScope(embedding, "minilm", "relevance", weights, **thresholds, trained_on=settings["trained_on"])
 
 
 def load_scope(folder: str | Path) -> Scope:
-    """The classifier that `emend train scope` wrote to a folder.
+    """The classifier in a folder: one of `emend train scope`, or a sequence classifier with one logit.
 
     Raises:
         MissingData: the folder has none.
@@ -20,9 +50,15 @@ def load_scope(folder: str | Path) -> Scope:
         BadSettings: the installed encoder is another one.
     """
     path = Path(folder)
+    if (path / "config.json").exists() and not (path / SETTINGS).exists():
+        from emend.agents.scope.cross_encoder import published_scope
+
+        return published_scope(path)
     try:
         settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
         form, threshold = settings["form"], float(settings["threshold"])
+        if form not in ("cross-encoder", *FEATURES):
+            raise ValueError(f"form '{form}'")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(
             f"no scope classifier in '{folder}': make one with emend train scope --out {folder}."
@@ -35,10 +71,10 @@ def load_scope(folder: str | Path) -> Scope:
         from emend.agents.scope.cross_encoder import CrossEncoderScope
 
         return CrossEncoderScope(path, threshold)
-    return _load_linear(path, settings, threshold)
+    return _load_logistic(path, settings, threshold)
 
 
-def _load_linear(path: Path, settings: dict[str, Any], threshold: float) -> Scope:
+def _load_logistic(path: Path, settings: dict[str, Any], threshold: float) -> Scope:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -46,17 +82,15 @@ def _load_linear(path: Path, settings: dict[str, Any], threshold: float) -> Scop
         weights = load_file(path / WEIGHTS)["weights"]
     except (OSError, KeyError, SafetensorError) as error:
         raise BadData(f"'{path / WEIGHTS}' holds no weights ({error}): train the classifier again.") from error
-    embedding = load_embedding(settings["embedding"])
+    spec, form = settings["embedding"], settings["form"]
+    embedding = load_embedding(spec, cache_folder("vectors"))
     if embedding.identity != settings["encoder"]:
         raise BadSettings(
             f"the scope classifier in '{path}' was trained over {settings['encoder']}, and "
-            f"'{settings['embedding']}' is {embedding.identity} here: install that encoder, or train it again."
+            f"'{spec}' is {embedding.identity} here: install that encoder, or train it again."
         )
-    kind = GatedScope if settings["form"] == GatedScope.form else EmbeddingScope
-    scope = kind(embedding, settings["embedding"], weights, threshold, str(settings.get("trained_on", "")))
-    if weights.shape != (scope.features,):
-        raise BadData(
-            f"'{path / WEIGHTS}' holds weights of shape {weights.shape}, and {scope.features} are needed: train the "
-            "classifier again."
-        )
-    return scope
+    trained_on, low = str(settings.get("trained_on", "")), settings.get("lower")
+    try:
+        return LogisticScope(embedding, spec, form, weights, threshold, low, trained_on)
+    except BadData as error:
+        raise BadData(f"'{path / WEIGHTS}': {error} Train the classifier again.") from error

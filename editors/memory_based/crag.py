@@ -22,8 +22,8 @@ class CragSettings(RagSettings):
     """Settings of CRAG.
 
     Attributes:
-        evaluator: `scope` (a classifier: that of the folder `scope`, or a small one over the benchmark's
-            demonstrations) or `model` (the model under test).
+        evaluator: `scope` (a classifier) or `model` (the model under test).
+        scope: a folder of `emend train scope`, or of the T5 that CRAG's authors publish; empty for the shipped one.
         upper: threshold of the action `correct`; None for the evaluator's own.
         lower: threshold of the action `incorrect`; None for the evaluator's own.
         strips: `selection` (whole passages), `fixed_num` (50 words) or `excerption` (sentences).
@@ -77,9 +77,12 @@ class Crag(MemoryEditor):
     def graph_context(self, retriever: Retriever, edits: Sequence[Edit]) -> CragContext:
         """The context with the evaluator, the strips, and the wider search."""
         settings: CragSettings = self.settings
+        evaluator = self.evaluator
+        if edits and isinstance(evaluator, ScopeEvaluator):
+            evaluator = evaluator.over(self.memory.view([edit.id for edit in edits]))
         return CragContext(
             **self.common_fields(retriever),
-            evaluator=self.evaluator,
+            evaluator=evaluator,
             upper=self.upper,
             lower=self.lower,
             strips=settings.strips,

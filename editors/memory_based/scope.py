@@ -1,18 +1,18 @@
-"""Scope classifiers of editors: trained ones, small ones from demonstrations, or the default."""
+"""Scope classifiers of editors: one from a folder, the shipped one, a small one from demonstrations, or the default."""
 
 import logging
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from emend.agents.scope.base import Scope
 from emend.agents.scope.examples import examples_of
-from emend.agents.scope.features import EmbeddingScope
-from emend.agents.scope.load import load_scope
+from emend.agents.scope.load import load_scope, shipped_scope
+from emend.agents.scope.logistic import DefaultScope
 from emend.agents.scope.train import train_scope
 from emend.editors.base import EditorContext
 from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData
 
 ENOUGH = 20
 """Minimum number of demonstrations in scope, and out of it, to train on; a threshold is chosen on them too, and from
@@ -22,24 +22,11 @@ CHOSEN = ({"threshold"}, {"upper", "lower"})
 _warned: list[weakref.ref[Any]] = []
 
 
-@dataclass(frozen=True)
-class DefaultScope(EmbeddingScope):
-    """The lexical classifier before any training, with a threshold of one half.
-
-    It accepts 97.6 % of tinyworld's demonstrations that are in the scope of their own fact, and 0.5 % of those that are
-    not. On other data it does worse, on some no better than chance: see `docs/reference/editors.md`.
-    """
-
-    @property
-    def identity(self) -> str:
-        """The identity of the weights, marked as untrained."""
-        return f"default/{super().identity}"
-
-
 def load_scope_for(context: EditorContext, folder: str = "") -> Scope:
-    """The classifier of a folder; without one, a small one trained on the demonstrations, none of which is a case.
+    """The classifier of a folder; without one, the shipped one over the packaged MiniLM.
 
-    A demonstration of copying or updating is in the scope of its fact, one of retaining is not. With fewer than
+    With a lexical memory, which the shipped one is not for, it is a small one trained on the demonstrations, none of
+    which is a case: one of copying or updating is in the scope of its fact, one of retaining is not. With fewer than
     `ENOUGH` of either, it is `DefaultScope`, with one warning a run.
 
     Raises:
@@ -47,32 +34,33 @@ def load_scope_for(context: EditorContext, folder: str = "") -> Scope:
     """
     if folder:
         return load_scope(folder)
+    if (shipped := shipped_scope(getattr(context.memory, "embedding", None))) is not None:
+        return shipped
     triples = [(shot.prompt, shot.fact, shot.kind != "retain") for shot in context.demonstrations if shot.fact]
     inside = sum(in_scope for _, _, in_scope in triples)
     if min(inside, len(triples) - inside) >= ENOUGH:
         texts, examples = examples_of(triples)
-        return train_scope(texts, examples, LexicalEmbedding(), seed=context.seed).scope
+        with suppress(BadData):  # all about one fact
+            return train_scope(texts, examples, LexicalEmbedding(), seed=context.seed).scope
     scope = DefaultScope()
     overridden = {name for name, value in context.settings.items() if value is not None}
     if not any(names <= overridden for names in CHOSEN):
-        _warn(context, inside, len(triples) - inside, scope.threshold)
+        _warn(context, scope.threshold)
     return scope
 
 
-def _warn(context: EditorContext, inside: int, outside: int, threshold: float) -> None:
+def _warn(context: EditorContext, threshold: float) -> None:
     """Log a warning once for all editors of a run, which share its memory."""
     if _warned and _warned[0]() is context.memory:
         return
     with suppress(TypeError):  # some memories cannot be referred to weakly; for those the warning repeats
         _warned[:] = [weakref.ref(context.memory)]
     logging.getLogger(__name__).warning(
-        "serac, crag: the scope classifier is untrained (%s examples in scope and %s out of it, %s of each are needed),"
-        " so its threshold is the default, %s, and it may accept or reject too much. Train one with emend train "
-        "scope and give it with --set serac.scope=FOLDER (--set crag.scope=FOLDER), or choose the thresholds with "
-        "--set serac.threshold=..., or crag.upper=... and crag.lower=...",
-        inside,
-        outside,
-        ENOUGH,
+        "serac, crag: the scope classifier compares words only, with threshold %s, and may accept or reject too much. "
+        "Install the sentence encoder, for which Emend has a trained one: pip install 'emend[minilm]' (and --embedding "
+        "auto); or train one with emend train scope and give it with --set serac.scope=FOLDER (--set "
+        "crag.scope=FOLDER), or choose the thresholds with --set serac.threshold=..., or crag.upper=... and "
+        "crag.lower=...",
         threshold,
     )
 

@@ -23,7 +23,7 @@ class SeracSettings(RagSettings):
     """Settings of SERAC.
 
     Attributes:
-        scope: a folder of `emend train scope`; empty for a small classifier over the benchmark's demonstrations.
+        scope: a folder of `emend train scope`, or of a cross-encoder with one logit; empty for the shipped classifier.
         threshold: probability from which a probe is in scope, in place of the classifier's own.
         candidates: number of retrieved entries that the classifier judges; 0 for all entries.
         counterfactual: name of the model that answers in scope; empty for the model under test.

@@ -27,7 +27,7 @@ class ReadOnlyMemory:
     """A memory that is searched and never written: the edits that an editor would add are stored already."""
 
     def __init__(self, memory: Any) -> None:
-        self._memory = memory
+        self._memory, self.embedding = memory, memory.embedding
 
     def add(self, edits: Sequence[Edit]) -> None:
         """Do nothing."""

@@ -48,9 +48,7 @@ def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda 
         raise BadSettings(f"embedding '{config.embedding}' cannot be trained: name minilm or a folder.")
     questions = splits["train"]
     pairs = [
-        QuestionPair(question, place)
-        for question, place in zip(questions.questions, questions.about, strict=True)
-        if place is not None
+        QuestionPair(question, places[0]) for question, places in zip(questions.questions, questions.about, strict=True)
     ]
     schedule = EncoderTraining(epochs=config.epochs, rank=config.rank, seed=config.seed)
     train_encoder(base, out, questions.texts, pairs, schedule, on_step)
@@ -62,7 +60,7 @@ def train_encoder_on(config: EncoderConfig, out: Path, on_step: OnStep = lambda 
 
 
 def _in_scope(questions: ScopeQuestions) -> ScopeQuestions:
-    return questions.where([place is not None for place in questions.about])
+    return questions.where([bool(places) for places in questions.about])
 
 
 def _measure(
@@ -75,9 +73,9 @@ def _measure(
     for start in range(0, len(questions.questions), CHUNK):
         part = questions.questions[start : start + CHUNK]
         corpus.embed([focused(question) for question in part])  # in one batch, so that none is embedded alone
-        for question, place in zip(part, questions.about[start : start + CHUNK], strict=True):
+        for question, places in zip(part, questions.about[start : start + CHUNK], strict=True):
             hits = retriever.search(question, 1)
-            right.append(float(bool(hits) and hits[0].entry.edit_id == str(place)))
+            right.append(float(bool(hits) and hits[0].entry.edit_id == str(places[0])))
     mean = estimate(right, questions.cases)
     return EncoderRow.model_validate(
         {"split": split, "encoder": encoder, "n": mean.n, "texts": len(questions.texts)}

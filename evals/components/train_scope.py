@@ -1,5 +1,6 @@
 """Train SERAC's scope classifier on a benchmark, and measure its decisions."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
@@ -9,9 +10,7 @@ import numpy as np
 
 from emend.agents.scope.base import Scope, save_threshold
 from emend.agents.scope.examples import Decision, ScopeExample, choose_threshold, decide, decisions
-from emend.agents.scope.gate import encoder_inputs
 from emend.agents.scope.train import train_scope
-from emend.evals.benchmarks.rows import ASKED_BY_OTHER
 from emend.evals.case import Case
 from emend.evals.components.config import ScopeConfig, TrainingConfig
 from emend.evals.metrics.estimate import estimate
@@ -49,22 +48,24 @@ class ScopeRow(FrozenModel):
 class ScopeQuestions(FrozenModel):
     """Edits of a benchmark as texts with the group of each, and its questions with their case.
 
-    `about` is the place of a question's relevant edit, None out of scope; `beside` is the place of the first edit of
-    the case of a question out of scope, None in scope.
+    `about` has the places of a question's relevant edits, none out of scope; `beside` is the place of the first edit of
+    its case.
     """
 
     texts: tuple[str, ...]
     groups: tuple[str, ...] = ()
     questions: tuple[str, ...]
-    about: tuple[int | None, ...]
-    beside: tuple[int | None, ...]
+    about: tuple[tuple[int, ...], ...]
+    beside: tuple[int, ...]
     cases: tuple[str, ...]
+    answered: int = 0
+    """Number of questions left out because an applied edit of another case asks them word for word."""
 
     @property
     def examples(self) -> list[ScopeExample]:
         """The questions as training examples."""
         columns = zip(self.questions, self.about, self.beside, strict=True)
-        return [ScopeExample(question, about, beside) for question, about, beside in columns]
+        return [ScopeExample(question, about, None if about else beside) for question, about, beside in columns]
 
     def where(self, keep: Sequence[bool]) -> "ScopeQuestions":
         """All texts, with the questions for which `keep` is True."""
@@ -86,7 +87,7 @@ def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step
     if config.classifier not in CLASSIFIERS:
         raise BadSettings(f"unknown classifier '{config.classifier}': {nearest(config.classifier, list(CLASSIFIERS))}")
     questions = questions_of(config, config.benchmark_options)
-    if len({about is None for about in questions.about}) < 2:
+    if len(set(map(bool, questions.about))) < 2:
         raise BadData(
             f"{config.benchmark} has {len(questions.about)} questions, all of them in scope or all out of it: both "
             "are needed."
@@ -106,30 +107,55 @@ def train_scope_on(config: ScopeConfig, out: Path, on_step: OnStep = lambda step
     if config.also_check:
         checked = questions_of(config, config.benchmark_options | config.also_check)
         candidates = None if config.classifier == "embedding" else _nearest_texts(checked, embedding)
-        # Into the cache in batches, so that no question is embedded alone.
-        embedding.queries(encoder_inputs(checked.questions))
+        embedding.queries(checked.questions)  # into the cache in batches, so that none is embedded alone
         results = decisions(scope, checked.texts, checked.examples, candidates)
         rows += _rows("check", checked, results, scope.threshold)
     return rows
 
 
 def questions_of(config: TrainingConfig, benchmark_options: dict[str, str]) -> ScopeQuestions:
-    """Questions of the benchmark under these options; a question is about the first of its relevant edits."""
+    """Questions of the benchmark under these options."""
     named = (config.setting,) if config.setting else ()
     benchmark, settings = load_benchmark(config.benchmark, config.data, benchmark_options, named)
     cases = list(benchmark.cases(settings[0], config.limit, config.seed))
     tag = config.group if isinstance(config, ScopeConfig) else ""
+    return questions_from(cases, tag)
+
+
+def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
+    """Questions of cases whose edits are all applied, with edits grouped by a tag.
+
+    A question out of scope of its own case that an edit of another one asks, in the same words, is left out: to use
+    that edit is right. Edits with the same subject and prompt are relevant to the same questions.
+    """
     groups = _groups(cases, tag)
     places = {text: place for place, text in enumerate(groups)}
-    rows = [(*row, case.id) for case in cases for row in _questions(case, places)]
-    questions, about, beside, owners = zip(*rows, strict=True) if rows else ((), (), (), ())
+    edits = [edit for case in cases for edit in case.edits]
+    same: dict[str, list[int]] = defaultdict(list)
+    for edit in edits:
+        same[edit.cloze or edit.id].append(places[edit.text])
+    relevant = {edit.id: (places[edit.text], *same[edit.cloze or edit.id]) for edit in edits}
+    prompts = {text.casefold() for edit in edits for text in (edit.question, edit.cloze) if text}
+    rows, answered = [], 0
+    for case in cases:
+        first = next((places[edit.text] for edit in case.edits), 0)
+        for probe in case.probes:
+            about = tuple(dict.fromkeys(place for name in probe.edit_ids for place in relevant.get(name, ())))
+            if probe.in_scope and not about:
+                continue
+            if not probe.in_scope and {probe.prompt.casefold(), probe.retrieval_query.casefold()} & prompts:
+                answered += 1
+                continue
+            rows.append((probe.retrieval_query, about if probe.in_scope else (), first, case.id))
+    questions, of, beside, owners = zip(*rows, strict=True) if rows else ((), (), (), ())
     return ScopeQuestions(
         texts=tuple(groups),
         groups=tuple(groups.values()) if tag else (),
         questions=questions,
-        about=about,
+        about=of,
         beside=beside,
         cases=owners,
+        answered=answered,
     )
 
 
@@ -145,21 +171,6 @@ def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
     return groups
 
 
-def _questions(case: Case, places: dict[str, int]) -> list[tuple[str, int | None, int | None]]:
-    """Questions of a case; one in scope whose relevant edit is unknown, or not among the case's, is left out."""
-    of = {edit.id: places[edit.text] for edit in case.edits}
-    first = next(iter(of.values()), None)
-    rows: list[tuple[str, int | None, int | None]] = []
-    for probe in case.probes:
-        relevant = next((of[name] for name in probe.edit_ids if name in of), None)
-        if not probe.in_scope:
-            if ASKED_BY_OTHER not in probe.tags:  # all cases' texts are decided between
-                rows.append((probe.retrieval_query, None, first))
-        elif relevant is not None:
-            rows.append((probe.retrieval_query, relevant, None))
-    return rows
-
-
 def _train_cross_encoder(
     config: ScopeConfig, questions: ScopeQuestions, embedding: Embedding, out: Path, on_step: OnStep
 ) -> tuple[Scope, ScopeQuestions, list[Decision]]:
@@ -171,7 +182,7 @@ def _train_cross_encoder(
     order = np.random.default_rng(config.seed).permutation(len(names))
     drawn = {names[at] for at in order[: max(1, len(names) // 10)]}
     held_places = {place for place, group in enumerate(groups) if group in drawn}
-    homes = [b if a is None else a for a, b in zip(questions.about, questions.beside, strict=True)]
+    homes = [example.home for example in questions.examples]
     held_out = questions.where([home in held_places for home in homes])
     training = questions.where([home not in held_places for home in homes])
     near = [[place for place in places if place not in held_places] for places in _nearest_texts(training, embedding)]
@@ -199,7 +210,7 @@ def _rows(
     split: Literal["train", "check"], questions: ScopeQuestions, results: Sequence[Decision], threshold: float
 ) -> list[ScopeRow]:
     """Three rows: for questions in scope, out of scope, and all."""
-    inside = [about is not None for about in questions.about]
+    inside = [bool(about) for about in questions.about]
     kinds: dict[Literal["in", "out", "all"], list[bool]] = {
         "in": inside,
         "out": [not each for each in inside],

@@ -37,10 +37,10 @@ LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
 
 
 class LazyMemory:
-    """A memory that is opened on first use, because most editors never use one."""
+    """A memory that is opened on first use, because most editors never use one; `embedding` is its encoder."""
 
-    def __init__(self, open_memory: Callable[[], Any]) -> None:
-        self._open = open_memory
+    def __init__(self, open_memory: Callable[[], Any], embedding: Embedding | None = None) -> None:
+        self._open, self.embedding = open_memory, embedding
         self._lock = threading.Lock()
         self._memory: Any = None
 
@@ -186,7 +186,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
         retriever=retriever,
         model=model,
         policy=policy,
-        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding, encoder)),
+        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding, encoder), encoder),
     )
 
 

@@ -77,7 +77,7 @@ class ChromaMemory:
         create: bool = True,
     ) -> None:
         self.location = location = "in-process memory" if path is None else str(path)
-        self._embedding = embedding
+        self.embedding = embedding
         self._queries = QueryVectors(embedding) if embedding else None
         self._shared = is_url(location)  # other processes may write too
         self._lock = threading.Lock()
@@ -236,9 +236,9 @@ class ChromaMemory:
                 stored.update_flags([row for row in rows if collection_of(row.entry) == name])
 
     def _upsert(self, stored: MemoryCollection, rows: Sequence[MemoryRow], on_progress: OnProgress) -> None:
-        if self._embedding is None:
+        if self.embedding is None:
             raise BadSettings(f"{self.location} was opened without an embedding: open it with one to add to it.")
-        vectors = self._embedding.documents([row.entry.text for row in rows])
+        vectors = self.embedding.documents([row.entry.text for row in rows])
         with self._database_errors():
             stored.upsert(rows, vectors)
         on_progress(len(rows))

@@ -1,6 +1,6 @@
 """SERAC: in scope the edit is shown, out of it the model is left alone; and who answers."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,13 +22,16 @@ PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostri
 class Given:
     """A classifier whose probabilities are told it."""
 
-    identity, threshold = "given", 0.5
+    pairwise: ClassVar[bool] = True
+    identity, threshold, lower = "given", 0.5, 0.05
 
     def __init__(self, **of: float) -> None:
         self.of = of
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 
-    def over(self, texts):
+    def over(self, corpus):
+        texts = [entry.text for entry in corpus.entries()]
+
         def probabilities(question):
             self.asked.append((question, tuple(texts)))
             return np.asarray([next((p for word, p in self.of.items() if word in text), 0.0) for text in texts])

@@ -33,8 +33,8 @@ def _searched(asked: Asked) -> Said | str:
 
 
 def _judged(prompt: str) -> str:
-    passage = prompt.rpartition("<passage>\n")[2]
-    return json.dumps({"score": 0.9 if continuation(passage, _after(prompt, QUESTION)) else -0.99})
+    passages, question = prompt.split("<passage>\n")[1:], _after(prompt, QUESTION)
+    return json.dumps({"scores": [0.9 if continuation(passage, question) else -0.99 for passage in passages]})
 
 
 def _stepped(prompt: str) -> str:

@@ -1,6 +1,7 @@
 """Graph editors through the real clients of the providers' protocols, against a server on 127.0.0.1."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ METHODS: list[tuple[str, dict[str, Any], int]] = [
     ("input_aug", {}, 1),
     ("cot", {}, 1),
     ("serac", {}, 1),
-    ("crag", {"evaluator": "model"}, 3),
+    ("crag", {"evaluator": "model"}, 2),
     ("mello", {}, 2),
     ("mello", {"form": "structured"}, 3),
     ("agent", {}, 2),
@@ -43,7 +44,8 @@ def speak(asked: Asked) -> Said | str:
             return Said(calls=[ToolCall("search_memory", {"query": CAPITAL.cloze})])
         return change_about(asked.prompt, CAPITAL.cloze)
     if "<passage>" in text:
-        return json.dumps({"score": 0.9 if CAPITAL.text in text else -0.99})
+        passages = re.findall(r"<passage>\n(.*?)\n</passage>", text, re.DOTALL)
+        return json.dumps({"scores": [0.9 if CAPITAL.text in passage else -0.99 for passage in passages]})
     if "No step yet." in text:
         step = {"done": False, "subquestion": CAPITAL.cloze, "tentative_answer": "Ostrim.", "final_answer": ""}
         return json.dumps(step)

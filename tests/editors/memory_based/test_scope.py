@@ -2,8 +2,9 @@
 
 import pytest
 
+from emend.agents.scope.logistic import DefaultScope
 from emend.editors.base import Demonstration, EditorContext
-from emend.editors.memory_based.scope import ENOUGH, DefaultScope, load_scope_for
+from emend.editors.memory_based.scope import ENOUGH, load_scope_for
 from tests.fakes import ScriptedChatModel
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import CallPolicy
-from emend.agents.scope.features import EmbeddingScope
+from emend.agents.scope.logistic import DefaultScope
 from emend.editors.base import Demonstration, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory
@@ -44,18 +44,18 @@ def test_scope_is_trained_on_demonstrations_and_never_on_tested_edits():
         assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
         other = Probe(kind="neighborhood", prompt="The capital of Sorn is", gold=("x",), in_scope=False)
         assert answerer.answer(other).prompt == other.prompt
-    assert editor.scope.identity != EmbeddingScope().identity
+    assert editor.scope.identity != DefaultScope().identity
 
 
 def test_too_few_demonstrations_train_no_scope_and_are_logged_once_a_run(caplog):
     memory = PlainMemory()
     with caplog.at_level(logging.WARNING):
         serac, crag = (build(name, memory=memory, demonstrations=rivers(ENOUGH - 1)) for name in ("serac", "crag"))
-    assert serac.threshold == EmbeddingScope().threshold == 0.5 and (crag.upper, crag.lower) == (0.0, -0.9)
-    assert serac.fingerprint["scope"] == f"default/{EmbeddingScope().identity}"
-    assert crag.fingerprint["evaluator"] == f"scope/default/{EmbeddingScope().identity}"
+    assert serac.threshold == DefaultScope().threshold == 0.5 and (crag.upper, crag.lower) == (0.0, -0.9)
+    assert serac.fingerprint["scope"] == DefaultScope().identity
+    assert crag.fingerprint["evaluator"] == f"scope/{DefaultScope().identity}"
     (told,) = caplog.messages
-    for named in (f"{ENOUGH - 1} examples", "emend train scope", "serac.scope=", "crag.upper=", "crag.lower="):
+    for named in ("emend[minilm]", "emend train scope", "serac.scope=", "crag.upper=", "crag.lower="):
         assert named in told
     with caplog.at_level(logging.WARNING):
         build("serac", demonstrations=rivers(ENOUGH - 1))
@@ -78,8 +78,8 @@ def test_there_is_no_warning_where_the_threshold_was_learned_or_chosen(name, mor
 
 
 def test_a_trained_classifier_is_taken_from_its_folder(tmp_path):
-    EmbeddingScope(threshold=0.99).save(tmp_path / "strict")
-    EmbeddingScope(threshold=0.01).save(tmp_path / "lax")
+    DefaultScope(threshold=0.99).save(tmp_path / "strict")
+    DefaultScope(threshold=0.01).save(tmp_path / "lax")
     probe = Probe(kind="x", prompt="The currency of Veldania is", gold=("x",))
     for name, found in (("strict", 0), ("lax", 1)):
         with build("serac", settings={"scope": str(tmp_path / name)}).edit([CAPITAL]) as answerer:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from emend.agents.scope.base import corpus_of
 from emend.agents.scope.load import load_scope
 from emend.evals.cli.main import app
 from emend.evals.components.config import ScopeConfig
 from emend.evals.components.train_scope import questions_of, train_scope_on
+from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from tests.paths import DATA
 
@@ -28,9 +30,8 @@ def test_a_question_is_about_its_relevant_edit_or_none():
     questions = questions_of(TINY, TINY.benchmark_options)
     assert len(questions.texts) == 12 and len(set(questions.cases)) == 12
     assert len(questions.questions) == len(questions.about) == len(questions.beside) == len(questions.cases)
-    assert {about is None for about in questions.about} == {True, False}
-    for about, beside in zip(questions.about, questions.beside, strict=True):
-        assert (about is None) != (beside is None)
+    assert {bool(about) for about in questions.about} == {True, False}
+    assert all(example.beside is None for example in questions.examples if example.about)
 
 
 def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):
@@ -93,7 +94,7 @@ def test_edits_are_grouped_by_a_tag_and_an_unknown_tag_is_refused(tmp_path):
 
 def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
     questions = questions_of(TINY, TINY.benchmark_options)
-    inside = questions.model_copy(update={"about": (0,) * len(questions.about)})
+    inside = questions.model_copy(update={"about": ((0,),) * len(questions.about)})
     monkeypatch.setattr("emend.evals.components.train_scope.questions_of", lambda run, options: inside)
     with pytest.raises(BadData, match="both are needed"):
         train_scope_on(TINY, tmp_path)
@@ -112,10 +113,12 @@ def test_a_cross_encoder_is_trained_and_loaded(tmp_path):
         cross_encoder.encoder_folder = original
     loaded = load_scope(tmp_path / "scope")
     assert loaded.identity.startswith("cross-encoder/") and loaded.threshold == rows[0].threshold
-    probabilities = loaded.over(["The capital of Vouna is Meburg.", "x"])("What is the capital of Vouna?")
+    probabilities = loaded.over(corpus_of(["The capital of Vouna is Meburg.", "x"], LexicalEmbedding()))(
+        "What is the capital of Vouna?"
+    )
     assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all()
     assert not list(tmp_path.rglob("*.bin")) and list((tmp_path / "scope").glob("*.safetensors"))
-    assert loaded.over([])("x").shape == (0,)
+    assert loaded.over(corpus_of([], LexicalEmbedding()))("x").shape == (0,)
 
 
 def tiny_encoder(folder):
