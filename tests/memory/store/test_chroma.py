@@ -245,12 +245,6 @@ def test_rows_are_sent_in_pieces_that_a_server_takes(memory, monkeypatch):
     monkeypatch.setattr(shelf, "BYTES", 30_000)
     sent: list[int] = []
     place = memory._collections["documents"].collection
-    upsert = place.upsert
-
-    def counted(**rows):
-        sent.append(len(rows["ids"]))
-        upsert(**rows)
-
-    monkeypatch.setattr(place, "upsert", counted)
+    monkeypatch.setattr(place, "upsert", _noting(place.upsert, sent))
     memory.add([document(f"{n} " + "x" * 6000) for n in range(6)] + [document("y" * 90_000)])
     assert sum(sent) == memory.count() == 7 and max(sent) <= 4 and len(sent) >= 3

@@ -1,12 +1,14 @@
 """Edits as lines of JSON: short forms, the whole of an edit, and what is wrong by file and line."""
 
 import json
+import tomllib
 
 import pytest
 
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData
 from emend.memory.store.jsonl import lines_of, read_edits, read_text
+from tests.paths import DATA
 
 
 def test_short_forms_are_edits():
@@ -51,37 +53,10 @@ def test_written_edits_are_read_back_unchanged():
     assert all(json.loads(line)["id"] for line in lines)
 
 
-@pytest.mark.parametrize(
-    "line, problem",
-    [
-        ("{torn", r"no JSON .*got '\{torn'"),
-        ("subject,relation,object", r"no JSON but 'subject,relation,object': a table \(csv\) .* one JSON object"),
-        ('{"document": "x", "time": "2024", "time": "2025"}', 'field \'time\' occurs twice .* "2024" and "2025": keep'),
-        ('{"form": "document", "text": "x", "triplets": [{"object": "a", "object": 1}]}', "'object' occurs twice"),
-        ('{"document": "x", "time": 2026}', "field 'time' is not a text but 2026: put the year in quotes, \"2026\""),
-        ('{"event": "x", "time": 1767225600}', "field 'time' is not a text but 1767225600: write it as ISO 8601"),
-        ('{"event": "x", "time": 0}', "field 'time' is not a text but 0"),
-        ('{"form": "document", "text": "x", "time": [2026, 5]}', r"field 'time' is not a text but \[2026, 5\]"),
-        ("[1]", r"no JSON object but \[1\]"),
-        ("{}", "no fields: this is no edit"),
-        ('{"fact": "x"}', "fields 'fact': this is no edit"),
-        ('{"subject": "a", "object": "b"}', "field 'relation' is missing"),
-        ('{"subject": "a", "relation": " ", "object": "b"}', "field 'relation' is missing or blank"),
-        ('{"subject": "a", "relation": "r", "object": 3}', "field 'object' is not a text but 3"),
-        ('{"subject": "a", "relation": "r", "object": "b", "prompt": 3}', "field 'prompt'"),
-        ('{"subject": "a", "relation": "r", "object": "b", "prompt": "of a"}', "prompt 'of a' has no {}"),
-        ('{"subject": "a", "relation": "r", "object": "b", "triplets": []}', "field 'triplets' is implied"),
-        ('{"form": "triplet", "text": "", "triplets": [{"subject": "a", "relation": "r", "object": "b"}]}', "is blank"),
-        ('{"form": "rule", "text": "x"}', "got 'rule'"),
-        ('{"document": 3}', "field 'document' is not a text but 3"),
-        ('{"document": " "}', "the text is blank"),
-        ('{"document": "x", "date": "2026"}', "field 'date': Extra inputs are not permitted"),
-        ('{"document": "x", "time": "last May"}', "time 'last May' is not ISO 8601"),
-        ('{"event": "x"}', "field 'time' is missing"),
-        ('{"form": "rumour", "text": "x"}', "field 'form'"),
-        ('{"form": "document"}', "field 'text': Field required"),
-    ],
-)
+BROKEN = tomllib.loads((DATA / "retrieval/no_edits.toml").read_text("utf-8"))["lines"]
+
+
+@pytest.mark.parametrize("line, problem", BROKEN)
 def test_a_line_without_an_edit_is_named(line, problem):
     with pytest.raises(BadData, match=f"^facts.jsonl, line 2(:|, field).*{problem}|^facts.jsonl, line 2, {problem}"):
         read_edits(['{"document": "fine"}', line], "facts.jsonl")
