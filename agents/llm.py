@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 Loader = Callable[..., "BaseChatModel"]
 
 MODELS: Registry[Loader] = Registry(
-    "model",
-    "emend.models",
-    {
+    kind="model",
+    group="emend.models",
+    interfaces=(("invoke", "bind_tools", "_generate"),),
+    builtin={
         "tiny": ("emend.agents.llm:load_tiny", "the embedded model: no key, no download, knows an invented world"),
         "hf": ("emend.agents.llm:load_hf", "hf:FOLDER-OR-ID, a local causal language model, which also scores"),
         "openai": ("emend.agents.llm:load_openai", "openai:NAME, or openai:NAME@URL for any compatible server"),
@@ -141,6 +142,8 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
     try:
         attribute: Any = MODELS.load(spec)
     except BadSettings as error:
+        if error.__cause__ is None:
+            raise
         known = nearest(spec.partition(":")[0], MODELS.names())
         raise BadSettings(
             f"unknown model '{spec}': {known} As module:attribute, one of your own, it cannot be loaded: "

@@ -12,6 +12,7 @@ MEMORY, WEIGHTS = "emend.editors.memory_based.", "emend.editors.parametric."
 EDITORS: "Registry[Callable[[EditorContext], Editor]]" = Registry(
     kind="editor",
     group="emend.editors",
+    interfaces=(("edit", "fingerprint"),),
     builtin={
         "unedited": (MEMORY + "unedited:Unedited", "The model as it is."),
         "in_context": (MEMORY + "in_context:InContext", "Puts the right fact before the probe; also as ice."),

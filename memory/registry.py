@@ -3,16 +3,78 @@
 import difflib
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from emend.memory.errors import BadSettings, EmendError
 
 T = TypeVar("T")
+
+
+_trusted: frozenset[str] | None = None
+"""Names as `module:attribute` that may be imported; None: all, for the user has typed them."""
+
+
+@contextmanager
+def only_trusted(names: Iterable[str]) -> Iterator[None]:
+    """Context in which no other `module:attribute` is imported, because a file names it and not the user.
+
+    An object so named is only called if it is a class with the methods of its kind, or a function whose annotated
+    result has them.
+    """
+    global _trusted
+    before, _trusted = _trusted, frozenset(names)
+    try:
+        yield
+    finally:
+        _trusted = before
+
+
+def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
+    """Import the object at `module:attribute`.
+
+    Args:
+        name: where it is.
+        kind: of component, for messages.
+        interfaces: alternatives of attributes that it, or what it makes, must have under `only_trusted`.
+
+    Raises:
+        BadSettings: it is not trusted, or not of that kind.
+        ImportError, AttributeError, TypeError, ValueError: it cannot be imported; the module may raise others.
+    """
+    if _trusted is not None and name not in _trusted:
+        raise BadSettings(
+            f"{kind} '{name}' is code that a file names: look at it, and name it again with --trust {name} to run it."
+        )
+    component = _imported(name)
+    if _trusted is not None and not _has_interface(component, interfaces):
+        interface_names = " or ".join(", ".join(parts) for parts in interfaces)
+        raise BadSettings(
+            f"{kind} '{name}' is not called: it is no class with {interface_names}, and no function whose result is "
+            "annotated with one. Name such a class, or annotate the function."
+        )
+    return component
+
+
+def _imported(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    component: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        component = getattr(component, part)
+    return component
+
+
+def _has_interface(component: Any, interfaces: Iterable[tuple[str, ...]]) -> bool:
+    if inspect.isroutine(component):
+        try:
+            component = get_type_hints(component).get("return")
+        except (NameError, TypeError):
+            return False
+    return component is not None and any(all(hasattr(component, part) for part in parts) for parts in interfaces)
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -26,13 +88,14 @@ class Registry(Generic[T]):
     """Finds components by name and imports them when they are loaded.
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary is here so that listing imports nothing.
-    `aliases` maps further names to built-in ones.
+    `aliases` maps further names to built-in ones; `interfaces` are as in `load_attribute`.
     """
 
     kind: str
     group: str
     builtin: dict[str, tuple[str, str]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    interfaces: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
@@ -43,6 +106,10 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All names that can be loaded."""
         return [*self.builtin, *self.plugins]
+
+    def installed(self, name: str) -> bool:
+        """Return True if the name is built in, or an entry point of an installed package."""
+        return name in self.builtin or name in self.aliases or name in self.plugins
 
     def load(self, name: str) -> T:
         """The component of that name, or at that `module:attr`.
@@ -55,7 +122,7 @@ class Registry(Generic[T]):
         if name in self.plugins:
             return self._resolve(name, self.plugins[name].value)
         if ":" in name:
-            return self._resolve(name, name)
+            return self._resolve(name, name, from_user=True)
         raise BadSettings(f"unknown {self.kind} '{name}': {nearest(name, self.names())}")
 
     @contextmanager
@@ -77,12 +144,9 @@ class Registry(Generic[T]):
                 f"see docs/how-to/extend.md for the interface of a{'n' * (self.kind[0] in 'aeiou')} {self.kind}."
             ) from error
 
-    def _resolve(self, name: str, path: str) -> T:
-        module, _, attribute = path.partition(":")
+    def _resolve(self, name: str, path: str, from_user: bool = False) -> T:
         try:
-            component: Any = importlib.import_module(module)
-            for part in attribute.split("."):
-                component = getattr(component, part)
+            component: Any = load_attribute(path, self.kind, *self.interfaces) if from_user else _imported(path)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be loaded from '{path}': {error}. "

@@ -1,6 +1,5 @@
 """The wider search of CRAG: a second memory, or a user's retriever, tool or function."""
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings, EmendError, MemoryUnavailable
+from emend.memory.registry import load_attribute
 from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 
 LISTS = ("results", "documents")
@@ -109,9 +109,9 @@ def load_search(spec: str, strategy: Callable[[Corpus], Retriever] | None = None
     """
     if strategy is not None and Path(spec).is_dir():
         return second_memory(Path(spec), strategy, embedding)
-    module, colon, attribute = spec.partition(":")
+    interfaces = ("search",), ("invoke",), ("__iter__",)  # the last is of a function's result
     try:
-        target: Any = getattr(importlib.import_module(module), attribute) if colon else None
+        target: Any = load_attribute(spec, "crag.search", *interfaces) if ":" in spec else None
         if isinstance(target, type):
             target = target()
     except EmendError:

@@ -7,7 +7,7 @@ from emend.agents.judging.tendency import SCALES
 from emend.evals.aggregate.columns import MetricRow
 from emend.evals.benchmarks.elken.cases import KNOWN, M_FOR_G, OPEN, UNKNOWNS
 from emend.evals.case import Metric, Record
-from emend.evals.judges.store import Scoring, judged_records, list_scorings
+from emend.evals.judges.store import OwnJudge, Scoring, judged_records, list_scorings
 from emend.evals.metrics.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.elken import Marks, full_mark_rate, judged_edit_level
 from emend.graphs.registry import JUDGES
@@ -55,7 +55,7 @@ def with_judged(scoring: Scoring, there: set[tuple[str, str]], metrics: Sequence
     judged = [
         metric.model_copy(update={"group": _group(kind, metric, scoring)})
         for kind in scoring.kinds
-        for metric in judged_columns(kind, there)
+        for metric in judged_columns(kind, there, scoring.own_judges.get(kind))
     ]
     return [*plain, *_apart(judged, {metric.name for metric in plain})]
 
@@ -85,6 +85,11 @@ def judged_notes(folder: Path, scoring: Scoring) -> list[str]:
         f"judge {kind}: nobody has measured its agreement with people (emend judge calibrate)"
         for kind in scoring.kinds
         if scoring.calibrated(kind) is None
+    ]
+    text += [
+        f"judge {kind} is code that is not installed and its numbers are not stored: judge the run with it again"
+        for kind in scoring.kinds
+        if kind not in scoring.own_judges and not JUDGES.installed(kind)
     ]
     if scoring.forced:
         text.append("a judge is the model under test itself: its numbers are no independent judgement")
@@ -148,12 +153,13 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}"
 
 
-def judged_columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
+def judged_columns(kind: str, there: set[tuple[str, str]], own_judge: OwnJudge | None = None) -> Iterator[Metric]:
     """The columns of a judge, its main table first.
 
     Args:
         kind: name of the judge.
         there: outputs of the judged records with the kind of probe.
+        own_judge: of a kind that is neither built in nor installed.
     """
     if kind == "tendency":
         yield from _tendency(there)
@@ -162,7 +168,7 @@ def judged_columns(kind: str, there: set[tuple[str, str]]) -> Iterator[Metric]:
         yield _metric("G Loc", "judged", (OPEN_LOCAL,), summary=text)
         yield _metric("agreement", "consistency", (OPEN_LOCAL,), scale=1.0, summary="mean mark, 1 to 5")
     else:
-        for name, output, per, scale, summary in COLUMNS.get(kind) or _plain(kind):
+        for name, output, per, scale, summary in COLUMNS.get(kind) or _plain(kind, own_judge):
             kinds = tuple(sorted(probes for text, probes in there if text == output))
             if kinds:
                 yield _metric(name, output, kinds, per, scale, summary)
@@ -179,11 +185,13 @@ def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metri
         yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(update={"group": BY_SCHEME})
 
 
-def _plain(kind: str) -> list[tuple[str, str, str, float, str]]:
+def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, str, float, str]]:
     """The columns of a judge from elsewhere: one for each of its numbers."""
-    role = JUDGES.load(kind).role
-    scale = 1.0 if role.scale == "1 to 5" else 100.0
-    return [(name.replace("_", " "), name, "record", scale, f"as {role.name} judges") for name in role.outputs]
+    judge = JUDGES.load(kind).role if JUDGES.installed(kind) else own_judge
+    if judge is None:
+        return []
+    scale = 1.0 if judge.scale == "1 to 5" else 100.0
+    return [(name.replace("_", " "), name, "record", scale, f"as {kind} judges") for name in judge.outputs]
 
 
 def _tendency(there: set[tuple[str, str]]) -> Iterator[Metric]:

@@ -16,6 +16,7 @@ from emend.evals.analyses.base import (
     ordered,
     row_of,
 )
+from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import Triples, text_setting
 from emend.evals.components.extraction import documents_of, score
 from emend.evals.metrics.triples import ERRORS
@@ -55,6 +56,8 @@ def triples(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
 
 
 def _rows(run: Run, file: Path, encoder: Embedding) -> list[AnalysisRow]:
+    if not BENCHMARKS.installed(run.benchmark):
+        raise Lacking(f"'{run.benchmark}' is neither built in nor installed, and reading a run imports no other code.")
     extracted = Triples(file).documents
     options = {name: value for name, value in run.options.items() if name != "triples"}
     source, _ = load_benchmark(run.benchmark, run.data, options)

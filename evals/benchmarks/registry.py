@@ -12,6 +12,7 @@ BenchmarkFactory = Callable[[Path | None, dict[str, str]], Benchmark]
 BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     kind="benchmark",
     group="emend.benchmarks",
+    interfaces=(("cases", "metrics"),),
     builtin={
         "tinyworld": (
             "emend.evals.benchmarks.tinyworld.benchmark:TinyWorld",

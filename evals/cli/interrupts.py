@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from emend.evals.cli.output import INTERRUPTED
+from emend.evals.cli.output import INTERRUPTED, print_text
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BudgetReached
 
@@ -31,7 +31,7 @@ def interruptible(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"\ninterrupted: {_how_to_resume(folder)}", err=True)
+        print_text(f"\ninterrupted: {_how_to_resume(folder)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BudgetReached as error:
         raise BudgetReached(f"{error} The run is in {folder}.") from error

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from emend.evals.cli.output import SafeFormatter, print_text
 from emend.memory.errors import EmendError
-from emend.memory.redaction import hide_keys
 
 
 class LazyCommand(NamedTuple):
@@ -93,7 +93,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(version("emend"))
+        print_text(version("emend"))
         raise typer.Exit
 
 
@@ -110,6 +110,8 @@ def main() -> None:
     """Run the command line; an `EmendError` becomes one line on stderr and exit code 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else waiting threads take the cores from working ones
     logging.getLogger("bitsandbytes").setLevel("ERROR")  # other packages import it, and it warns of 4-bit kernels
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(SafeFormatter())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -119,9 +121,7 @@ def main() -> None:
     try:
         app()
     except EmendError as error:
-        from emend.evals.report.escape import one_line
-
-        sys.stderr.write(f"error: {one_line(hide_keys(' '.join(str(error).split())))}\n")
+        print_text("error: " + " ".join(str(error).split()), err=True)
         sys.exit(2)
     finally:
         signal.signal(signal.SIGTERM, previous)

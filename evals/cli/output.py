@@ -1,11 +1,14 @@
 """Output of the command line: rows as one JSON object or as a table, and what all commands print alike."""
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from emend.evals.report.escape import safe
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -13,6 +16,19 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code of a command that was ended from the keyboard, as shells have it."""
+
+
+def print_text(text: str, err: bool = False) -> None:
+    """Print a text without keys, its control characters made visible; all that is no table goes through here."""
+    typer.echo(safe(text), err=err)
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats log messages, which may quote files and servers, as `print_text` does."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message."""
+        return safe(super().format(record))
 
 
 def emit(
@@ -24,7 +40,7 @@ def emit(
     """Print the rows as one JSON object, with further lists beside them, or call `show` with a console."""
     if as_json:
         plain = [dict(row) if isinstance(row, Mapping) else row.model_dump() for row in rows]
-        typer.echo(json.dumps({"rows": plain} | lists, ensure_ascii=True, indent=1))
+        print_text(json.dumps({"rows": plain} | lists, ensure_ascii=True, indent=1))
         return
     from emend.evals.report.tables.metrics import console_for
 
@@ -41,5 +57,5 @@ def interrupts_as_exit(message: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"\ninterrupted: {message}", err=True)
+        print_text(f"\ninterrupted: {message}", err=True)
         raise typer.Exit(INTERRUPTED) from None

@@ -9,6 +9,7 @@ from emend.agents.judging.base import Item
 from emend.evals.judges.panel import JudgeCall, Panel, ask_all, load_judge, make_calls
 from emend.evals.judges.store import (
     FOLDER,
+    OwnJudge,
     Scoring,
     ScoringLog,
     find_scoring,
@@ -17,10 +18,12 @@ from emend.evals.judges.store import (
     read_calibration,
     read_judgements,
     scoring_id,
+    write_own_verdicts,
 )
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import Manifest, now, versions
 from emend.evals.runner.components import model_fingerprint
+from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -85,7 +88,8 @@ def score_run(
     judges = {name: judge for name, judge in judges.items() if name in items}
     scoring = _scoring(panel, judges, fingerprints, forced)
     with owned_folder(folder / FOLDER):
-        if not any(existing.id == scoring.id for existing in list_scorings(folder)):
+        known = {existing.id: existing.own_judges for existing in list_scorings(folder)}
+        if known.get(scoring.id) != scoring.own_judges:
             scoring.write(folder)
         return _judge(folder, find_scoring(folder, scoring.id) or scoring, judges, items, models, concurrency)
 
@@ -121,6 +125,11 @@ def _scoring(panel: Panel, judges: "Mapping[str, Judge]", fingerprints: dict[str
         calibration={name: calibration for name, calibration in known.items() if calibration},
         versions=versions(),
         started=now(),
+        own_judges={
+            name: OwnJudge(outputs=judge.role.outputs, scale=judge.role.scale)
+            for name, judge in judges.items()
+            if not JUDGES.installed(name)
+        },
     )
 
 
@@ -136,8 +145,11 @@ def _judge(
     calls: list[JudgeCall] = [
         call for name, judge in judges.items() for call in make_calls(panel, judge, items[name], judged)
     ]
-    with ScoringLog(folder, scoring) as log:
-        counts = ask_all(iter(calls), models, log.add, panel.retries, concurrency)
+    try:
+        with ScoringLog(folder, scoring) as log:
+            counts = ask_all(iter(calls), models, log.add, panel.retries, concurrency)
+    finally:
+        write_own_verdicts(folder, scoring, judges)
     totals: Counter[str] = Counter()
     for judgement in read_judgements(folder, scoring):
         if judgement.key not in judged:

@@ -38,6 +38,25 @@ LOCAL = "_local"
 _QUESTION = re.compile(r"(?:.*\n)?Question:\s*(.+?)(?:\n(?:Answer|Thoughts):\s*)?\Z", re.DOTALL)
 
 
+class OwnJudge(FrozenModel):
+    """A user's judge: the names of its numbers, and their scale."""
+
+    outputs: tuple[str, ...]
+    scale: str
+
+
+class OwnVerdict(FrozenModel):
+    """The numbers of a user's judge for one record; a line of `scorings/ID.verdicts.jsonl`."""
+
+    unit: str
+    probe: str
+    kind: str
+    item: str = ""
+    """The item judged; empty where the record has none."""
+    values: dict[str, float]
+    unscored: dict[str, str]
+
+
 class Scoring(FrozenModel):
     """Panel, judges and models of a scoring; `scorings/ID.json`."""
 
@@ -55,6 +74,8 @@ class Scoring(FrozenModel):
     """By kind, what was known of the judges' agreement with people when the scoring started."""
     versions: dict[str, str] = {}
     started: str
+    own_judges: dict[str, "OwnJudge"] = {}
+    """By kind, the judges that are neither built in nor installed: to read a run their code is not imported."""
 
     @property
     def judge(self) -> str:
@@ -176,6 +197,41 @@ def _step_lines(judgements: Sequence[Judgement]) -> Iterator[bytes]:
             yield json_line(head | event_of(step))
 
 
+def write_own_verdicts(folder: Path, scoring: Scoring, judges: "Mapping[str, Judge]") -> None:
+    """Write the numbers of the user's judges, so that the run is read without their code."""
+    lines = []
+    for record, items, verdicts in _verdicts(folder, scoring, {kind: judges[kind] for kind in scoring.own_judges}):
+        for kind, verdict in verdicts.items():
+            item = items[kind]
+            line = OwnVerdict(
+                unit=record.unit,
+                probe=record.probe,
+                kind=kind,
+                item=item.id if isinstance(item, Item) else "",
+                **verdict._asdict(),
+            )
+            lines.append(line.model_dump_json() + "\n")
+    if scoring.own_judges:
+        replace(folder / FOLDER / f"{scoring.id}.verdicts.jsonl", "".join(lines))
+
+
+def own_verdicts(folder: Path, scoring: Scoring) -> dict[tuple[str, str], list[OwnVerdict]]:
+    """Read the stored numbers of the user's judges, by unit and probe.
+
+    Raises:
+        BadData: a line cannot be read.
+    """
+    verdicts: dict[tuple[str, str], list[OwnVerdict]] = {}
+    name = f"{scoring.id}.verdicts.jsonl"
+    for line in read_lines(folder / FOLDER, name) if scoring.own_judges else ():
+        try:
+            verdict = OwnVerdict.model_validate(line)
+        except ValidationError as error:
+            raise BadData(f"{folder / FOLDER / name}: {error.errors()[0]['msg']}. Judge the run again.") from error
+        verdicts.setdefault((verdict.unit, verdict.probe), []).append(verdict)
+    return verdicts
+
+
 class JudgeableRecord(NamedTuple):
     """A record, and by kind of judge the item that it gives or why it gives none."""
 
@@ -203,24 +259,42 @@ def judged_records(folder: Path, scoring: Scoring | None) -> Iterator[Record]:
     if scoring is None:
         yield from read_records(folder)
         return
-    judges = {name: JUDGES.load(name) for name in scoring.kinds}
+    stored_verdicts = own_verdicts(folder, scoring)
+    for record, _, verdicts in _verdicts(folder, scoring, installed_judges(scoring)):
+        for verdict in verdicts.values():
+            record = add_verdict(record, verdict)
+        for stored in stored_verdicts.get((record.unit, record.probe), ()):
+            record = add_verdict(record, CombinedVerdict(stored.values, stored.unscored))
+        yield record
+
+
+def installed_judges(scoring: Scoring) -> "dict[str, Judge]":
+    """Load the judges of a scoring by kind, without those that only a file names."""
+    return {kind: JUDGES.load(kind) for kind in scoring.kinds if JUDGES.installed(kind)}
+
+
+def _verdicts(
+    folder: Path, scoring: Scoring, judges: "Mapping[str, Judge]"
+) -> Iterator[tuple[Record, dict[str, Item | str], dict[str, CombinedVerdict]]]:
+    """Each record with its items and with the judges' numbers, by kind."""
     judgements: dict[tuple[str, str], list[Judgement]] = {}
     for judgement in read_judgements(folder, scoring):
         judgements.setdefault((judgement.kind, judgement.item), []).append(judgement.without_texts())
     combined: dict[tuple[str, str], CombinedVerdict] = {}
     for record, items in plan(folder, judges):
+        verdicts = {}
         for name, item in items.items():
             outputs = judges[name].role.outputs
             if isinstance(item, str):
-                record = add_verdict(record, CombinedVerdict({}, dict.fromkeys(outputs, item)))
+                verdicts[name] = CombinedVerdict({}, dict.fromkeys(outputs, item))
                 continue
             key = (judges[name].name, item.id)
             if key not in combined:
                 of_item = judgements.get(key, [])
                 missing = CombinedVerdict({}, dict.fromkeys(outputs, NOT_YET))
                 combined[key] = combine(scoring.panel, judges[name], of_item) if of_item else missing
-            record = add_verdict(record, combined[key])
-        yield record
+            verdicts[name] = combined[key]
+        yield record, items, verdicts
 
 
 def add_verdict(record: Record, verdict: CombinedVerdict) -> Record:

@@ -1,13 +1,15 @@
-"""Text that a model or a document said, made harmless before a terminal or a page shows it."""
+"""Text of a model, a document or a server, made harmless before a terminal or a page shows it."""
 
 import re
+
+from emend.memory.redaction import hide_keys
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def safe(text: str) -> str:
-    """The text with control characters, escape sequences and direction marks made visible; line ends and tabs stay."""
-    return _CONTROLS.sub(_visible, text)
+    """The text without keys, with control characters and direction marks made visible; line ends and tabs stay."""
+    return _CONTROLS.sub(_visible, hide_keys(text))
 
 
 def one_line(text: str, limit: int = 0) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from emend.evals.report.escape import safe
 from emend.evals.runner.results import Progress
 
 EVERY_SECONDS = 5.0
@@ -102,7 +103,7 @@ class Lines(RunProgress):
         self._write()
 
     def _write(self) -> None:
-        self._file.write(self.line() + "\n")
+        self._file.write(safe(self.line()) + "\n")
         self._file.flush()
 
 
@@ -142,7 +143,8 @@ class Bar(RunProgress):
         if (left := self.seconds_left) is not None:
             counts.append(f"{duration(left)} left")
         counts += self.waits
-        self._bars.update(self._task, completed=self.processed, description=self.editor, counts=" · ".join(counts))
+        text = safe(" · ".join(counts))
+        self._bars.update(self._task, completed=self.processed, description=safe(self.editor), counts=text)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -172,7 +174,7 @@ def heartbeat(line: Callable[[], str], every: float = EVERY_SECONDS) -> Iterator
 
     def beat() -> None:
         while not over.wait(every):
-            sys.stderr.write(f"{line()}\n")
+            sys.stderr.write(f"{safe(line())}\n")
 
     thread = threading.Thread(target=beat, name="emend-heartbeat", daemon=True)
     thread.start()
@@ -211,6 +213,6 @@ def _count_lines(unit: str, total: int | None) -> Callable[[int, str], None]:
         nonlocal last
         if time.monotonic() - last >= EVERY_SECONDS:
             last = time.monotonic()
-            sys.stderr.write(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}\n")
+            sys.stderr.write(safe(f"{count:,}{goal} {unit}{', ' * bool(note)}{note}") + "\n")
 
     return update

@@ -6,11 +6,19 @@ from typing import Any
 
 from emend.agents.judging.base import Item
 from emend.evals.judges.panel import Judgement, JudgementKey
-from emend.evals.judges.store import FOLDER, Scoring, find_scoring, plan, read_judgements, steps_file
+from emend.evals.judges.store import (
+    FOLDER,
+    Scoring,
+    find_scoring,
+    installed_judges,
+    own_verdicts,
+    plan,
+    read_judgements,
+    steps_file,
+)
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
-from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 
 KEY = itemgetter("kind", "judge", "repeat", "swapped")
@@ -41,10 +49,13 @@ def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dic
     scoring = find_scoring(folder, name)
     if scoring is None:
         return {}
-    judges = {kind: JUDGES.load(kind) for kind in scoring.kinds}
+    stored_verdicts = own_verdicts(folder, scoring)
     items_of = {
-        (record.unit, record.probe): [item.id for item in items.values() if isinstance(item, Item)]
-        for record, items in plan(folder, judges)
+        (record.unit, record.probe): [
+            *(item.id for item in items.values() if isinstance(item, Item)),
+            *(verdict.item for verdict in stored_verdicts.get((record.unit, record.probe), ()) if verdict.item),
+        ]
+        for record, items in plan(folder, installed_judges(scoring))
         if case in (None, record.case)
     }
     judged = _judged(folder, scoring, {item for ids in items_of.values() for item in ids})

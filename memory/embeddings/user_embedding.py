@@ -10,7 +10,7 @@ from emend.memory.embeddings.model_families import DOT
 from emend.memory.errors import BadSettings
 from emend.memory.registry import Registry
 
-EMBEDDINGS: Registry[Any] = Registry(kind="embedding", group="emend.embeddings")
+EMBEDDINGS: Registry[Any] = Registry(kind="embedding", group="emend.embeddings", interfaces=(("documents", "queries"),))
 SAMPLE = ("The capital of Veldania is Ostrim.", "Who lives in Ostrim?")
 CLOSE = 1e-2
 """Tolerance of the length of a row around 1; float16 is within it."""

@@ -6,9 +6,10 @@ from emend.memory.registry import Registry
 from emend.memory.retrieval.base import Corpus, Retriever
 
 RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
-    "retriever",
-    "emend.retrievers",
-    {
+    kind="retriever",
+    group="emend.retrievers",
+    interfaces=(("search",), ("search_probe",), ("invoke", "get_name")),
+    builtin={
         "default": (
             "emend.memory.retrieval.default:Default",
             "Weighted sum of meaning (cosine), stems and names (BM25), for the question in the query.",

@@ -13,6 +13,8 @@ from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 
 RUN = ("run", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "scripted")
 """The words that run it on the command line."""
+TRUST = ("--trust", BENCHMARK, "--trust", EDITOR)
+"""The words with which such a run may be resumed."""
 
 
 def config(**changed: Any) -> RunConfig:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from emend.evals.cli.options import grouped
+from emend.evals.cli.output import print_text
 from emend.evals.components.config import SessionConfig
 from emend.memory.errors import (
     BadData,
@@ -21,7 +22,6 @@ from emend.memory.errors import (
     MissingExtra,
     QuotaExhausted,
 )
-from emend.memory.redaction import hide_keys
 
 if TYPE_CHECKING:
     from emend.evals.components.session import Session
@@ -101,7 +101,7 @@ def _answered(answer: Callable[[str], None], text: str) -> bool:
     except FATAL:
         raise
     except EmendError as error:
-        typer.echo(f"{one_line(text, 60)}: {one_line(hide_keys(' '.join(str(error).split())))}", err=True)
+        print_text(f"{one_line(text, 60)}: {one_line(' '.join(str(error).split()))}", err=True)
         return False
     return True
 
@@ -113,10 +113,10 @@ def _answer(session: "Session", continued: bool, trace: bool, as_json: bool, tex
         answer = session.ask(text, "cloze" if continued else "question", on_step)
     except EmendError as error:
         if as_json:
-            typer.echo(json_line(text, error, trace))
+            print_text(json_line(text, error, trace))
         raise
     if as_json:
-        typer.echo(json_line(text, answer, trace))
+        print_text(json_line(text, answer, trace))
     else:
         _print_answer(answer, trace)
 
@@ -131,7 +131,7 @@ def json_line(question: str, result: "Answer | EmendError", steps: bool) -> str:
         fields |= {"steps": [step.model_dump() for step in steps_of(result)]} if steps else {}
     else:
         fields = result.model_dump(exclude=None if steps else {"steps"})
-    return hide_keys(json.dumps({"question": question} | fields, ensure_ascii=False, default=str))
+    return json.dumps({"question": question} | fields, default=str)
 
 
 def _print_answer(answer: "Answer", after_steps: bool) -> None:
@@ -142,7 +142,7 @@ def _print_answer(answer: "Answer", after_steps: bool) -> None:
     from emend.evals.report.tables.metrics import console_for
 
     heading = Text("answer  ", style="bold") if after_steps else Text()
-    console_for().print(heading + Text(safe(hide_keys(answer.text or ""))), soft_wrap=True)
+    console_for().print(heading + Text(safe(answer.text or "")), soft_wrap=True)
 
 
 def _step_printer() -> "Callable[[Step], None]":
@@ -171,10 +171,10 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))
     for name, value in _changes(_as_stored(step.update), before):
-        line = one_line(hide_keys(value))  # a model may repeat a key that a careless server sends it
+        line = one_line(value)
         console.print(Text(f"  {name}: {line[:MAX_VALUE]}{'...' if len(line) > MAX_VALUE else ''}"), soft_wrap=True)
     if step.error:
-        console.print(Text(f"  {one_line(hide_keys(step.error))}", style="red"), soft_wrap=True)
+        console.print(Text(f"  {one_line(step.error)}", style="red"), soft_wrap=True)
 
 
 def _changes(update: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emend.evals.cli.options import Json, Settings, local_model, parse_overrides
-from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.evals.cli.output import emit, interrupts_as_exit, print_text
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -85,13 +85,13 @@ def _collect(
             lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress
         )
     if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
-        typer.echo(warning, err=True)
+        print_text(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"
     custom = lm.model.config.model_type not in ARCHITECTURES
     lines = f"layers {', '.join(map(str, numbers))}: {amount}, in {folder}\n"
     lines += f"Use them: {_edit_command(model, numbers, folder, custom)} ..."
     row = {"folder": str(folder), "layers": numbers, **counts.model_dump()}
-    emit([row], as_json, lambda console: typer.echo(lines))
+    emit([row], as_json, lambda console: print_text(lines))
 
 
 def _edit_command(model: str, layers: list[int], folder: Path, custom: bool) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from emend.evals.cli.options import Json
-from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.evals.cli.output import emit, interrupts_as_exit, print_text
 
 data = typer.Typer(name="data", help="Download the benchmarks' files, check them and count them.", no_args_is_help=True)
 
@@ -57,11 +57,11 @@ def pull(
     emit(outcomes, as_json, lambda console: show_outcomes(source, outcomes, folder, console))
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     for outcome in failed:
-        typer.echo(f"error: {outcome.name}: {one_line(outcome.problem)}", err=True)
+        print_text(f"error: {outcome.name}: {one_line(outcome.problem)}", err=True)
     if failed:
         raise typer.Exit(2)
     if not as_json:
-        typer.echo(f"Next: emend data check {name}" + (f" --data {folder}" if to else ""))
+        print_text(f"Next: emend data check {name}" + (f" --data {folder}" if to else ""))
 
 
 @data.command()

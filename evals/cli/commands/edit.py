@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emend.evals.cli.options import Json, Settings, local_model, parse_overrides
-from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.evals.cli.output import emit, interrupts_as_exit, print_text
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _revert(folder: Path, as_json: bool) -> None:
 
 def _emit_manifest(manifest: "DeltaManifest", folder: Path, as_json: bool, *lines: str) -> None:
     row = {"folder": str(folder), **manifest.model_dump(mode="json")}
-    emit([row], as_json, lambda console: typer.echo("\n".join(lines)))
+    emit([row], as_json, lambda console: print_text("\n".join(lines)))
 
 
 def _read_edits(files: Sequence[str]) -> "list[Edit]":

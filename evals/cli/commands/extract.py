@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emend.evals.cli.options import Json, grouped
-from emend.evals.cli.output import emit
+from emend.evals.cli.output import emit, print_text
 from emend.evals.components.config import ExtractionConfig
 from emend.evals.log.config import CallLimits
 
@@ -41,11 +41,11 @@ def extract(
 def _print_next(config: ExtractionConfig, out: Path, file: "ExtractionRows") -> None:
     triplets = sum(len(row.triplets) for row in file.rows)
     before = f"; {file.skipped} of these documents were there before" if file.skipped else ""
-    typer.echo(f"\n{triplets} triplets of {len(file.rows)} documents are in {out}{before}.")
+    print_text(f"\n{triplets} triplets of {len(file.rows)} documents are in {out}{before}.")
     if empty := sum(not row.triplets for row in file.rows):
-        typer.echo(f"{empty} documents have none; each line gives the reason.")
+        print_text(f"{empty} documents have none; each line gives the reason.")
     setting = {"docter": "llm" if config.method == "llm" else "tool"}.get(config.benchmark, "extract")
-    typer.echo(
+    print_text(
         f"Edit with them: emend run --benchmark {config.benchmark} --setting {setting} "
         f"--benchmark-option triples={out} ..."
     )

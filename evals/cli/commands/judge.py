@@ -9,7 +9,7 @@ import typer
 from pydantic import Field, model_validator
 
 from emend.evals.cli.options import Json, Plot, RunFolder, grouped
-from emend.evals.cli.output import emit
+from emend.evals.cli.output import emit, print_text
 from emend.evals.log.config import CallLimits
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings, ModelError
@@ -185,15 +185,15 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
 
     show(report(folder, summary.scoring.id), console_for())
     items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())
-    typer.echo(f"\nScoring {summary.scoring.id} in {folder / 'scorings'}: {items}.")
-    typer.echo(
+    print_text(f"\nScoring {summary.scoring.id} in {folder / 'scorings'}: {items}.")
+    print_text(
         f"{summary.judged} new judgements, {summary.unscored} of them without a score; {summary.before} from before. "
         f"{summary.calls} calls, {summary.input_tokens} input tokens, {summary.output_tokens} output tokens."
     )
     if summary.failed and not summary.judged:
         raise ModelError(f"all {summary.failed} calls to the judges failed, the first with {summary.why}")
     if summary.failed:
-        typer.echo(f"{summary.failed} calls failed, the first with {summary.why}. Repeat the command to retry them.")
+        print_text(f"{summary.failed} calls failed, the first with {summary.why}. Repeat the command to retry them.")
 
 
 def _print_calibrations(
@@ -213,6 +213,6 @@ def _print_calibrations(
             console.print(render_calibration(each))
             changed = old and old != each.model_dump(mode="json")
             replaced = f" It replaces one over {old['labelled']} labels." if old and changed else ""
-            typer.echo(f"Stored in {file}; reports with this judge show it.{replaced}\n")
+            print_text(f"Stored in {file}; reports with this judge show it.{replaced}\n")
 
     emit(calibrations, as_json, show)

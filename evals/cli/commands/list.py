@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
-from emend.evals.cli.output import emit
+from emend.evals.cli.output import emit, print_text
 from emend.evals.components.catalogue import KINDS, list_presets, list_settings, registry_of
 from emend.evals.report.escape import one_line
 from emend.memory.errors import BadSettings
@@ -46,7 +46,7 @@ def list_parts(
     registry = registry_of(kind)
     parts = list(registry.rows())
     if not parts and not as_json:
-        typer.echo(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")
+        print_text(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")
         return
     emit(parts, as_json, lambda console: _show_columns(parts, console))
 
@@ -68,7 +68,7 @@ def graph(
     exclusive({"--mermaid": mermaid, "--json": as_json})
     app = find_graph(name)
     if mermaid:
-        typer.echo(app.get_graph().draw_mermaid().strip())
+        print_text(app.get_graph().draw_mermaid().strip())
         return
     nodes = nodes_of(app)
     emit(nodes, as_json, lambda console: _show_graph(str(app.name), nodes, console))

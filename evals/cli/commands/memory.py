@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emend.evals.cli.options import Json
-from emend.evals.cli.output import emit, interrupts_as_exit
+from emend.evals.cli.output import emit, interrupts_as_exit, print_text
 from emend.memory.errors import BadData, BadSettings, MissingData
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def export(
         return
     write_whole(file, lines_of(edits))
     hint = "" if rule == "arrival" else f"; import them with --superseding {rule} to keep this memory's rule"
-    typer.echo(f"{len(edits)} edits written to {file}{hint}")
+    print_text(f"{len(edits)} edits written to {file}{hint}")
 
 
 @memory.command()
@@ -210,7 +210,7 @@ def withdraw(
         keys = dict.fromkeys((t.subject, t.relation) for edit in edits for t in edit.triplets)
         facts = [fact for key in keys if (fact := opened.history(*key)).versions]
     if not as_json:
-        typer.echo(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
+        print_text(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
     rows = [*({"withdrawn": edit.model_dump(mode="json")} for edit in edits), *fact_rows(facts)]
     emit(rows, as_json, lambda console: show_facts(facts, console))
 
@@ -249,7 +249,7 @@ def _add(opened: "ChromaMemory", edits: "Sequence[Edit]") -> None:
     superseded = f", {after.superseded} of them superseded" if after.superseded else ""
     new, replaced = after.edits - before.edits, len({e.id for e in edits if stored.get(e.id, e) != e})
     instead = f", {replaced} replaced" if replaced else ""
-    typer.echo(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds {after.edits}{superseded}")
+    print_text(f"{new} new edit{'s' * (new != 1)}{instead}; {opened.location} holds {after.edits}{superseded}")
 
 
 def _edit_from(options: dict[str, Any]) -> "Edit":

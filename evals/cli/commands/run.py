@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from emend.evals.cli.options import OptionalFields, RunFolder, grouped
+from emend.evals.cli.output import print_text
 from emend.evals.log.config import FREE, RunConfig
 
 Out = Annotated[
@@ -25,15 +26,32 @@ def run(config: RunConfig, out: Out = None) -> None:
 
 
 @grouped
-def resume(folder: RunFolder, changes: Annotated[dict[str, Any], OptionalFields(RunConfig, FREE)]) -> None:
+def resume(
+    folder: RunFolder,
+    changes: Annotated[dict[str, Any], OptionalFields(RunConfig, FREE)],
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:ATTRIBUTE",
+            help="Code that the run folder names and that may be imported and run; repeatable; default: none.",
+        ),
+    ] = None,
+) -> None:
     """Continue an interrupted run and retry its failed units.
 
     Options that are left out keep the values that the run was started with.
     """
+    from emend.evals.components.own_code import check_trust, source_file
     from emend.evals.log.manifest import Manifest
+    from emend.memory.registry import only_trusted
 
-    config = Manifest.read(folder).config
-    _print_next(run_and_report(RunConfig.model_validate(config.model_dump() | changes), folder))
+    config = RunConfig.model_validate(Manifest.read(folder).config.model_dump() | changes)
+    trusted = tuple(trust or ())
+    check_trust(config, trusted, f"emend resume {folder}")
+    for name in trusted:
+        print_text(f"importing {name} from {source_file(name)}", err=True)
+    with only_trusted(trusted):
+        _print_next(run_and_report(config, folder))
 
 
 def demo(
@@ -73,16 +91,16 @@ def run_and_report(config: RunConfig, folder: Path) -> Path:
         summary = run_config(config, folder, progress_on())
     show(report(folder), console_for())
     for line in spent_lines(folder, summary.spent):
-        typer.echo(line)
+        print_text(line)
     if summary.skipped and not summary.finished and not summary.failed:
-        typer.echo("Nothing was left to do: every unit was finished before.")
+        print_text("Nothing was left to do: every unit was finished before.")
     return folder
 
 
 def _print_next(folder: Path) -> None:
-    typer.echo(f"\nThe run is in {folder}. Next:")
-    typer.echo(f"  emend trace {folder} 1")
-    typer.echo(f"  emend report {folder} --json")
+    print_text(f"\nThe run is in {folder}. Next:")
+    print_text(f"  emend trace {folder} 1")
+    print_text(f"  emend report {folder} --json")
 
 
 def _new_folder(name: str) -> Path:

@@ -7,7 +7,7 @@ import typer
 from pydantic import Field
 
 from emend.evals.cli.options import RunFolder, ScoringId, exclusive, grouped
-from emend.evals.cli.output import emit
+from emend.evals.cli.output import emit, print_text
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
@@ -51,7 +51,7 @@ def trace(
         from emend.evals.trace.otlp_export import export
 
         sent = export(folder, output.otlp, case, records.editor, output.include_content, scoring)
-        typer.echo(f"{sent.spans} spans of {sent.cases} cases were sent to {sent.address}.")
+        print_text(f"{sent.spans} spans of {sent.cases} cases were sent to {sent.address}.")
     elif output.mermaid:
         from emend.evals.trace.overview import draw_paths
 
@@ -107,10 +107,10 @@ def _write(text: str, out: Path | None) -> None:
         BadSettings: the file cannot be written.
     """
     if out is None:
-        typer.echo(text)
+        print_text(text)
         return
     try:
         out.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise BadSettings(f"cannot write '{out}': {error.strerror}. Give another --out FILE.") from error
-    typer.echo(f"Written to {out}.")
+    print_text(f"Written to {out}.")

@@ -14,7 +14,7 @@ from emend.evals.log.lines import RECORDS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from tests.evals.command_line import python
-from tests.evals.toy_runs import RUN
+from tests.evals.toy_runs import RUN, TRUST
 from tests.evals.toys import BENCHMARK, EDITOR
 
 
@@ -27,23 +27,23 @@ def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path)
     rows = emend("report", "out", "--json").rows
     assert set(rows[0]) == {"editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"}
     assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
-    again = emend("resume", "out")
+    again = emend("resume", "out", *TRUST)
     assert again.code == 0 and "Nothing was left to do" in again.out
 
 
 def test_limits_and_prices_may_change_when_a_run_is_resumed(emend: Any, tmp_path: Path) -> None:
     emend(*RUN, "--editor", "unedited", "--out", "out", "--limit", "1")
-    output = emend("resume", "out", "--prices", "nowhere.toml")
+    output = emend("resume", "out", *TRUST, "--prices", "nowhere.toml")
     assert output.code == 2 and "nowhere.toml" in output.err
     for option in ("--rpm", "--tpm", "--cache", "--max-cost", "--max-calls"):
-        output = emend("resume", "out", option, "5")
+        output = emend("resume", "out", *TRUST, option, "5")
         assert "No such option" not in output.err, option
 
 
 def test_units_that_fail_again_are_not_nothing_left_to_do(emend: Any, tmp_path: Path) -> None:
     failing = ("--set", "model.fail_on=Land0", "--fail-on-error", "false")
     first = emend(*RUN, "--out", "out", *failing)
-    again = emend("resume", "out")
+    again = emend("resume", "out", *TRUST)
     assert "units failed" in first.out and "units failed" in again.out
     assert "Nothing was left to do" not in again.out
 
@@ -100,7 +100,7 @@ def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(eme
     data["config"] |= {old: data["config"].pop(new) for old, new in OLD_NAMES.items()}
     Path("o/manifest.json").write_text(json.dumps(data), encoding="utf-8")
     assert emend("report", "o").code == emend("trace", "o", "1").code == 0
-    assert "Nothing was left to do" in emend("resume", "o").out
+    assert "Nothing was left to do" in emend("resume", "o", *TRUST).out
     config = Manifest.read(Path("o")).config
     assert (config.repeats, config.reevaluate_at, config.benchmark_options) == (1, "end", {"cases": "4"})
 

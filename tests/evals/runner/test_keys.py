@@ -88,9 +88,9 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
         where = ["--out", str(folder), "--cache", str(tmp_path / "kept"), "--max-calls", "12"]
         code, shown = emend(f"{RUN} {EDITORS}", *model, *more, *where)
         assert code == 2 and "KeyRefused" in shown
-        code, limited = emend("resume", str(folder), "--max-calls", "8")
+        code, limited = emend("resume", str(folder), "--trust", BENCHMARK, "--max-calls", "8")
         assert code == 2 and hold_no_key(folder) > 5 and (folder / FILE).exists()
-        code, resumed = emend("resume", str(folder), "--max-calls", "1000")
+        code, resumed = emend("resume", str(folder), "--trust", BENCHMARK, "--max-calls", "1000")
         assert code == 0 and not (folder / FILE).exists()
         items = [shown, limited, resumed, emend("doctor", *model)[1]]
         for way in ("", "1", "1 --json", "1 --md", "2 --errors", "3 --mermaid"):

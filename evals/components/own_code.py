@@ -1,0 +1,64 @@
+"""The code that a run's configuration names as `module:attribute`, and the files from which it would be imported."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from emend.agents.llm import MODELS
+from emend.editors.registry import EDITORS
+from emend.evals.benchmarks.registry import BENCHMARKS
+from emend.evals.log.config import RunConfig
+from emend.memory.errors import BadSettings
+from emend.memory.retrieval.registry import RETRIEVERS
+
+_NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+
+def check_trust(config: RunConfig, trusted: tuple[str, ...], command: str) -> None:
+    """Check that every `module:attribute` of a configuration that a file holds is trusted.
+
+    Raises:
+        BadSettings: one is not, or a trusted name is not in the configuration.
+    """
+    named = list(dict.fromkeys(_own_names(config)))
+    if lacking := [name for name in named if name not in trusted]:
+        listed = ", ".join(f"{name} from {source_file(name)}" for name in lacking)
+        again = " ".join(f"--trust {name}" for name in named)
+        raise BadSettings(
+            f"the run folder names code that would be run: {listed}. Look at it; to go on with it: {command} {again}"
+        )
+    settings = str(config.overrides)
+    if unknown := [name for name in trusted if name not in named and name not in settings]:
+        raise BadSettings(f"--trust {unknown[0]}: the run does not name it; it names {', '.join(named) or 'none'}.")
+
+
+def source_file(name: str) -> str:
+    """The file that importing `module:attribute` would run, spec without importing anything."""
+    places, origin = None, None
+    parts = name.partition(":")[0].split(".")
+    for count in range(1, len(parts) + 1):
+        module = ".".join(parts[:count])
+        try:
+            spec = next((each for finder in sys.meta_path if (each := finder.find_spec(module, places))), None)
+        except (ImportError, AttributeError, TypeError, ValueError, OSError):
+            spec = None
+        if spec is None:
+            return "no file (not found)"
+        places, origin = spec.submodule_search_locations, spec.origin
+    return str(origin or next(iter(places or ()), "a namespace"))
+
+
+def _own_names(config: RunConfig) -> Iterator[str]:
+    provider, colon, _ = config.model.partition(":")
+    if colon and provider not in MODELS.names():
+        yield config.model
+    yield from (name for name in config.editors if ":" in name and not EDITORS.installed(name))
+    if ":" in config.benchmark and not BENCHMARKS.installed(config.benchmark):
+        yield config.benchmark
+    yield from (name for name in _NAME.findall(config.retriever) if not RETRIEVERS.installed(name))
+    if ":" in config.embedding and not Path(config.embedding).exists():
+        yield config.embedding
+    search = config.overrides.get("crag", {}).get("search")
+    if isinstance(search, str) and ":" in search and not Path(search).is_dir():
+        yield search

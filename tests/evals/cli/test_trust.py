@@ -1,0 +1,217 @@
+"""Run folders of strangers: reading one imports nothing that it names, and resuming one only what is named again."""
+
+import importlib.abc
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.case import Metric
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.manifest import MANIFEST
+from emend.memory.errors import BadSettings
+from emend.memory.registry import load_attribute, only_trusted
+from tests.evals.command_line import listener
+from tests.evals.judged_runs import JUDGE, elken_run, judge_model
+from tests.evals.toy_runs import TRUST, go
+from tests.evals.toys import BENCHMARK, EDITOR
+
+TERSE = "tests.evals.judged_runs:TERSE"
+EVIL = 'open("PWNED", "a").write("code ran")\n'
+READING = (
+    ("report", "gift"),
+    ("report", "gift", "--json"),
+    ("trace", "gift"),
+    ("trace", "gift", "1"),
+    ("trace", "gift", "1", "--md"),
+    ("trace", "gift", "--mermaid"),
+    ("compare", "gift", "gift"),
+    ("compare", "gift"),
+    ("analyse", "gift"),
+    ("analyse", "gift", "tendency"),
+    ("analyse", "gift", "retrieval", "--json"),
+)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a scoring by a judge that is built in and by a user's."""
+    folder = elken_run(tmp_path_factory.mktemp("runs") / "elken")
+    score_run(folder, Panel(judges=(JUDGE,)), ("tendency", TERSE), models={JUDGE: judge_model()})
+    return folder
+
+
+@pytest.fixture
+def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Calls the command line in this process, in an empty folder, which is on the path of imports."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("evil", "gift", "gift.evil"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return listener(monkeypatch, capsys, tmp_path)
+
+
+def gift(scored: Path, tmp_path: Path, **changes: Any) -> Path:
+    """The run as it came from a stranger, with code in it, and its scoring or manifest changed."""
+    folder = tmp_path / "gift"
+    for path in sorted(scored.rglob("*")):
+        target = folder / path.relative_to(scored)
+        if path.is_dir():
+            target.mkdir(parents=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    (folder / "evil.py").write_text(EVIL)
+    (file,) = (path for path in (folder / "scorings").glob("*.json"))
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | changes.get("scoring", {})))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["config"] |= changes.get("config", {})
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder
+
+
+class _ImportRecorder(importlib.abc.MetaPathFinder):
+    """Notes the top-level packages of all that is imported."""
+
+    def __init__(self) -> None:
+        self.roots: set[str] = set()
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
+        self.roots.add(fullname.partition(".")[0])
+
+
+@pytest.fixture
+def imports() -> Iterator[_ImportRecorder]:
+    recorder = _ImportRecorder()
+    sys.meta_path.insert(0, recorder)
+    yield recorder
+    sys.meta_path.remove(recorder)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_no_reading_command_imports_what_a_run_folder_names(
+    scored: Path, tmp_path: Path, emend: Any, imports: _ImportRecorder, words: tuple[str, ...]
+) -> None:
+    kinds = {"kinds": ["tendency", "gift.evil:x"], "prompts": {"tendency": "1", "gift.evil:x": "1"}, "own_judges": {}}
+    names = {"editors": ["unedited", "gift.evil:x"], "model": "gift.evil:x", "retriever": "gift.evil:x"}
+    gift(scored, tmp_path, scoring=kinds, config=names | {"embedding": "gift.evil:x"})
+    told = emend(*words)
+    assert not (tmp_path / "PWNED").exists() and "Traceback" not in told.err
+    assert told.code == 0 or told.err.startswith("error: "), told.err
+    installed = {name for each in distributions() for name in (each.read_text("top_level.txt") or "").split()}
+    packages = {(each.metadata["Name"] or "").replace("-", "_").lower() for each in distributions()}
+    foreign = {root for root in imports.roots if root.lower() not in packages | installed | sys.stdlib_module_names}
+    assert "gift" not in imports.roots and not {root for root in foreign if (tmp_path / root).exists()}
+
+
+def test_triplets_are_not_analysed_with_a_benchmark_that_the_folder_names(
+    scored: Path, tmp_path: Path, emend: Any
+) -> None:
+    gift(scored, tmp_path, config={"benchmark": "gift.evil:x"})
+    told = emend("analyse", "gift", "triples", "--triples", "none.jsonl")
+    assert told.code == 2 and not (tmp_path / "PWNED").exists()
+
+
+def test_a_users_judge_shows_its_stored_numbers_without_its_code(
+    scored: Path, tmp_path: Path, emend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = gift(scored, tmp_path)
+    monkeypatch.setitem(sys.modules, "tests.evals.judged_runs", None)  # importing it again would be an error
+    rows = emend("report", folder, "--json").rows
+    (short,) = {(row["metric"], row["n"] > 0, row["mean"]) for row in rows if TERSE in row.get("judge", "")} or {None}
+    assert short is not None and short[0] == "short" and short[1] and short[2] is not None
+    assert TERSE in emend("trace", folder, "1").out or "terse" in emend("trace", folder, "1").out
+
+
+def test_a_scoring_without_stored_numbers_says_so(scored: Path, tmp_path: Path, emend: Any) -> None:
+    folder = gift(scored, tmp_path, scoring={"own_judges": {}})
+    told = emend("report", folder)
+    assert told.code == 0 and f"judge {TERSE} is code that is not installed" in told.out
+
+
+# --- resume
+
+
+def stranger(tmp_path: Path, **config: Any) -> Path:
+    """A folder whose manifest names these."""
+    folder = tmp_path / "run"
+    go(folder)
+    (tmp_path / "evil.py").write_text(EVIL + "def model(**settings): open('CALLED', 'w')\n")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["config"] |= config
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder
+
+
+SHELL = {"model": "subprocess:check_output", "overrides": {"model": {"args": "touch PWNED", "shell": True}}}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SHELL,
+        {"model": "evil:model"},
+        {"editors": ["evil:x"]},
+        {"benchmark": "evil:x"},
+        {"retriever": "evil:x"},
+        {"retriever": "evil:x(least=3)>threshold(least=1)"},
+        {"embedding": "evil:x"},
+        {"editors": ["crag"], "overrides": {"crag": {"search": "evil:x"}}},
+    ],
+    ids=str,
+)
+def test_resume_runs_nothing_that_is_not_named_again(tmp_path: Path, emend: Any, config: dict[str, Any]) -> None:
+    told = emend("resume", stranger(tmp_path, **config), *TRUST)
+    assert told.code == 2 and told.err.startswith("error: ") and "--trust" in told.err
+    assert not (tmp_path / "PWNED").exists() and not (tmp_path / "CALLED").exists()
+
+
+def test_the_refusal_names_the_files_and_the_command(tmp_path: Path, emend: Any) -> None:
+    told = emend("resume", stranger(tmp_path, model="evil:model"))
+    assert f"evil:model from {tmp_path / 'evil.py'}" in told.err
+    assert f"--trust evil:model --trust {EDITOR} --trust {BENCHMARK}" in told.err
+    assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "trust"), [(SHELL, "subprocess:check_output"), ({"model": "subprocess:Popen"}, "subprocess:Popen")]
+)
+def test_a_trusted_name_that_is_no_chat_model_is_not_called(
+    tmp_path: Path, emend: Any, config: dict[str, Any], trust: str
+) -> None:
+    told = emend("resume", stranger(tmp_path, **SHELL | config), *TRUST, "--trust", trust)
+    assert told.code == 2 and f"model '{trust}' is not called" in told.err
+    assert f"importing {trust} from " in told.err and "subprocess.py" in told.err
+    assert not (tmp_path / "PWNED").exists()
+
+
+def test_a_trusted_function_is_called_only_if_its_result_is_annotated(tmp_path: Path, emend: Any) -> None:
+    told = emend("resume", stranger(tmp_path, model="evil:model"), *TRUST, "--trust", "evil:model")
+    assert told.code == 2 and "is not called" in told.err and not (tmp_path / "CALLED").exists()
+    assert (tmp_path / "PWNED").exists()  # it was imported, as the user allowed
+
+
+def test_a_name_that_the_run_does_not_have_is_refused(tmp_path: Path, emend: Any) -> None:
+    told = emend("resume", stranger(tmp_path), *TRUST, "--trust", "evil:model")
+    assert told.code == 2 and "--trust evil:model: the run does not name it" in told.err
+
+
+def test_a_run_with_code_of_ones_own_goes_on_when_each_name_is_given_again(tmp_path: Path, emend: Any) -> None:
+    told = emend("resume", stranger(tmp_path), *TRUST)
+    assert told.code == 0 and "Nothing was left to do" in told.out
+    assert f"importing {EDITOR} from " in told.err and "toys.py" in told.err
+
+
+def test_trust_holds_inside_the_context_alone() -> None:
+    with only_trusted(["json:dumps"]), pytest.raises(BadSettings, match="is code that a file names"):
+        load_attribute("json:loads", "model")
+    with only_trusted(["json:dumps"]), pytest.raises(BadSettings, match="is not called"):
+        load_attribute("json:dumps", "model", ("invoke",))
+    assert load_attribute("json:loads", "model") is json.loads
+    with only_trusted(["emend.evals.case:Metric"]):
+        assert load_attribute("emend.evals.case:Metric", "metric", ("model_copy",)) is Metric
