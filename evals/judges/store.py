@@ -210,9 +210,9 @@ def write_own_verdicts(folder: Path, scoring: Scoring, judges: "Mapping[str, Jud
                 item=item.id if isinstance(item, Item) else "",
                 **verdict._asdict(),
             )
-            lines.append(line.model_dump_json() + "\n")
+            lines.append(json_line(line))
     if scoring.own_judges:
-        replace(folder / FOLDER / f"{scoring.id}.verdicts.jsonl", "".join(lines))
+        replace(folder / FOLDER / f"{scoring.id}.verdicts.jsonl", b"".join(lines))
 
 
 def own_verdicts(folder: Path, scoring: Scoring) -> dict[tuple[str, str], list[OwnVerdict]]:
@@ -222,12 +222,8 @@ def own_verdicts(folder: Path, scoring: Scoring) -> dict[tuple[str, str], list[O
         BadData: a line cannot be read.
     """
     verdicts: dict[tuple[str, str], list[OwnVerdict]] = {}
-    name = f"{scoring.id}.verdicts.jsonl"
-    for line in read_lines(folder / FOLDER, name) if scoring.own_judges else ():
-        try:
-            verdict = OwnVerdict.model_validate(line)
-        except ValidationError as error:
-            raise BadData(f"{folder / FOLDER / name}: {error.errors()[0]['msg']}. Judge the run again.") from error
+    path = folder / FOLDER / f"{scoring.id}.verdicts.jsonl"
+    for _, verdict in read_models(path, OwnVerdict, "Judge the run again.") if scoring.own_judges else ():
         verdicts.setdefault((verdict.unit, verdict.probe), []).append(verdict)
     return verdicts
 

@@ -16,7 +16,6 @@ from emend.evals.judges.score_run import score_run
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BadSettings
 from emend.memory.registry import load_attribute, only_trusted
-from tests.evals.command_line import listener
 from tests.evals.judged_runs import JUDGE, elken_run, judge_model
 from tests.evals.toy_runs import TRUST, go
 from tests.evals.toys import BENCHMARK, EDITOR
@@ -46,13 +45,12 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def emend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Calls the command line in this process, in an empty folder, which is on the path of imports."""
+@pytest.fixture(autouse=True)
+def imported_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test's own folder be searched for the modules."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("evil", "gift", "gift.evil"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    return listener(monkeypatch, capsys, tmp_path)
 
 
 def gift(scored: Path, tmp_path: Path, **changes: Any) -> Path:
@@ -100,9 +98,9 @@ def test_no_reading_command_imports_what_a_run_folder_names(
     kinds = {"kinds": ["tendency", "gift.evil:x"], "prompts": {"tendency": "1", "gift.evil:x": "1"}, "own_judges": {}}
     names = {"editors": ["unedited", "gift.evil:x"], "model": "gift.evil:x", "retriever": "gift.evil:x"}
     gift(scored, tmp_path, scoring=kinds, config=names | {"embedding": "gift.evil:x"})
-    told = emend(*words)
-    assert not (tmp_path / "PWNED").exists() and "Traceback" not in told.err
-    assert told.code == 0 or told.err.startswith("error: "), told.err
+    output = emend(*words)
+    assert not (tmp_path / "PWNED").exists() and "Traceback" not in output.err
+    assert output.code == 0 or output.err.startswith("error: "), output.err
     installed = {name for each in distributions() for name in (each.read_text("top_level.txt") or "").split()}
     packages = {(each.metadata["Name"] or "").replace("-", "_").lower() for each in distributions()}
     foreign = {root for root in imports.roots if root.lower() not in packages | installed | sys.stdlib_module_names}
@@ -113,8 +111,8 @@ def test_triplets_are_not_analysed_with_a_benchmark_that_the_folder_names(
     scored: Path, tmp_path: Path, emend: Any
 ) -> None:
     gift(scored, tmp_path, config={"benchmark": "gift.evil:x"})
-    told = emend("analyse", "gift", "triples", "--triples", "none.jsonl")
-    assert told.code == 2 and not (tmp_path / "PWNED").exists()
+    output = emend("analyse", "gift", "triples", "--triples", "none.jsonl")
+    assert output.code == 2 and not (tmp_path / "PWNED").exists()
 
 
 def test_a_users_judge_shows_its_stored_numbers_without_its_code(
@@ -130,8 +128,8 @@ def test_a_users_judge_shows_its_stored_numbers_without_its_code(
 
 def test_a_scoring_without_stored_numbers_says_so(scored: Path, tmp_path: Path, emend: Any) -> None:
     folder = gift(scored, tmp_path, scoring={"own_judges": {}})
-    told = emend("report", folder)
-    assert told.code == 0 and f"judge {TERSE} is code that is not installed" in told.out
+    output = emend("report", folder)
+    assert output.code == 0 and f"judge {TERSE} is code that is not installed" in output.out
 
 
 # --- resume
@@ -166,15 +164,15 @@ SHELL = {"model": "subprocess:check_output", "overrides": {"model": {"args": "to
     ids=str,
 )
 def test_resume_runs_nothing_that_is_not_named_again(tmp_path: Path, emend: Any, config: dict[str, Any]) -> None:
-    told = emend("resume", stranger(tmp_path, **config), *TRUST)
-    assert told.code == 2 and told.err.startswith("error: ") and "--trust" in told.err
+    output = emend("resume", stranger(tmp_path, **config), *TRUST)
+    assert output.code == 2 and output.err.startswith("error: ") and "--trust" in output.err
     assert not (tmp_path / "PWNED").exists() and not (tmp_path / "CALLED").exists()
 
 
 def test_the_refusal_names_the_files_and_the_command(tmp_path: Path, emend: Any) -> None:
-    told = emend("resume", stranger(tmp_path, model="evil:model"))
-    assert f"evil:model from {tmp_path / 'evil.py'}" in told.err
-    assert f"--trust evil:model --trust {EDITOR} --trust {BENCHMARK}" in told.err
+    output = emend("resume", stranger(tmp_path, model="evil:model"))
+    assert f"evil:model from {tmp_path / 'evil.py'}" in output.err
+    assert f"--trust evil:model --trust {EDITOR} --trust {BENCHMARK}" in output.err
     assert not (tmp_path / "PWNED").exists()
 
 
@@ -184,27 +182,27 @@ def test_the_refusal_names_the_files_and_the_command(tmp_path: Path, emend: Any)
 def test_a_trusted_name_that_is_no_chat_model_is_not_called(
     tmp_path: Path, emend: Any, config: dict[str, Any], trust: str
 ) -> None:
-    told = emend("resume", stranger(tmp_path, **SHELL | config), *TRUST, "--trust", trust)
-    assert told.code == 2 and f"model '{trust}' is not called" in told.err
-    assert f"importing {trust} from " in told.err and "subprocess.py" in told.err
+    output = emend("resume", stranger(tmp_path, **SHELL | config), *TRUST, "--trust", trust)
+    assert output.code == 2 and f"model '{trust}' is not called" in output.err
+    assert f"importing {trust} from " in output.err and "subprocess.py" in output.err
     assert not (tmp_path / "PWNED").exists()
 
 
 def test_a_trusted_function_is_called_only_if_its_result_is_annotated(tmp_path: Path, emend: Any) -> None:
-    told = emend("resume", stranger(tmp_path, model="evil:model"), *TRUST, "--trust", "evil:model")
-    assert told.code == 2 and "is not called" in told.err and not (tmp_path / "CALLED").exists()
+    output = emend("resume", stranger(tmp_path, model="evil:model"), *TRUST, "--trust", "evil:model")
+    assert output.code == 2 and "is not called" in output.err and not (tmp_path / "CALLED").exists()
     assert (tmp_path / "PWNED").exists()  # it was imported, as the user allowed
 
 
 def test_a_name_that_the_run_does_not_have_is_refused(tmp_path: Path, emend: Any) -> None:
-    told = emend("resume", stranger(tmp_path), *TRUST, "--trust", "evil:model")
-    assert told.code == 2 and "--trust evil:model: the run does not name it" in told.err
+    output = emend("resume", stranger(tmp_path), *TRUST, "--trust", "evil:model")
+    assert output.code == 2 and "--trust evil:model: the run does not name it" in output.err
 
 
 def test_a_run_with_code_of_ones_own_goes_on_when_each_name_is_given_again(tmp_path: Path, emend: Any) -> None:
-    told = emend("resume", stranger(tmp_path), *TRUST)
-    assert told.code == 0 and "Nothing was left to do" in told.out
-    assert f"importing {EDITOR} from " in told.err and "toys.py" in told.err
+    output = emend("resume", stranger(tmp_path), *TRUST)
+    assert output.code == 0 and "Nothing was left to do" in output.out
+    assert f"importing {EDITOR} from " in output.err and "toys.py" in output.err
 
 
 def test_trust_holds_inside_the_context_alone() -> None:
