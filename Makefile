@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow check format wheel
+.PHONY: help install demo test test-slow check format wheel sbom
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,3 +45,7 @@ format: $(STAMP) ## let ruff mend what it can
 wheel: $(STAMP) ## build dist/emend-*.whl
 	rm -rf build
 	$(BIN)/python -m build --wheel
+
+sbom: $(STAMP) ## list what is installed in .venv in CycloneDX's format, as dist/emend.cdx.json
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment --validate --pyproject pyproject.toml --output-file dist/emend.cdx.json .venv

@@ -1,6 +1,8 @@
 """The wheel holds all that the repository holds, and works where the repository is not."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,3 +102,32 @@ def test_wheel_runs_the_demo(emend: Path, tmp_path: Path) -> None:
     """The real thing: the embedded model, edited and measured from the wheel alone."""
     run(emend / "emend", "demo", "--edits", "5", "--out", tmp_path / "out", cwd=tmp_path)
     assert any((tmp_path / "out").iterdir())
+
+
+def pins(name: str) -> dict[str, str]:
+    """The pinned versions in a file of requirements, by canonical name."""
+    lines = (ROOT / name).read_text("utf-8").splitlines()
+    pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
+    return {re.sub(r"[-_.]+", "-", pair[1]).lower(): pair[2] for pair in pairs if pair}
+
+
+def test_every_tested_version_is_there_with_hashes() -> None:
+    hashed, tested = pins("requirements-hashes.txt"), pins("constraints.txt")
+    assert {name: hashed.get(name) for name in tested} == tested
+    text = (ROOT / "requirements-hashes.txt").read_text("utf-8")
+    entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.M)[1:]
+    assert len(entries) == len(hashed) and all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in text, "an index or an address"
+
+
+@pytest.mark.slow
+def test_the_list_of_dependencies_is_valid_cyclonedx(tmp_path: Path) -> None:
+    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed: pip install 'emend[dev]'")
+    recipe = next(line for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if "cyclonedx-py" in line)
+    words = recipe.split()[1:]
+    words[words.index("dist/emend.cdx.json")], words[-1] = str(tmp_path / "emend.cdx.json"), sys.prefix
+    run(sys.executable, "-m", "cyclonedx_py", *words, cwd=ROOT)
+    listed = json.loads((tmp_path / "emend.cdx.json").read_text("utf-8"))
+    names = {part["name"]: part["version"] for part in listed["components"]}
+    assert listed["bomFormat"] == "CycloneDX" and listed["metadata"]["component"]["name"] == "emend"
+    assert {"torch", "transformers", "chromadb", "langgraph"} <= names.keys() and all(names.values())
