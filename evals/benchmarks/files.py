@@ -48,6 +48,19 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed asks for readinto
 
 
+def read_text(path: Path) -> str:
+    """Read a text in UTF-8, such as a prompt.
+
+    Raises:
+        BadData: it is no such text.
+    """
+    with open_file(path, links=True) as file:
+        try:
+            return file.read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadData(f"{path.name} is not a text in UTF-8: {error}. {FETCH}") from error
+
+
 def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
     """Read the rows of a JSON file, a list or `{"data": [...]}`, in the file's order.
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class References(NamedTuple):
             idf = np.load(folder / IDF, allow_pickle=False)
             places: dict[str, int] = read_json(folder / VOCABULARY, links=True)
             weights = {word: float(idf[place]) for word, place in places.items()}
-        except (ValueError, KeyError, TypeError, IndexError, EOFError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, EOFError, AttributeError, BadZipFile) as error:
             raise BadData(
                 f"'{folder}': the reference texts cannot be read ({error!r}); fetch the files again."
             ) from error

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
-from emend.evals.benchmarks.files import read_numbered, require
+from emend.evals.benchmarks.files import read_numbered, read_text, require
 from emend.evals.benchmarks.mquake.cases import (
     ChainPrompting,
     chain_case,
@@ -121,7 +121,7 @@ class MQuAKE(FileBenchmark):
         old = self.options["answers"] == "old"
         if not self._shot_files:
             return ChainPrompting(old)
-        multihop = (self.folder / MULTIHOP_SHOTS).read_text("utf-8")
+        multihop = read_text(self.folder / MULTIHOP_SHOTS)
         return ChainPrompting(old, multihop, _read_shots(self.folder / RELATION_SHOTS))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.cli.main import main
+from emend.evals.data.check import check
 from emend.memory.errors import BadData, BadSettings, MissingData
 from tests.paths import DATA
 
@@ -82,6 +83,33 @@ def test_a_file_that_is_cut_off_names_itself_where_it_breaks_and_the_remedy(load
     with pytest.raises(BadData, match=r"cut off: .*; record \d+ is not whole, it begins .*(Get them|Fetch)") as told:
         load(loader, folder)
     assert str(told.value).startswith(loader.file)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "not JSON in UTF-8, .*recursion limit exceeded"),
+        (b"[1" + b"0" * 5_000 + b"]", "number out of range|record 0"),
+        ("[]".encode("utf-16"), "not JSON in UTF-8"),
+        (b"\xef\xbb\xbf[]", "not JSON in UTF-8"),
+        (b"[\x00]", "not JSON in UTF-8"),
+    ],
+    ids=["deep", "huge", "utf-16", "bom", "nul"],
+)
+@pytest.mark.parametrize("loader", [LOADERS[0], LOADERS[3], LOADERS[9], LOADERS[11], LOADERS[13]], ids=str)
+def test_a_file_that_json_readers_stumble_over_is_refused_by_loader_and_check(loader, content, words, tmp_path):
+    folder = folder_of(loader, tmp_path)
+    (folder / loader.file).write_bytes(content)
+    with pytest.raises(BadData, match=rf"^{loader.file}.*({words})"):
+        load(loader, folder)
+    assert loader.file in {fault.file for fault in check(loader.benchmark, folder).faults}
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path):
+    folder = folder_of(Loader("mquake", "", ""), tmp_path)
+    (folder / "prompts/multihop-prompts.txt").write_bytes(b"Q: \xff")
+    with pytest.raises(BadData, match="multihop-prompts.txt is not a text in UTF-8"):
+        load(Loader("mquake", "", "", {"shots": "paper"}), folder)
 
 
 @every

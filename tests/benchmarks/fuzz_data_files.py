@@ -1,0 +1,281 @@
+"""Mutated benchmark files of all six formats: no traceback, no hang, no wrong exit code, and check and loader agree.
+
+    python tests/benchmarks/fuzz_data_files.py --count 1000 --seed 18
+
+A mutant is one file of a small folder, damaged in one or two ways. `emend data check` has to end with 0 or 2, a loader
+may only raise Emend's own errors, and what the check finds nothing wrong with has to load. Every 20th mutant also goes
+through `emend run`, which has to end with 0, or with 2 and one line that says why.
+"""
+
+import argparse
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from emend.evals.benchmarks.registry import BENCHMARKS  # noqa: E402
+from emend.evals.cli.main import main as emend  # noqa: E402
+from emend.evals.data.shapes import SHAPES, Shape  # noqa: E402
+from emend.memory.errors import BadData, BadSettings, EmendError, MissingData  # noqa: E402
+
+SECONDS = 10
+RUN_EVERY = 20
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    3.5,
+    "",
+    " ",
+    "\x00",
+    "\x1b[31m",
+    "{}",
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    "é" * 9,
+)
+RAW_VALUES = (
+    "1e999",
+    "-1e999",
+    "NaN",
+    "Infinity",
+    "9" * 5000,
+    "1" * 60,
+    '"\\ud800"',
+    '"\\u0000"',
+    "[" * 400 + "]" * 400,
+)
+"""Values that Python's `json.dumps` does not write, in the place of a value."""
+
+Edit = Callable[[Any, random.Random], Any]
+
+
+def places(value: Any, found: list[tuple[Any, Any]] | None = None) -> list[tuple[Any, Any]]:
+    """Every (container, key) below a JSON value."""
+    entries: list[tuple[Any, Any]] = [] if found is None else found
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in list(keys):
+        entries.append((value, key))
+        places(value[key], entries)
+    return entries
+
+
+def replace_value(content: Any, rng: random.Random) -> None:
+    """An odd value in the place of one."""
+    container, key = rng.choice(places(content))
+    container[key] = rng.choice(ODD_VALUES)
+
+
+def drop_value(content: Any, rng: random.Random) -> None:
+    """Remove a field or an item."""
+    container, key = rng.choice(places(content))
+    del container[key]
+
+
+def swap_values(content: Any, rng: random.Random) -> None:
+    """Exchange two values, anywhere."""
+    (first, one), (second, other) = rng.choice(places(content)), rng.choice(places(content))
+    first[one], second[other] = json.loads(json.dumps(second[other])), json.loads(json.dumps(first[one]))
+
+
+def rename_field(content: Any, rng: random.Random) -> None:
+    """Another name for a field."""
+    container, key = rng.choice([place for place in places(content) if isinstance(place[0], dict)])
+    container[rng.choice((str(key).upper(), f"{key}es", "", "id"))] = container.pop(key)
+
+
+def repeat_item(content: Any, rng: random.Random) -> None:
+    """An item of a list once more."""
+    container, key = rng.choice([place for place in places(content) if isinstance(place[0], list)])
+    container.append(container[key])
+
+
+def wrap_value(content: Any, rng: random.Random) -> None:
+    """A value in lists of some depth."""
+    container, key = rng.choice(places(content))
+    for _ in range(rng.choice((1, 2, 150, 400))):
+        container[key] = [container[key]]
+
+
+def lengthen(content: Any, rng: random.Random) -> None:
+    """A text of a megabyte."""
+    container, key = rng.choice(places(content))
+    container[key] = "word " * 200_000
+
+
+VALUE_EDITS: tuple[Edit, ...] = (
+    replace_value, replace_value, drop_value, swap_values, rename_field, repeat_item, wrap_value, lengthen,
+)  # fmt: skip
+
+
+def edited(text: str, rng: random.Random) -> bytes:
+    """The JSON with one or two values changed."""
+    content = json.loads(text)
+    for _ in range(rng.choice((1, 1, 2))):
+        rng.choice(VALUE_EDITS)(content, rng)
+    return json.dumps(content, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def raw_value(text: str, rng: random.Random) -> bytes:
+    """A value that is hardly JSON in the place of one."""
+    content = json.loads(text)
+    container, key = rng.choice(places(content))
+    container[key] = "@here@"
+    return json.dumps(content).replace('"@here@"', rng.choice(RAW_VALUES)).encode()
+
+
+def flipped(text: str, rng: random.Random) -> bytes:
+    """Bytes changed, put in or taken out."""
+    raw = bytearray(text.encode())
+    for _ in range(rng.choice((1, 3, 30))):
+        at = rng.randrange(len(raw))
+        raw[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
+    return bytes(raw)
+
+
+BYTE_EDITS: tuple[Callable[[str, random.Random], bytes], ...] = (
+    *[edited] * 9,
+    *[raw_value] * 3,
+    *[flipped] * 3,
+    lambda text, rng: text.encode()[: rng.randrange(len(text))],
+    lambda text, rng: text.encode()[: rng.randrange(len(text))],
+    lambda text, rng: text.encode(rng.choice(("utf-16", "utf-16-le", "utf-8-sig", "utf-32"))),
+    lambda text, rng: text.encode() + rng.choice((b"\x00", b"\xff", b"]", b"{}", b"\n" * 99, text.encode())),
+    lambda text, rng: rng.choice((b"", b"[]", b"{}", b'{"data": []}', b"null", b"7", b'"x"', b"[[]]", b"[{}]")),
+    lambda text, rng: b"[" * rng.choice((300, 100_000)) + rng.choice((b"", b"]" * 300)),
+    lambda text, rng: b'{"data": ' * rng.choice((2, 300, 50_000)) + text.encode(),
+)
+
+
+def special(path: Path, kind: str) -> None:
+    """Something else than a regular file in the place of one."""
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"loop": path, "broken": path.with_name("none"), "device": Path("/dev/zero")}[kind])
+
+
+SPECIAL = ("fifo", "folder", "loop", "broken", "device")
+
+
+def mutant(folder: Path, rng: random.Random) -> tuple[str, Shape, Path]:
+    """Copy a benchmark's folder and damage one of its files; returns benchmark, shape and folder."""
+    name = rng.choice(sorted(SHAPES))
+    source = ROOT / "tests" / "data" / name
+    shape = rng.choice([shape for shape in SHAPES[name] if shape.find(source)])
+    target = Path(shutil.copytree(source, folder / name))
+    path = target / str(shape.find(source))
+    if rng.random() < 0.04:
+        special(path, rng.choice(SPECIAL))
+    else:
+        path.write_bytes(rng.choice(BYTE_EDITS)(path.read_text("utf-8"), rng))
+    return name, shape, target
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after so many seconds."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"not done in {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def call(*words: str) -> tuple[int, str]:
+    """Exit code and standard error of a command in this process."""
+    errors, argv = io.StringIO(), sys.argv
+    sys.argv = ["emend", *words]
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(errors):
+            emend()
+    except SystemExit as end:
+        return int(end.code or 0), errors.getvalue()
+    finally:
+        sys.argv = argv
+    return 0, errors.getvalue()
+
+
+def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
+    """How the mutant ended, in a word.
+
+    Raises:
+        AssertionError: a wrong exit code, several lines of error, or check and loader do not agree.
+        Exception: any error that Emend should have caught.
+    """
+    with limit(SECONDS):
+        code, errors = call("data", "check", name, "--data", str(folder))
+    assert code in (0, 2) and errors.count("\n") <= 1, f"check ends with {code}: {errors[-300:]}"
+    problem: EmendError | None = None
+    with limit(SECONDS):
+        try:
+            benchmark = BENCHMARKS.load(name)(folder, dict(shape.options))
+            for setting in benchmark.settings:
+                try:
+                    for case in benchmark.cases(setting):
+                        assert case.probes
+                except BadSettings:
+                    continue  # a setting that does not fit the options
+            assert json.dumps(benchmark.provenance)
+        except EmendError as error:
+            problem = error
+    assert code == 2 or problem is None or isinstance(problem, MissingData), f"check finds nothing, but: {problem}"
+    if run:
+        options = [word for key, value in shape.options.items() for word in ("--benchmark-option", f"{key}={value}")]
+        words = ["--benchmark", name, "--data", str(folder), *options, "--editor", "in_context", "--limit", "1"]
+        with limit(6 * SECONDS):
+            code, errors = call("run", *words, "--model", "tiny", "--out", str(folder.with_name("run")))
+        assert code in (0, 2) and "Traceback" not in errors, f"run ends with {code}: {errors[-300:]}"
+        assert code == 0 or "error: " in errors.splitlines()[-1], errors[-300:]
+        assert (problem is None) == (code == 0) or not isinstance(problem, BadData), f"run ends with {code}: {problem}"
+    return type(problem).__name__ if problem else "loads" if code == 0 else "loads, and the check finds a fault"
+
+
+def storm(count: int, seed: int, run_every: int = RUN_EVERY) -> tuple[Counter[str], list[str]]:
+    """The outcomes of `count` mutants, and what went wrong."""
+    outcomes: Counter[str] = Counter()
+    problems = []
+    for number in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            name, shape, target = mutant(Path(folder), random.Random(f"{seed} {number}"))
+            try:
+                outcomes[outcome_of(name, shape, target, bool(run_every) and number % run_every == 0)] += 1
+            except Exception as error:
+                problems.append(f"mutant {number} of seed {seed}, {name}: {type(error).__name__}: {str(error)[:400]}")
+    return outcomes, problems
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=1000, help="number of mutants; default: 1000")
+    parser.add_argument("--seed", type=int, default=18, help="random seed; default: 18")
+    options = parser.parse_args()
+    counted, wrong = storm(options.count, options.seed)
+    print(*(f"{number:6,} {what}" for what, number in counted.most_common()), *wrong, sep="\n")
+    print(f"{options.count:6,} mutants, {len(wrong)} problems")
+    sys.exit(bool(wrong))
