@@ -59,6 +59,7 @@ def run_extraction(
     setting = text_setting(benchmark, config.setting)
     embedding = load_embedding(config.embedding, cache_folder("vectors"))
     policy = limits.policy()
+    policy.on_wait = (progress or Progress()).waiting
     try:
         context = _context(config, embedding, policy)
         documents = documents_of(benchmark, setting, config.limit, config.seed)

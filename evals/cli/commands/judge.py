@@ -65,7 +65,10 @@ class JudgeOptions(FrozenModel):
 @contextmanager
 def _open_policy(limits: CallLimits) -> "Iterator[CallPolicy]":
     """The call policy of the limits, closed afterwards."""
+    from emend.evals.report.progress import wait_lines
+
     policy = limits.policy()
+    policy.on_wait = wait_lines()
     try:
         yield policy
     finally:

@@ -50,12 +50,27 @@ def test_a_provider_that_only_fails_stops_the_run_and_loses_nothing(tmp_path):
     assert len(list(read_records(tmp_path / "run"))) == 120 > records
 
 
-def test_a_key_that_is_refused_stops_the_run_at_once(tmp_path):
-    with Provider(knows, choose=lambda number: "401" if number else "") as provider:
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("401", "KeyRefused.*Check the key"),
+        ("403", "KeyRefused.*Check the key"),
+        ("429-day", "ProviderPaused.*a pause of 1 day, 0:00:00: resume after .* UTC"),
+    ],
+)
+def test_what_no_retry_helps_against_stops_the_run_at_once(fault, says, tmp_path):
+    with Provider(knows, choose=lambda number: fault if number else "") as provider:
         plan = config(provider, benchmark_options={"cases": "60"}, concurrency=1)
-        with pytest.raises(TooManyFailures, match="KeyRefused.*Check the key"):
+        with pytest.raises(TooManyFailures, match=says):
             run(plan, tmp_path / "run", model=asked_model(provider))
         assert provider.count == 2
+
+
+def test_tool_calls_that_nobody_asked_for_are_unscored(tmp_path):
+    with Provider(knows, choose=lambda number: "uninvited-call") as provider:
+        run(config(provider, benchmark_options={"cases": "2"}), tmp_path / "run", model=asked_model(provider))
+    reasons = [set(record.unscored.values()) for record in read_records(tmp_path / "run")]
+    assert len(reasons) == 4 and all("expected a reply, and it is empty" in str(reason) for reason in reasons)
 
 
 def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path):
