@@ -1,13 +1,15 @@
 """Cases, records and metrics: what a benchmark asks, the line of each answer, and what is reported."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
 from emend.editors.base import NO_COST, Demonstration, EditCost
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.probe import Probe, Usage
+
+Per = Literal["record", "case", "any", "all", "kind", "harmonic"]
 
 
 class Case(FrozenModel):
@@ -88,7 +90,7 @@ class Metric(FrozenModel):
     value: str
     kinds: tuple[str, ...]
     scale: float = 1.0
-    per: str = "record"
+    per: Per = "record"
     """`record` averages over records (micro), `case` over the means of cases; with `any` a case counts with its best
     record, with `all` with its worst; `kind` is the mean of the kinds' means, each over its records,
     `harmonic` the harmonic mean of the kinds' means over the means of cases."""

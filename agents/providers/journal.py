@@ -50,7 +50,7 @@ class CallJournal:
             folder.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(self.path, timeout=30, check_same_thread=False, isolation_level=None)
             version = self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             raise BadSettings(f"the file of replies '{self.path}' cannot be used: {error}. {remedy}") from error
         if version not in (0, VERSION):
             self._database.close()
@@ -99,7 +99,7 @@ class CallJournal:
         try:
             with self._lock:
                 return self._database.execute(command, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self._warn(error)
             return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from emend.agents.judging.tendency import SCALES
 from emend.evals.aggregate.columns import MetricRow
 from emend.evals.benchmarks.elken.cases import KNOWN, M_FOR_G, OPEN, UNKNOWNS
-from emend.evals.case import Metric, Record
+from emend.evals.case import Metric, Per, Record
 from emend.evals.judges.store import OwnJudge, Scoring, judged_records, list_scorings
 from emend.evals.metrics.elken import SCALES as CODE_SCALES
 from emend.evals.metrics.elken import Marks, full_mark_rate, judged_edit_level
@@ -22,7 +22,7 @@ AGREEMENTS = (("kappa", "value"), ("spearman", "value"), ("raw", "mean"))
 """Agreement measures of a calibration that may be shown, and the field of their value."""
 
 # name, output, per, scale, summary
-COLUMNS: dict[str, tuple[tuple[str, str, str, float, str], ...]] = {
+COLUMNS: dict[str, tuple[tuple[str, str, Per, float, str], ...]] = {
     "recall": (
         ("fact recall", "recall_consistent", "record", 100, "atomic facts of the thoughts that the edits imply"),
         ("related", "recall_related", "record", 100, "atomic facts whose truth depends on the edits"),
@@ -185,7 +185,7 @@ def _by_scheme(name: str, output: str, kinds: tuple[str, ...]) -> Iterator[Metri
         yield _metric(f"{name} mean", output, kinds, "kind", summary=mean).model_copy(update={"group": BY_SCHEME})
 
 
-def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, str, float, str]]:
+def _plain(kind: str, own_judge: OwnJudge | None) -> list[tuple[str, str, Per, float, str]]:
     """The columns of a judge from elsewhere: one for each of its numbers."""
     judge = JUDGES.load(kind).role if JUDGES.installed(kind) else own_judge
     if judge is None:
@@ -218,7 +218,7 @@ def _group(kind: str, metric: Metric, scoring: Scoring) -> str:
 
 
 def _metric(
-    name: str, value: str, kinds: tuple[str, ...], per: str = "record", scale: float = 100.0, summary: str = ""
+    name: str, value: str, kinds: tuple[str, ...], per: Per = "record", scale: float = 100.0, summary: str = ""
 ) -> Metric:
     best = value not in LOWER
     return Metric(

@@ -24,7 +24,7 @@ from emend.graphs.extraction.graph import ExtractContext, build, extract_documen
 from emend.graphs.extraction.load import load_extractor
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, load_embedding
-from emend.memory.errors import BadSettings, EmendError, MissingData, ModelError
+from emend.memory.errors import BadSettings, EmendError, KeyRefused, MissingData, ModelError, ProviderPaused
 from emend.memory.paths import cache_folder
 from emend.memory.redaction import refuse_secrets
 
@@ -196,7 +196,7 @@ def document_extractor(context: ExtractContext) -> Extract:
         try:
             fields: dict[str, Any] = extract_document(edit.text, context, edit.language, app).model_dump()
         except (EmendError, MemoryError) as error:
-            if not isinstance(error, ModelError):
+            if not isinstance(error, ModelError) or isinstance(error, (KeyRefused, ProviderPaused)):
                 raise
             fields = {"failed": True, "reason": f"{MODEL_FAILED}{error}"}
         except Exception as error:  # noqa: BLE001  network, limits, keys: every client has errors of its own

@@ -283,7 +283,10 @@ def _vote(judgements: Sequence[Judgement], orders: int, judge: "Judge") -> dict[
     values = {name: [judgement.values[name] for judgement in judgements] for name in names}
     if judge.role.scale == "yes or no" and any(len(set(by_order)) > 1 for by_order in values.values()):
         return ORDER_DEPENDENT
-    return judge.role.derive({name: fmean(by_order) for name, by_order in values.items()})
+    try:
+        return judge.role.derive({name: fmean(by_order) for name, by_order in values.items()})
+    except KeyError as error:  # of a scoring that was not written by this judge
+        return f"the judgement has no value {error}"
 
 
 def _decide(values: Sequence[float], by_majority: bool) -> float | str:

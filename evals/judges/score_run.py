@@ -12,7 +12,6 @@ from emend.evals.judges.store import (
     OwnJudge,
     Scoring,
     ScoringLog,
-    find_scoring,
     list_scorings,
     plan,
     read_calibration,
@@ -25,7 +24,7 @@ from emend.evals.log.manifest import Manifest, now, versions
 from emend.evals.runner.components import model_fingerprint
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -88,10 +87,12 @@ def score_run(
     judges = {name: judge for name, judge in judges.items() if name in items}
     scoring = _scoring(panel, judges, fingerprints, forced)
     with owned_folder(folder / FOLDER):
-        known = {existing.id: existing.own_judges for existing in list_scorings(folder)}
-        if known.get(scoring.id) != scoring.own_judges:
+        stored = next((existing for existing in list_scorings(folder) if existing.id == scoring.id), None)
+        if stored and (stored.panel, stored.kinds, stored.prompts) != (panel, scoring.kinds, scoring.prompts):
+            raise BadData(f"scoring '{scoring.id}' of '{folder}' is of other judges: restore its file, or remove it.")
+        if stored is None or stored.own_judges != scoring.own_judges:
             scoring.write(folder)
-        return _judge(folder, find_scoring(folder, scoring.id) or scoring, judges, items, models, concurrency)
+        return _judge(folder, stored or scoring, judges, items, models, concurrency)
 
 
 def _items(folder: Path, judges: "Mapping[str, Judge]", named: bool) -> dict[str, list[Item]]:

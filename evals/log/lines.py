@@ -75,11 +75,44 @@ class CaseLine(_Line, total=False):
     edits: Required[list[EditFields]]
 
 
+class _Function(_Line, total=False):
+    name: Required[str]
+    arguments: Required[Any]
+
+
+class _ToolCall(_Line, total=False):
+    id: str | None
+    function: Required[_Function]
+
+
+class Message(_Line, total=False):
+    """A message in OpenAI's format."""
+
+    role: Required[str]
+    content: str | list[Any] | None
+    tool_calls: list[_ToolCall]
+
+
+_MESSAGES = TypeAdapter(list[Message])
+
+
+def _check_messages(call: ModelCall) -> ModelCall:
+    _MESSAGES.validate_python([*call.messages, *([call.reply] if call.reply else [])])
+    return call
+
+
+class HitFields(_Line, total=False):
+    """A retrieved entry."""
+
+    edit_id: str
+    score: float
+
+
 class StateUpdate(_Line, total=False):
     """Fields that a node put into a graph's state, those that traces read."""
 
-    hits: list[dict[str, Any]] | None
-    messages: list[dict[str, Any]] | None
+    hits: list[HitFields] | None
+    messages: list[Message] | None
     log_probs: list[float] | None
 
 
@@ -94,7 +127,7 @@ class StepLine(_Line, total=False):
     at: UnixTime | None
     ms: Number
     update: StateUpdate | None
-    calls: list[ModelCall]
+    calls: list[Annotated[ModelCall, AfterValidator(_check_messages)]]
     error: str | None
 
 
@@ -114,6 +147,13 @@ class JudgeStepLine(StepLine, total=False):
     judge: Required[str]
     repeat: Required[int]
     swapped: Required[bool]
+
+
+class BaselineLine(_Line):
+    """A line of `baseline.jsonl`, as far as it is told from others."""
+
+    key: str
+    probe: str
 
 
 class ErrorLine(_Line, total=False):
@@ -201,9 +241,12 @@ CostLine = Annotated[
 SCHEMAS: dict[str, TypeAdapter[Any]] = {
     CASES: TypeAdapter(CaseLine),
     ERRORS: TypeAdapter(ErrorLine),
+    BASELINE: TypeAdapter(BaselineLine),
     COSTS: TypeAdapter(CostLine),
     EVENTS: TypeAdapter(EventLine),
 }
+JUDGE_STEPS = TypeAdapter(JudgeStepLine)
+"""Schema of a scoring's steps, whose file is named after it."""
 
 
 def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:

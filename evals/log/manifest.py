@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Required, Self
 
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
+from typing_extensions import TypedDict
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
@@ -35,6 +36,30 @@ PACKAGES = (
     "bm25s",
     "pydantic",
 )
+
+
+class _Edge(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    source: Required[str]
+    target: Required[str]
+    conditional: bool
+
+
+class _Node(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    id: str
+
+
+class _Edges(TypedDict):
+    nodes: list[_Node]
+    edges: list[_Edge]
+
+
+class GraphDrawing(TypedDict):
+    """A graph as Mermaid text, and its nodes and edges."""
+
+    mermaid: str
+    json: _Edges
 
 
 class CaseList(FrozenModel):
@@ -61,7 +86,7 @@ class Manifest(FrozenModel):
     benchmark: dict[str, Any]
     """Provenance of the data."""
     metrics: tuple[Metric, ...]
-    graphs: dict[str, dict[str, Any]] = {}
+    graphs: dict[str, GraphDrawing] = {}
     versions: dict[str, str]
     git: dict[str, Any] | None = None
     platform: dict[str, Any]

@@ -14,7 +14,18 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
-from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, SCHEMAS, RecordHead, parser_of
+from emend.evals.log.lines import (
+    BASELINE,
+    CASES,
+    COSTS,
+    ERRORS,
+    EVENTS,
+    JUDGE_STEPS,
+    RECORDS,
+    SCHEMAS,
+    RecordHead,
+    parser_of,
+)
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import open_file, replace_file
 from emend.memory.json_files import JsonLines, replace_surrogates
@@ -333,7 +344,7 @@ def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     Raises:
         BadData: a line of `cases.jsonl` cannot be read, since without it cases have wrong numbers.
     """
-    schema = SCHEMAS.get(name, SCHEMAS[EVENTS])
+    schema: TypeAdapter[Any] = SCHEMAS.get(name, JUDGE_STEPS)
     path = folder / name
     with read_errors(path):
         for line in JsonLines(path, None if name == CASES else _leave_out, parse=parser_of(schema)):

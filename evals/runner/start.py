@@ -106,9 +106,9 @@ def _provenance(components: RunComponents) -> dict[str, Any]:
     return provenance
 
 
-def _graphs(components: RunComponents) -> dict[str, dict[str, Any]]:
+def _graphs(components: RunComponents) -> dict[str, Any]:
     """Draw the editors' graphs, by name: an editor's own if it has one; an unknown one is left out."""
-    graphs: dict[str, dict[str, Any]] = {}
+    graphs: dict[str, Any] = {}
     for editor_pass in components.passes:
         name, app = editor_pass.editor.fingerprint.get("graph"), getattr(editor_pass.editor, "app", None)
         if app is None and name in GRAPHS.names():

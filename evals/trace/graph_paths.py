@@ -82,7 +82,7 @@ def edges_of(manifest: Manifest, setting: str) -> dict[str, GraphEdges]:
     return {editor: _edges(str(editors[editor]["graph"]), drawn["json"]) for editor, drawn in graphs.items() if drawn}
 
 
-def _edges(graph: str, drawn: dict[str, Any]) -> GraphEdges:
+def _edges(graph: str, drawn: Any) -> GraphEdges:
     edges = tuple(Edge(edge["source"], edge["target"], bool(edge.get("conditional"))) for edge in drawn["edges"])
     names = (str(node["id"]) for node in drawn["nodes"])
     return GraphEdges(graph=graph, nodes=tuple(name for name in names if name not in ENDS), edges=edges)

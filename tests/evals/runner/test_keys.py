@@ -1,6 +1,7 @@
 """API keys of the environment are in no file and in no output, whatever providers and models repeat."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.redaction import refuse_secrets
 from emend.memory.store.chroma import ChromaMemory
+from tests.evals.judged_runs import elken_run, verdict
 from tests.evals.toys import BENCHMARK
 from tests.params import mostly_slow
 from tests.provider.protocols import Asked, Said
@@ -108,6 +110,35 @@ def test_no_key_is_in_any_file_or_output(protocol, emend, memory, tmp_path):
     assert any(f"<{name}>" in str(record.answer) for record in read_records(folder) for name in KEYS)
     assert any(f"<{name}>" in line["message"] for line in read_lines(folder, ERRORS))
     assert f"<{name}>" in (folder / EVENTS).read_text(encoding="utf-8")
+
+
+def test_no_key_is_in_a_scoring_or_a_file_of_triplets(emend, tmp_path, monkeypatch):
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    keys, folder, triplets = " ".join(KEYS.values()), elken_run(tmp_path / "run"), tmp_path / "triplets.jsonl"
+
+    def judges(asked: Asked) -> str:
+        told = json.loads(verdict(asked.prompt))
+        return json.dumps({name: keys if name == "reason" else value for name, value in told.items()})
+
+    with Provider(judges, choose=lambda number: {1: "echo", 3: "refusal"}.get(number, "")) as provider:
+        code, judged = emend(f"judge run {folder} --judge {provider.spec('chat')} --kind tendency --no-batch")
+        assert code == 0 and provider.count > 3
+    reply = json.dumps({"triplets": [{"subject": f"Ana {keys}", "relation": "lives in", "object": "Madrid"}]})
+    extract = "extract --benchmark tinyworld --limit 3 --embedding lexical --method llm --validation off"
+    with Provider(lambda asked: reply, choose=lambda number: {1: "refusal"}.get(number, "")) as provider:
+        shown = [emend(f"{extract} --model {provider.spec('chat')} --out {triplets}") for _ in range(2)]
+    assert [code for code, _ in shown] == [0, 0] and triplets.read_bytes().count(b"\n") >= 3
+    assert hold_no_key(tmp_path) > 8 and not [key for key in KEYS.values() if key in judged + str(shown)]
+    kept = b"".join(path.read_bytes() for path in (folder / "scorings").iterdir())
+    assert b"<OPENAI_API_KEY>" in kept and b"<OPENAI_API_KEY>" in triplets.read_bytes()
+
+
+@pytest.mark.parametrize(("fault", "problem"), [("401", "KeyRefused|key is not accepted"), ("429-after", "resume")])
+def test_extraction_ends_at_the_first_refusal_that_lasts(emend, tmp_path, fault, problem):
+    command = f"extract --benchmark tinyworld --limit 6 --embedding lexical --method llm --out {tmp_path / 't.jsonl'}"
+    with Provider(believes, choose=lambda number: fault, after="86400") as provider:
+        code, told = emend(f"{command} --model {provider.spec('chat')}")
+        assert code == 2 and re.search(problem, told) and provider.count == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""A run folder with one mutated file: every command that reads it ends with exit code 0, or with one error."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.fuzz_run_folders import COMMANDS, fuzz
+
+pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+
+
+def test_sixty_mutated_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    findings, outcomes = fuzz(60, 3, tmp_path, commands=2)
+    assert findings == [] and outcomes.total() == 120 and min(outcomes["error"], outcomes["success"]) > 20
+
+
+@pytest.mark.slow
+def test_one_hundred_mutated_files_and_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    findings, outcomes = fuzz(100, 4, tmp_path)
+    assert findings == [] and outcomes.total() == 100 * len(COMMANDS)
