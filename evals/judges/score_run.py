@@ -88,7 +88,7 @@ def score_run(
     scoring = _scoring(panel, judges, fingerprints, forced)
     with owned_folder(folder / FOLDER):
         stored = next((existing for existing in list_scorings(folder) if existing.id == scoring.id), None)
-        if stored and (stored.panel, stored.kinds, stored.prompts) != (panel, scoring.kinds, scoring.prompts):
+        if stored and (stored.panel, {*stored.kinds}, stored.prompts) != (panel, {*judges}, scoring.prompts):
             raise BadData(f"scoring '{scoring.id}' of '{folder}' is of other judges: restore its file, or remove it.")
         if stored is None or stored.own_judges != scoring.own_judges:
             scoring.write(folder)
