@@ -28,10 +28,11 @@ class Said(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A body as it is sent, in place of what the protocol would have."""
+    """A body and further headers as they are sent, in place of what the protocol would have; a text is a page."""
 
-    body: dict[str, Any]
+    body: dict[str, Any] | str
     status: int = 200
+    headers: dict[str, str] = {}
 
 
 class Asked(NamedTuple):

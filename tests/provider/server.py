@@ -202,7 +202,8 @@ class Handler(BaseHTTPRequestHandler):
             if fault in ODD_FAULTS and isinstance(said, Said):
                 ODD_FAULTS[fault].act(self, asked, said)
             elif isinstance(said, Raw):
-                self._send(said.status, said.body)
+                kind = "text/html" if isinstance(said.body, str) else "application/json"
+                self._send(said.status, said.body, said.headers, kind)
             else:
                 self._reply(asked, said, fault)
 
