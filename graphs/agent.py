@@ -112,7 +112,9 @@ def compose(state: AgentState, runtime: Runtime[AgentContext]) -> AgentState:
 def build() -> Graph:
     """Plan -> use tools, again and again -> compose -> respond."""
     graph = StateGraph(AgentState, context_schema=AgentContext)
-    add_chain(graph, use_tools, plan)
+    graph.add_node("plan", plan)
+    graph.add_node("use_tools", use_tools)
+    graph.add_edge("use_tools", "plan")
     add_chain(graph, compose, respond)
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("plan", after_plan)

@@ -71,10 +71,10 @@ def build() -> Graph:
     """Retrieve -> think (or compose, without hits) -> respond."""
     graph = StateGraph(CotState, context_schema=CotContext)
     graph.add_node("retrieve", retrieve)
-    add_chain(graph, think, respond)
-    graph.add_node("compose", compose)
+    graph.add_node("think", think)
+    add_chain(graph, compose, respond)
     graph.add_edge(START, "retrieve")
     graph.add_conditional_edges("retrieve", after_retrieve)
-    graph.add_edge("compose", "respond")
+    graph.add_edge("think", "respond")
     graph.add_edge("respond", END)
     return graph.compile(name="cot")

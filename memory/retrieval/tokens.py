@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.memory.embeddings.embed import FUNCTION_WORDS
-from emend.memory.errors import BadSettings, MissingExtra
-from emend.memory.registry import nearest
+from emend.memory.errors import MissingExtra
 
 Tokens = Callable[[str], list[str]]
 
@@ -88,17 +87,6 @@ def word_pieces(text: str) -> list[str]:
 
 
 TOKENS: dict[str, Tokens] = {"words": words, "stems": stems, "names": names, "wordpiece": word_pieces}
-
-
-def tokens_by_name(name: str) -> Tokens:
-    """The function of that name.
-
-    Raises:
-        BadSettings: no such name.
-    """
-    if name not in TOKENS:
-        raise BadSettings(f"unknown tokens '{name}' of bm25: {nearest(name, list(TOKENS))}")
-    return TOKENS[name]
 
 
 @lru_cache(maxsize=1 << 17)

@@ -82,6 +82,7 @@ def test_a_chain_is_known_by_its_spec():
         ("dense>bm25", "both 'dense' and 'bm25' search by themselves"),
         ("strategies_of_mine:NotARetriever", "is a int, no factory"),
         ("bm25>threshold(by=rank)", "'by' of retriever 'threshold'.*got 'rank'"),
+        ("bm25(tokens=stem)", "'tokens' of retriever 'bm25': .*'words', 'stems', 'names' or 'wordpiece', got 'stem'"),
         ("bm25(b=7)", "'b' of retriever 'bm25': .*less than or equal to 1, got 7"),
         ("bm25(b=-0.1)", "'b' of retriever 'bm25': .*greater than or equal to 0"),
         ("bm25(k1=-1)", "'k1' of retriever 'bm25': .*greater than or equal to 0"),
