@@ -82,7 +82,9 @@ class BenchmarkContract:
 
     def test_the_same_seed_gives_the_same_cases(self) -> None:
         for setting in self.settings():
-            assert self.read(setting) == self.read(setting)
+            cases = self.read(setting)
+            assert cases == self.read(setting)
+            assert cases == [Case.model_validate_json(case.model_dump_json()) for case in cases], "not so in JSON"
             assert self.read(setting, limit=2, seed=3) == self.read(setting, limit=2, seed=3)
 
     def test_a_limit_gives_at_most_so_many_cases(self) -> None:

@@ -175,7 +175,7 @@ def test_only_texts_have_triplets_to_take_out(tmp_path):
         load_benchmark("counterfact", DATA / "counterfact", {}).cases("extract")
 
 
-NAMES = ("akew", "docter", "elken", "mquake", "recoe")
+NAMES = ("akew", "counterfact", "docter", "elken", "mquake", "recoe")
 ABSENT = object()
 BAD_OPTIONS = [
     ("akew", {"datset": "counterfact"}, "did you mean 'dataset'"),
@@ -193,6 +193,10 @@ BAD_OPTIONS = [
     ("mquake", {"datset": "CF"}, "did you mean 'dataset'"),
     ("mquake", {"dataset": "CF3k"}, "did you mean 'CF-3k'"),
     ("mquake", {"shots": "16"}, "unknown shots '16' of mquake.*paper"),
+    ("counterfact", {"datset": "flat"}, "did you mean 'dataset'"),
+    ("counterfact", {"dataset": "flatt"}, "did you mean 'flat'"),
+    ("counterfact", {"generation": "many"}, "100 as published"),
+    ("counterfact", {"generation": "100", "dataset": "flat"}, "no generation prompts; use original"),
     ("recoe", {"scheme": "counting"}, "did you mean 'schemes'"),
     ("recoe", {"schemes": "countin"}, "did you mean 'counting'"),
     ("recoe", {"schemes": " , "}, "at least one"),
@@ -208,11 +212,12 @@ BAD_REQUESTS = [
     ("docter", {}, "llm", None, "needs triplets.*emend extract.*--setting llm; or use .*: doc, gold"),
     ("docter", {}, "tool", None, "needs triplets.*emend extract.*--setting tool; or use .*: doc, gold"),
     ("elken", {}, "events", None, "did you mean"),
-    ("mquake", {}, "triple", None, "'triplet'"),
+    *((name, {}, "triple", None, "'triplet'") for name in ("counterfact", "mquake")),
     ("recoe", {}, "triples", None, "'triple'"),
 ]
 MISSING = [
     ("akew", {"dataset": "counterfact"}, "CounterFact.json.*git clone https://github.com/BobXWu/AKEW.*--data"),
+    ("counterfact", {"dataset": "multi"}, "multi_counterfact.json.*curl.*--data"),
     ("docter", {}, "edit_success_eval.json.*reasoning_eval.json.*git clone https.*--data"),
     ("elken", {}, "test.json.*git clone .*Event-Level-Knowledge-Editing"),
     ("mquake", {"dataset": "CF"}, "MQuAKE-CF.json.*git clone https.*--data"),
@@ -221,7 +226,7 @@ MISSING = [
     ("recoe", {"superlative_file": "none.json"}, "none.json.*git clone https"),
 ]
 """Benchmark, options, and what is said of an empty folder."""
-AKEW, MQUAKE, DOCS = "MQuAKE-CF.json", "MQuAKE-CF-3k.json", "en_doc.json"
+AKEW, MQUAKE, DOCS, FACTS = "MQuAKE-CF.json", "MQuAKE-CF-3k.json", "en_doc.json", "counterfact.json"
 BAD_RECORDS = [
     ("akew", AKEW, "1.new_answer", ABSENT, "record 1, field 'new_answer': Field required"),
     ("akew", AKEW, "1.new_answer", 7, "record 1, field 'new_answer'.*value 7[.]"),
@@ -235,6 +240,12 @@ BAD_RECORDS = [
         r"requested_rewrite\[0\].prompt'.*exactly one \{\}",
     ),
     ("akew", AKEW, "2.case_id", 11, "record 2, field 'id': 11 occurs twice"),
+    ("counterfact", FACTS, "1.paraphrase_prompts", ABSENT, "counterfact.json, record 1, field 'para"),
+    ("counterfact", FACTS, "2.case_id", 3, "record 2.*3 occurs twice"),
+    ("counterfact", FACTS, "0.requested_rewrite.prompt", "x", r"record 0.*prompt'.*exactly one \{\}"),
+    ("counterfact", FACTS, "0.requested_rewrite.target_new", 5, "target_new'.*value 5"),
+    ("counterfact", "counterfact-edit.json", "0.subject", "Zed", "record 0, field 'prompt'.*'Zed'"),
+    ("counterfact", "counterfact-edit.json", "1.target_new", "", "record 1, field 'target_new'"),
     ("docter", DOCS, "1.src", 17, "record 1, field 'src'.*value 17[.]"),
     ("docter", DOCS, "2.src", ABSENT, "record 2, field 'src': Field required"),
     ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 occurs twice"),
@@ -336,9 +347,9 @@ def test_missing_prompts_are_named(tmp_path):
 
 @pytest.mark.parametrize(("name", "file", "place", "value", "words"), BAD_RECORDS)
 def test_a_malformed_record_is_named_by_file_record_field_and_value(name, file, place, value, words, tmp_path):
-    loader = Loader(name, file, "")
+    folder = damaged(Loader(name, file, ""), tmp_path, lambda rows: put(rows, place, value))
     with pytest.raises(BadData, match=words) as caught:
-        first_cases(name, damaged(loader, tmp_path, lambda rows: put(rows, place, value)), {})
+        first_cases(name, folder, {"dataset": "flat"} if file == "counterfact-edit.json" else {})
     assert (file in str(caught.value)) or "has no record" in words
 
 

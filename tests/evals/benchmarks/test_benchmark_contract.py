@@ -11,20 +11,33 @@ from emend.evals.benchmarks.tinyworld.benchmark import TinyWorld
 from emend.memory.errors import BadSettings
 from tests.paths import DATA
 
+BENCHMARKS_WITH_OPTIONS = [
+    *((name, {}) for name in BENCHMARKS.names()),
+    ("akew", {"dataset": "counterfact"}),
+    ("akew", {"dataset": "wiki_update"}),
+    ("elken", {"blocks": "fact,tendency_m,tendency_g"}),
+    ("counterfact", {"dataset": "flat", "generation": "0"}),
+    ("recoe", {"prompting": "cot"}),
+    ("tinyworld", {"split": "seen"}),
+]
 SETTINGS = {"docter": ("doc", "gold"), "counterfact": ("triplet",)}
 """Settings that need no further blocks or files."""
 
 
 class TestEveryBenchmark(BenchmarkContract):
-    @pytest.fixture(autouse=True, params=BENCHMARKS.names())
+    @pytest.fixture(autouse=True, params=BENCHMARKS_WITH_OPTIONS, ids=str)
     def _named(self, request):
-        self.name = request.param
+        self.name, self.chosen = request.param
+
+    def options(self):
+        return self.chosen
 
     def factory(self):
         return BENCHMARKS.load(self.name)
 
     def settings(self):
-        return SETTINGS.get(self.name) or super().settings()
+        texts = self.chosen.get("dataset") == "counterfact"  # a case of `extract` has no triplet
+        return ("struct", "unstruct") if texts else SETTINGS.get(self.name) or super().settings()
 
     def data(self):
         return None if self.name == "tinyworld" else DATA / self.name

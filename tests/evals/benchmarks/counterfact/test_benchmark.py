@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from emend.evals.benchmarks.counterfact.benchmark import CounterFact
-from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.likelihood import difference
 from emend.evals.metrics.scorers import ask_of, score
-from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.errors import BadSettings
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 
@@ -185,13 +183,8 @@ def test_a_record_alone_gives_the_scores_by_token(tmp_path):
     assert all(r.answer and r.usage.output_tokens <= 12 for r in records if r.kind == "generation")
 
 
-def test_cases_are_stable_and_survive_json():
-    cases = cases_of()
-    assert cases == cases_of()
-    assert [Case.model_validate_json(case.model_dump_json()) for case in cases] == cases
-    assert len({p.id for case in cases for p in case.probes}) == sum(len(case.probes) for case in cases)
-    assert {case.id for case in cases_of(limit=2)} < {case.id for case in cases}
-    assert len(cases_of(limit=2)) == 2
+def test_a_limit_draws_some_of_the_cases():
+    assert {case.id for case in cases_of(limit=2)} < {case.id for case in cases_of()}
 
 
 def test_provenance_counts():
@@ -207,60 +200,6 @@ def test_demonstrations_are_never_about_a_tested_fact():
         shown = benchmark.demonstrations(setting)
         assert [d.kind for d in shown] == ["copy", "update", "retain"]
         assert all("Corvell" in d.fact and d.prompt not in tested for d in shown)
-
-
-def test_the_registry_knows_it():
-    assert BENCHMARKS.load("counterfact") is CounterFact
-
-
-def test_a_missing_file_says_what_is_needed_and_where_it_comes_from(tmp_path):
-    with pytest.raises(MissingData, match=r"multi_counterfact\.json.*curl.*--data"):
-        CounterFact(tmp_path, {"dataset": "multi"})
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"datset": "flat"}, "did you mean 'dataset'"),
-        ({"dataset": "flatt"}, "did you mean 'flat'"),
-        ({"generation": "many"}, "100 as published"),
-        ({"generation": "100", "dataset": "flat"}, "no generation prompts; use original"),
-    ],
-)
-def test_impossible_options_are_refused_with_the_remedy(options, said):
-    with pytest.raises(BadSettings, match=said):
-        CounterFact(FIXTURE, options)
-
-
-@pytest.mark.parametrize(("setting", "limit", "said"), [("triple", None, "'triplet'"), ("triplet", 0, "limit=0")])
-def test_impossible_requests_are_refused_before_the_first_case(setting, limit, said):
-    with pytest.raises(BadSettings, match=said):
-        CounterFact(FIXTURE).cases(setting, limit)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        (
-            "counterfact.json",
-            lambda rows: rows[1].pop("paraphrase_prompts"),
-            r"counterfact.json, record 1, field 'para",
-        ),
-        ("counterfact.json", lambda rows: rows[2].update(case_id=3), r"record 2.*3 occurs twice"),
-        (
-            "counterfact.json",
-            lambda rows: rows[0]["requested_rewrite"].update(prompt="x"),
-            r"record 0.*prompt'.*exactly one \{\}",
-        ),
-        ("counterfact.json", lambda rows: rows[0]["requested_rewrite"].update(target_new=5), r"target_new'.*value 5"),
-        ("counterfact-edit.json", lambda rows: rows[0].update(subject="Zed"), r"record 0, field 'prompt'.*'Zed'"),
-        ("counterfact-edit.json", lambda rows: rows[1].update(target_new=""), r"record 1, field 'target_new'"),
-    ],
-)
-def test_a_malformed_record_is_named_by_file_record_field_and_value(folder, name, change, said):
-    rewrite(folder, name, change)
-    with pytest.raises(BadData, match=said):
-        cases_of("flat" if "edit" in name else "original", folder)
 
 
 @real

@@ -9,7 +9,6 @@ import pytest
 
 from emend.editors.memory_based.in_context import FactSelector
 from emend.evals.benchmarks.docter.benchmark import DocTER
-from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
 from emend.memory.embeddings.embed import LexicalEmbedding
@@ -47,12 +46,6 @@ def test_a_query_asked_with_two_targets_and_one_naming_the_answer_are_tagged():
     cases = list(DocTER(FIXTURE).cases("doc"))
     assert ["duplicate_query" in by_kind(case, "efficacy")[0].tags for case in cases] == [False, True, True]
     assert by_kind(cases[2], "neighborhood")[0].tags["names_target"] is True
-
-
-def test_cases_are_stable_and_survive_json():
-    cases = list(DocTER(FIXTURE).cases("doc"))
-    assert cases == list(DocTER(FIXTURE).cases("doc"))
-    assert [Case.model_validate_json(case.model_dump_json()) for case in cases] == cases
 
 
 PAIRS = ["ES", "NEM", "PS", "NPM", "NS", "NNM"]
@@ -213,10 +206,6 @@ def test_demonstrations_are_never_about_a_tested_fact():
         assert [d.kind for d in shown] == ["update", "retain"], setting
         assert all("Tarnfield Observatory" in d.fact and "Observatory" not in tested for d in shown)
     assert len(benchmark.demonstrations("doc")[0].fact) > len(benchmark.demonstrations("gold")[0].fact)
-
-
-def test_the_registry_knows_it():
-    assert BENCHMARKS.load("docter") is DocTER
 
 
 @real

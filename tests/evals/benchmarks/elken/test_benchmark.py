@@ -10,7 +10,6 @@ from emend.editors.memory_based.in_context import EVENT_TAG
 from emend.evals.benchmarks.elken.benchmark import ELKEN
 from emend.evals.benchmarks.elken.cases import BLOCKS, KNOWN, UNKNOWNS
 from emend.evals.benchmarks.elken.rows import TendencyQuestion
-from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.case import Case
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.runner.ask_probe import needs_baseline
@@ -131,14 +130,6 @@ def test_an_event_without_questions_is_dropped_and_counted():
     }
 
 
-def test_cases_are_stable_and_survive_json():
-    cases = cases_of(ALL)
-    assert cases == cases_of(ALL)
-    assert [Case.model_validate_json(case.model_dump_json()) for case in cases] == cases
-    ids = [p.id for case in cases for p in case.probes]
-    assert len(set(ids)) == len(ids)
-
-
 @pytest.mark.parametrize(
     ("text", "options"),
     [
@@ -227,10 +218,6 @@ def test_a_limit_draws_a_seeded_sample():
     assert len(drawn) == 2
     assert drawn == [case.id for case in ELKEN(FIXTURE).cases("event", limit=2)]
     assert len({tuple(c.id for c in ELKEN(FIXTURE).cases("event", 2, seed)) for seed in range(20)}) > 1
-
-
-def test_it_is_found_by_its_name():
-    assert BENCHMARKS.load("elken") is ELKEN
 
 
 def test_always_answering_c_is_never_right_in_scope_and_never_disturbs_what_is_out_of_it():

@@ -10,7 +10,6 @@ import pytest
 from emend.evals.benchmarks.files import read_numbered
 from emend.evals.benchmarks.mquake.benchmark import MQuAKE
 from emend.evals.benchmarks.mquake.rows import ChainRow
-from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.rows import ASKED_BY_OTHER, contaminated_ids
 from emend.evals.case import Case
 from emend.evals.components.config import ScopeConfig
@@ -154,13 +153,6 @@ def test_metrics_stand_in_the_papers_order_and_find_their_probes():
     assert {kind for m in metrics for kind in m.kinds} == {kind for case in cases_of() for kind in kinds(case)}
 
 
-def test_cases_are_stable_and_survive_json():
-    cases = cases_of()
-    assert cases == cases_of()
-    assert [Case.model_validate_json(case.model_dump_json()) for case in cases] == cases
-    assert len({p.id for case in cases for p in case.probes}) == sum(len(case.probes) for case in cases)
-
-
 def test_a_sample_holds_the_same_cases_as_the_whole():
     whole = {case.id for case in cases_of()}
     drawn = cases_of(limit=2)
@@ -202,16 +194,12 @@ def test_a_fifth_of_200_cases_hops_are_asked_by_another_edit_and_train_no_classi
     hops = [probe for case in cases_of(folder=REAL, limit=200) for probe in of_kind(case, "hop")]
     assert (len(hops), sum(ASKED_BY_OTHER in probe.tags for probe in hops)) == (185, 41)
     config = ScopeConfig(benchmark="mquake", data=str(REAL), limit=200)
-    assert sum(about is None for about in questions_of(config, {}).about) == 185 - 41
+    assert sum(not about for about in questions_of(config, {}).about) == 185 - 41
 
 
 def test_demonstrations_are_never_about_a_tested_fact():
     tested = " ".join(probe.prompt for case in cases_of() for probe in case.probes)
     assert all("Tasker" in d.fact and d.prompt not in tested for d in MQuAKE(FIXTURE).demonstrations("triplet"))
-
-
-def test_the_registry_knows_it():
-    assert BENCHMARKS.load("mquake") is MQuAKE
 
 
 # --- the real files
