@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from emend.memory.embeddings.embed import Embedding
 from emend.memory.errors import BadData, BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
-from emend.memory.files import FILE_MODE, private_folder
+from emend.memory.files import FILE_MODE, open_file, private_folder
 from emend.memory.store.collection import space_of
 from emend.memory.store.index_files import IndexFiles
 from emend.memory.store.superseding import Superseding
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 INDEX = {"space": "cosine", "ef_construction": 200, "max_neighbors": 32, "ef_search": 200}
 """HNSW settings: twice Chroma's default width and neighbours, for recall (measured in tests/benchmarks)."""
 LOCK = "emend.lock"
+DATABASE = "chroma.sqlite3"
+"""Chroma's file in a folder."""
 HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+")
 
 
@@ -89,7 +91,7 @@ def lock_folder(path: Path | str | None, create: bool) -> FileLock | None:
     folder = Path(path)
     if HOST_PORT.fullmatch(str(path)) and not folder.exists():
         raise BadSettings(f"the memory '{path}' looks like a server's address: write http://{path}.")
-    if not create and not (folder / "chroma.sqlite3").exists():
+    if not create and not (folder / DATABASE).exists():
         raise _no_memory(str(path))
     try:
         private_folder(folder, links=True)
@@ -149,9 +151,10 @@ def connect(path: Path | str | None) -> "Client":
     if is_url(path):
         return _server(str(path), settings)
     try:
-        # Chroma treats two spellings of one folder as two databases.
-        return cast("Client", chromadb.PersistentClient(str(Path(path).resolve()), settings=settings))
-    except (ChromaError, OSError, ValueError) as error:
+        folder = Path(path).resolve()  # Chroma treats two spellings of one folder as two databases
+        open_file(folder / DATABASE, "ab").close()  # private if it is new, and never a link
+        return cast("Client", chromadb.PersistentClient(str(folder), settings=settings))
+    except (BadData, ChromaError, OSError, ValueError) as error:
         raise _unusable(path, error) from error
 
 

@@ -9,7 +9,7 @@ import pytest
 import emend.memory.store.index_files as index_files
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
-from emend.memory.errors import BadData
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.store.chroma import ChromaMemory
 from emend.memory.store.index_files import HEADER, IndexFiles, clear_unused
 
@@ -121,4 +121,15 @@ def test_no_file_is_zeroed_through_a_link(tmp_path):
 
 
 def test_the_folder_of_a_memory_is_private(stored):
-    assert stored.stat().st_mode & 0o777 == 0o700 and (stored / "emend.lock").stat().st_mode & 0o777 == 0o600
+    assert stored.stat().st_mode & 0o777 == 0o700
+    assert {(stored / name).stat().st_mode & 0o777 for name in ("emend.lock", "chroma.sqlite3")} == {0o600}
+
+
+def test_a_database_is_never_opened_through_a_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.touch()
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/chroma.sqlite3").symlink_to(victim)
+    with pytest.raises(BadSettings, match="chroma.sqlite3' is a symbolic link"):
+        ChromaMemory(tmp_path / "memory", LexicalEmbedding())
+    assert victim.read_bytes() == b""
