@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from emend.agents.llm import load_model
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import Backoff, CallPolicy
@@ -27,7 +29,9 @@ def asked_model(
     streaming: bool = False,
     **settings: Any,
 ) -> ProviderChatModel:
-    """The provider's model through the real client of that protocol."""
+    """The provider's model through the real client of that protocol; a test without the client is skipped."""
+    package = "anthropic" if protocol == "anthropic" else "openai"
+    pytest.importorskip(f"langchain_{package}", reason=f"the extra '{package}' is not installed")
     chosen = PROTOCOLS[protocol] | ({"streaming": True} if streaming else {}) | {"timeout": 20.0} | settings
     model = load_model(provider.spec(protocol, name), policy or quick_policy(), **chosen)
     assert isinstance(model, ProviderChatModel)

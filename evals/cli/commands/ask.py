@@ -20,6 +20,7 @@ from emend.memory.errors import (
     MemoryMismatch,
     MissingData,
     MissingExtra,
+    ProviderPaused,
     QuotaExhausted,
 )
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from emend.evals.components.session import Session
     from emend.memory.probe import Answer, Step
 
-FATAL = (BadSettings, BudgetReached, KeyRefused, MemoryMismatch, MissingData, MissingExtra, QuotaExhausted)
+FATAL = (
+    BadSettings, BudgetReached, KeyRefused, MemoryMismatch, MissingData, MissingExtra, ProviderPaused, QuotaExhausted,
+)  # fmt: skip
 """Errors that every further question would meet as well."""
 MAX_VALUE = 300
 """Characters that are shown of a value of a step."""

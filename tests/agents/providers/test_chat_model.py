@@ -25,9 +25,6 @@ from tests.provider.outcomes import OUTCOMES
 from tests.provider.protocols import Raw, Said, ToolCall
 from tests.provider.server import FAULTS, Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 EVERY = [(protocol, streaming) for protocol in PROTOCOLS for streaming in (False, True)]
 KEY = "sk-planted-0123456789"
 

@@ -18,9 +18,6 @@ from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy
 from tests.provider.odd_faults import ODD_FAULTS, OddFault, written
 from tests.provider.server import ALL_FAULTS, Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 pytestmark = pytest.mark.usefixtures("keys")
 BOUNDS: dict[str, Any] = {"deadline": 0.8, "reply_mb": 1, "timeout": 0.5}
 KEY = "sk-planted-0123456789"  # of the fixture `keys`

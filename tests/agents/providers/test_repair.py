@@ -13,9 +13,6 @@ from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Asked, Raw, Said, ToolCall, whole
 from tests.provider.server import Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 pytestmark = pytest.mark.usefixtures("keys")
 
 

@@ -16,10 +16,9 @@ from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
+pytestmark = pytest.mark.usefixtures("keys")
 
-KEY = "sk-planted-0123456789"
+KEY = "sk-planted-0123456789"  # of the fixture `keys`
 
 
 def lookup(subject: str) -> str:
@@ -29,12 +28,6 @@ def lookup(subject: str) -> str:
 
 class Broken(Exception):
     """Ends a unit in the middle."""
-
-
-@pytest.fixture(autouse=True)
-def planted(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
 
 
 @pytest.fixture

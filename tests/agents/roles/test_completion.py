@@ -35,7 +35,6 @@ def test_a_model_that_does_not_heed_a_stop_is_cut_there(said):
 
 
 def test_a_provider_that_refuses_stop_texts_is_sent_none_and_its_reply_is_cut(monkeypatch):
-    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
 
     def says(asked):
@@ -49,7 +48,6 @@ def test_a_provider_that_refuses_stop_texts_is_sent_none_and_its_reply_is_cut(mo
 
 
 def test_another_rejection_is_not_taken_for_one_of_stop_texts(monkeypatch):
-    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
     with Provider(faults=["400"]) as provider, pytest.raises(RequestRefused, match="temperature"):
         continue_text(asked_model(provider), "Question: who?\n", ["\nNext:"])

@@ -1,8 +1,6 @@
 """The extracting role: prompts, and replies as models really write them."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -17,6 +15,8 @@ from emend.agents.roles.extract import (
 from emend.memory.edit import Triplet
 from emend.memory.errors import BadSettings, ModelReplyError
 from tests.fakes import ScriptedChatModel
+from tests.provider.models import asked_model
+from tests.provider.server import Provider
 
 ONE = Triplet(subject="Ana Rojo", relation="was born in", object="Oslo")
 TWO = Triplet(subject="Oslo", relation="capital of", object="Chile (old)")
@@ -121,83 +121,31 @@ def test_an_unreadable_sorting_is_an_error_that_carries_it(reply):
     assert caught.value.reply.strip() == reply.strip()
 
 
-@pytest.fixture
-def server():
-    """Speaks as OpenAI's chat completions do; says what `said` holds, and keeps what it was sent."""
-
-    class Handler(BaseHTTPRequestHandler):
-        said = JSON
-        ended = "stop"
-        sent: list = []
-
-        def do_POST(self):
-            Handler.sent.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            choice = {
-                "index": 0,
-                "finish_reason": Handler.ended,
-                "message": {"role": "assistant", "content": Handler.said},
-            }
-            usage = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
-            told = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-            body = json.dumps(told | {"usage": usage}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    http = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    Handler.sent = []
-    yield Handler, f"http://127.0.0.1:{http.server_port}/v1"
-    http.shutdown()
-    http.server_close()
-    thread.join()
+@pytest.mark.usefixtures("keys")
+def test_a_model_with_structured_output_is_held_to_the_schema_where_there_is_one():
+    with Provider(lambda asked: JSON if "response_format" in asked.body else "Ana Rojo; was born in; Oslo") as provider:
+        model = asked_model(provider)
+        reading = read_triplets(model, "Ana Rojo ...")
+        assert reading.triplets == (ONE, TWO) and reading.usage.calls == 1
+        assert read_triplets(model, "Ana Rojo ...", "lines").triplets == (ONE,)
+    formats = [request.body.get("response_format", {}).get("type") for request in provider.requests]
+    assert formats == ["json_schema", None]
 
 
-def api_model(url, monkeypatch):
-    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-    from emend.agents.llm import load_model
-
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    return load_model(f"openai:any@{url}")
-
-
-def test_a_model_with_structured_output_is_held_to_the_schema(server, monkeypatch):
-    handler, url = server
-    reading = read_triplets(api_model(url, monkeypatch), "Ana Rojo ...")
-    assert reading.triplets == (ONE, TWO)
-    assert (reading.usage.input_tokens, reading.usage.output_tokens, reading.usage.calls) == (7, 5, 1)
-    assert handler.sent[0]["response_format"]["type"] == "json_schema"
-    assert "response_format" not in _sent_for("lines", handler, url, monkeypatch)
-
-
-def _sent_for(form, handler, url, monkeypatch):
-    handler.said = "Ana Rojo; was born in; Oslo"
-    read_triplets(api_model(url, monkeypatch), "Ana Rojo ...", form)
-    return handler.sent[-1]
-
-
-@pytest.mark.parametrize("said", ["no JSON here", '{"triplets": [{"subject": "Ana"}]}', '{"triplets": 5}'])
-def test_a_client_that_cannot_parse_loses_neither_reply_nor_cost(server, monkeypatch, said):
-    handler, url = server
-    handler.said = said
-    with pytest.raises(ModelReplyError) as caught:
-        read_triplets(api_model(url, monkeypatch), "Ana Rojo ...")
-    assert json.loads(caught.value.reply) == json.loads(said) if said[0] == "{" else caught.value.reply == said
-    assert caught.value.usage.input_tokens == 7
-
-
-def test_a_reply_that_was_cut_off_is_an_unreadable_one(server, monkeypatch):
-    handler, url = server
-    handler.said, handler.ended = '{"triplets": [{"subj', "length"
-    with pytest.raises(ModelReplyError) as caught:
-        read_triplets(api_model(url, monkeypatch), "Ana Rojo ...")
-    assert caught.value.reply == '{"triplets": [{"subj'
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    ("said", "fault", "reply"),
+    [
+        ("no JSON here", "", "no JSON here"),
+        ('{"triplets": [{"subject": "Ana"}]}', "", '{"triplets": [{"subject": "Ana"}]}'),
+        ('{"triplets": 5}', "", '{"triplets": 5}'),
+        (JSON, "length", JSON[:9]),
+    ],
+)
+def test_a_client_that_cannot_parse_loses_neither_reply_nor_cost(said, fault, reply):
+    with Provider(lambda asked: said, faults=[fault]) as provider, pytest.raises(ModelReplyError) as caught:
+        read_triplets(asked_model(provider), "Ana Rojo ...")
+    assert caught.value.reply == reply and caught.value.usage.input_tokens > 0
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 METHODS: list[tuple[str, dict[str, Any], int]] = [
     ("rag", {}, 1),
     ("ike", {}, 1),
@@ -62,10 +59,7 @@ def editor(name: str, settings: dict[str, Any], model: Any) -> Any:
     return EDITORS.load(name)(replace(plain, settings=settings))
 
 
-@pytest.fixture(autouse=True)
-def planted(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))

@@ -28,9 +28,6 @@ from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Asked
 from tests.provider.server import FAULTS, Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 REWORDED = {"no-schema", "empty", "wrong_schema"}
 """Mended by asking the model otherwise, or again."""
 USELESS = {"length": "cut off", "refusal": "declined", "overflow": "context"}

@@ -32,9 +32,6 @@ from tests.provider.protocols import Asked
 from tests.provider.server import FAULTS, Provider
 from tests.provider.speaking import believes
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 METHODS: dict[str, dict[str, Any]] = {"rag": {}, "mello": {}, "crag": {"evaluator": "model", "k": 1}, "agent": {}}
 """Editors with their settings."""
 SERVERS: dict[str, tuple[str, bool]] = {

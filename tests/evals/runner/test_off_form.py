@@ -24,8 +24,6 @@ from tests.provider.protocols import Asked, Said, ToolCall
 from tests.provider.server import Provider
 from tests.provider.speaking import believes
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-
 SAID = ("", "I would rather talk about the weather of today.")
 """What comes instead: nothing, and prose."""
 LOOPS = {"mello": "no final answer after", "agent": "no answer after"}

@@ -18,9 +18,6 @@ from tests.provider.models import asked_model
 from tests.provider.protocols import Asked
 from tests.provider.server import Provider
 
-pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
-pytest.importorskip("langchain_anthropic", reason="the extra 'anthropic' is not installed")
-
 PRICES = '[models."openai:any-model"]\ninput = 1000\noutput = 1000\n'
 
 
