@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, message_to_dict, messages_from_di
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadSettings
+from emend.memory.files import connect_database
 from emend.memory.redaction import hide_keys
 
 FILE = "replies.sqlite"
@@ -41,14 +42,14 @@ class CallJournal:
 
     Raises:
         BadSettings: the folder cannot be written, or the file is no database or has another schema.
+        BadData: it is no regular file.
     """
 
     def __init__(self, folder: Path, remedy: str = "Give another --cache.") -> None:
         self.path = folder / FILE
         self._lock, self._warned = threading.Lock(), False
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self.path, timeout=30, check_same_thread=False, isolation_level=None)
+            self._database = connect_database(self.path, timeout=30, check_same_thread=False, isolation_level=None)
             version = self._prepare()
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             raise BadSettings(f"the file of replies '{self.path}' cannot be used: {error}. {remedy}") from error

@@ -14,11 +14,12 @@ from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_ju
 from emend.evals.judges.store import calibration_file
 from emend.evals.judges.stress import case_of
 from emend.evals.log.manifest import now
-from emend.evals.log.records import replace
+from emend.evals.log.records import replace, write_errors
 from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, ModelUnreachable
+from emend.memory.files import private_folder
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -247,6 +248,7 @@ def _numbers(verdicts: Sequence[Verdict]) -> list[float | None]:
 def store_calibration(calibration: Calibration, judges: Sequence[str]) -> Path:
     """Store it where reports look, in the place of one of the same judges and kind; return the file."""
     path = calibration_file(judges, calibration.kind)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_errors(f"'{path}'"):
+        private_folder(path.parent, links=True)
     replace(path, calibration)
     return path

@@ -86,7 +86,7 @@ def score_run(
     items = _items(folder, judges, bool(kinds))
     judges = {name: judge for name, judge in judges.items() if name in items}
     scoring = _scoring(panel, judges, fingerprints, forced)
-    with owned_folder(folder / FOLDER):
+    with owned_folder(folder / FOLDER, links=False):
         stored = next((existing for existing in list_scorings(folder) if existing.id == scoring.id), None)
         if stored and (stored.panel, {*stored.kinds}, stored.prompts) != (panel, {*judges}, scoring.prompts):
             raise BadData(f"scoring '{scoring.id}' of '{folder}' is of other judges: restore its file, or remove it.")

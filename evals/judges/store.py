@@ -24,7 +24,7 @@ from emend.evals.log.records import (
 from emend.evals.runner.baseline import read_baseline
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -126,6 +126,9 @@ def list_scorings(folder: Path) -> list[Scoring]:
     """
     paths = sorted((folder / FOLDER).glob("*.json"))
     scorings = [read_model(path, Scoring, "Restore the file, or remove it.") for path in paths]
+    for path, scoring in zip(paths, scorings, strict=True):
+        if scoring.id != path.stem:  # which names the other files
+            raise BadData(f"'{path}' says that it is scoring '{scoring.id}': restore the file, or remove it.")
     return sorted(scorings, key=lambda scoring: (scoring.started, scoring.id))
 
 

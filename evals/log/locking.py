@@ -16,11 +16,13 @@ LOCK = "run.lock"
 
 
 @contextmanager
-def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[str] = ()) -> Iterator[Path]:
+def owned_folder(
+    folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[str] = (), links: bool = True
+) -> Iterator[Path]:
     """Inside the `with`, the folder exists and is locked against a second process.
 
     A killed process leaves no lock behind: the operating system holds it, not the file's existence. A new folder that
-    is empty in the end, or holds nothing but `drafts`, is removed again.
+    is empty in the end, or holds nothing but `drafts`, is removed again. Without `links` it may be no symbolic link.
 
     Raises:
         RunRefused: it cannot be made or written, another process works in it, or `needed_mb` megabytes are not free.
@@ -28,7 +30,7 @@ def owned_folder(folder: Path, needed_mb: int = NEEDED_MB, drafts: Collection[st
     """
     with write_errors(f"to the run folder '{folder}'", "Make it writable, or give another --out."):
         new = not folder.exists()
-        private_folder(folder, links=True)
+        private_folder(folder, links=links)
         with open_file(folder / ".writable", "wb") as trial:
             trial.write(b"x")
         (folder / ".writable").unlink()

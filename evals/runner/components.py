@@ -24,6 +24,7 @@ from emend.evals.runner.units import EditorPass, Group, groups, without_repeats
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
+from emend.memory.files import private_folder
 from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 from emend.memory.retrieval.base import Corpus, Entry, Retriever
@@ -247,7 +248,7 @@ def _open_memory(path: Path, embedding: str, encoder: Embedding | None) -> Any:
 
     # Cases are worlds of their own: their edits contradict each other without one being later, unless they are dated.
     encoder = encoder or load_embedding(embedding, cache_folder("vectors"))
-    return ChromaMemory(path, encoder, superseding="time")
+    return ChromaMemory(private_folder(path), encoder, superseding="time")
 
 
 def data_folder(benchmark: str, data: str | None) -> Path | None:

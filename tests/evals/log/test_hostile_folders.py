@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from emend.agents.providers.journal import FILE, CallJournal
 from emend.evals.cli.main import app
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
 from emend.evals.judges.store import FOLDER
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
@@ -20,6 +23,7 @@ from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.runner.run import run
 from emend.memory.errors import EmendError, RunRefused
+from tests.evals.judged_runs import judge_model
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 from tests.params import mostly_slow
 
@@ -74,6 +78,23 @@ def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path, name: s
         (folder / CASES).unlink()
     message = ends(folder, "resume")
     assert victim.read_text() == SECRET and ("symbolic link" in message or name == CASES)
+
+
+def test_no_folder_and_no_database_of_a_run_may_be_a_link(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("scorings", "memory", FILE):
+        (folder / name).symlink_to(elsewhere)
+    config = CONFIG.model_copy(update={"editors": ("rag",), "embedding": "lexical"})
+    with pytest.raises(EmendError, match="scorings' is a symbolic link"):
+        score_run(folder, Panel(judges=("a",)), ["equivalence"], models={"a": judge_model()})
+    with pytest.raises(EmendError, match=f"{FILE}' is a symbolic link"):
+        CallJournal(folder)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "memory").symlink_to(elsewhere)
+    with pytest.raises(EmendError, match="memory' is a symbolic link"):
+        run(config, tmp_path / "new", model=ScriptedModel())
+    assert not list(elsewhere.iterdir())
 
 
 def test_the_manifest_is_not_written_through_a_link(folder: Path, tmp_path: Path) -> None:
