@@ -54,15 +54,6 @@ def flag(benchmark: str, option: str, value: str) -> bool:
     return value.lower() in ("1", "true")
 
 
-def triplets_remedy(benchmark: str, setting: str) -> str:
-    """Describe how to get the triplets that a setting of `EXTRACTED` needs, as a part of a sentence."""
-    method = " --method llm --model MODEL" if setting == "llm" else ""
-    return (
-        f"extract them with emend extract --benchmark {benchmark}{method} --out FILE (and the same --data and "
-        f"--benchmark-option), then give --benchmark-option {OPTION}=FILE --setting {setting}"
-    )
-
-
 def check_request(
     benchmark: str, setting: str, settings: Collection[str], limit: int | None, texts: bool = False
 ) -> None:
@@ -72,9 +63,12 @@ def check_request(
         BadSettings: the setting is unknown, or needs extracted triplets, or the limit is below 1.
     """
     if texts and setting in EXTRACTED and setting not in settings:
+        method = " --method llm --model MODEL" if setting == "llm" else ""
         raise BadSettings(
-            f"setting '{setting}' of {benchmark} needs triplets extracted from its texts: "
-            f"{triplets_remedy(benchmark, setting)}; or use one that needs none: {', '.join(settings)}."
+            f"setting '{setting}' of {benchmark} needs triplets extracted from its texts: extract them with emend "
+            f"extract --benchmark {benchmark}{method} --out FILE (and the same --data and --benchmark-option), then "
+            f"give --benchmark-option {OPTION}=FILE --setting {setting}; or use one that needs none: "
+            f"{', '.join(settings)}."
         )
     one_of(benchmark, "setting", setting, settings)
     if limit is not None and limit < 1:

@@ -69,7 +69,7 @@ def download(remote: Remote, folder: Path, report: Report, retries: int = RETRIE
     except requests.RequestException as error:
         raise downloader.interrupted(error) from error
     except OSError as error:
-        raise _unwritable(downloader.part, error) from error
+        raise unwritable(downloader.part, error) from error
     except ValueError as error:
         raise BadData(
             f"{remote.url} is not the expected file: {error} Fetch it again; if that fails, the origin has changed."
@@ -170,7 +170,8 @@ def _check_status(response: requests.Response) -> None:
     raise FetchFailed(f"{message}: the server does not allow this download.")
 
 
-def _unwritable(part: Path, error: OSError) -> FetchFailed:
+def unwritable(path: Path, error: OSError) -> FetchFailed:
+    """Return the error about a file or folder that cannot be written."""
     if error.errno == errno.ENOSPC:
-        return FetchFailed(f"no space left for '{part}': free some, or give another --to.")
-    return FetchFailed(f"cannot write '{part}': {error.strerror or error}. Make it writable, or give another --to.")
+        return FetchFailed(f"no space left for '{path}': free some, or give another --to.")
+    return FetchFailed(f"cannot write to '{path}': {error.strerror or error}. Make it writable, or give another --to.")

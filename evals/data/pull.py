@@ -1,17 +1,17 @@
 """Fetches all files of a benchmark into a folder, verifies them, and records where they came from."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from emend.evals.benchmarks.files import sha256
 from emend.evals.data.digests import SourceEntry, SourceLedger, digest_like
-from emend.evals.data.download import RETRIES, HostUnreachable, Report, download
+from emend.evals.data.download import RETRIES, HostUnreachable, Report, download, unwritable
 from emend.evals.data.make import make
 from emend.evals.data.sources import DataSource, Made, Remote
 from emend.memory.edit import FrozenModel
@@ -36,10 +36,9 @@ class Outcome(FrozenModel):
     problem: str = ""
 
 
-@contextmanager
-def no_bar(name: str, size: int | None) -> Iterator[Report]:
+def no_bar(name: str, size: int | None) -> AbstractContextManager[Report]:
     """Progress bar that shows nothing."""
-    yield lambda size, total: None
+    return nullcontext(lambda size, total: None)
 
 
 class Puller:
@@ -86,7 +85,7 @@ class Puller:
         except HostUnreachable:
             self._unreachable.add(host)
             raise
-        return self._record(remote, "fetched", remote.repository or host, remote.url, remote.commit, remote.digest)
+        return self._record(remote, "fetched", origin=remote.repository or host, url=remote.url, commit=remote.commit)
 
     def _pull_made(self, file: Made) -> Outcome:
         inputs = [self._outcomes[name] for name in file.inputs]
@@ -97,7 +96,7 @@ class Puller:
         if present and not (outdated and present.status == "there"):
             return present
         make(file.maker, self.folder, self.folder / file.name)
-        return self._record(file, "made", "made by emend data pull", inputs=file.inputs)
+        return self._record(file, "made", origin="made by emend data pull", made_of=file.inputs)
 
     def _present(self, file: Remote | Made, digest: str) -> Outcome | None:
         """Outcome of a file that exists already; None if it does not.
@@ -131,33 +130,21 @@ class Puller:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unwritable(target.parent, error) from error
+            raise unwritable(target.parent, error) from error
         if not target.resolve().is_relative_to(self.folder.resolve()):
             raise FetchFailed(f"'{target}' leads out of the folder: remove the link.")
         return target
 
-    def _record(
-        self,
-        file: Remote | Made,
-        status: Status,
-        origin: str,
-        url: str = "",
-        commit: str = "",
-        digest: str = "",
-        inputs: tuple[str, ...] = (),
-    ) -> Outcome:
+    def _record(self, file: Remote | Made, status: Status, **source: Any) -> Outcome:
         """Write a new file's origin and checksum into SOURCES.json."""
         path = self.folder / file.name
         entry = SourceEntry(
-            origin=origin,
-            url=url,
-            commit=commit,
             licence=file.licence,
             sha256=sha256(path),
             bytes=path.stat().st_size,
-            pinned=bool(digest),
+            pinned=isinstance(file, Remote) and bool(file.digest),
             fetched=datetime.now(UTC).isoformat(timespec="seconds"),
-            made_of=inputs,
+            **source,
         )
         self._ledger = self._ledger.put(self.folder, file.name, entry)
         fields = entry.model_dump(include={"bytes", "sha256", "pinned", "licence"})
@@ -174,13 +161,8 @@ def _locked(folder: Path) -> Iterator[None]:
     except Timeout as error:
         raise FetchFailed(f"another process fetches into '{folder}' (it holds {LOCK}): wait for it.") from error
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     try:
         yield
     finally:
         lock.release()
-
-
-def _unwritable(folder: Path, error: OSError) -> FetchFailed:
-    reason = error.strerror or error
-    return FetchFailed(f"cannot write to '{folder}': {reason}. Make it writable, or give another --to.")

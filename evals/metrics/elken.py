@@ -101,22 +101,6 @@ def parse_option_leniently(text: str, options: Sequence[str] = ()) -> str | None
     return None if named is None else LETTERS[options.index(named)]
 
 
-def edit_level(right: Sequence[bool], events: Sequence[str], original: bool = False) -> float | None:
-    """Share of events all of whose questions are right; None when there are none.
-
-    Args:
-        right: one per question.
-        events: the event of each question.
-        original: start a new event, as the code does, whenever the text differs from the one before, so that an event
-            whose questions are not adjacent counts more than once.
-    """
-    pairs = list(zip(events, right, strict=True))
-    if not original:
-        pairs.sort(key=lambda pair: pair[0])
-    whole = [all(flag for _, flag in group) for _, group in groupby(pairs, key=lambda pair: pair[0])]
-    return sum(whole) / len(whole) if whole else None
-
-
 def full_mark_rate(marks: Sequence[Marks | None], scale: str) -> float | None:
     """Share of answers with 5 on a scale; unparsable marks count as less than 5, as in the code."""
     return sum(_full(mark, scale) for mark in marks) / len(marks) if marks else None
@@ -134,7 +118,9 @@ def judged_edit_level(marks: Sequence[Marks | None], events: Sequence[str], orig
     """
     full = [_full(mark, "overall") for mark in marks]
     if not original:
-        return edit_level(full, events)
+        failed = {event for event, flag in zip(events, full, strict=True) if not flag}
+        count = len(set(events))
+        return (count - len(failed)) / count if count else None
     runs = [list(run) for _, run in groupby(zip(events, marks, full, strict=True), key=lambda answer: answer[0])]
     parsed = [sum(mark is not None for _, mark, _ in run) for run in runs]
     total = sum(map(bool, parsed[:-1])) + sum(parsed[-1:])

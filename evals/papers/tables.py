@@ -14,10 +14,6 @@ NAMES = ("akew", "docter", "elken", "recoe")
 Dimension = Literal["model", "method", "data", "setting", "metric"]
 DIMENSIONS: tuple[Dimension, ...] = ("model", "method", "data", "setting", "metric")
 Unit = Literal["percent", "perplexity", "count"]
-SIGNED = ("NEM", "NPM", "NNM", "CEM")
-"""Magnitudes in percent, from -100 to 100."""
-DIFFERENCE = "Δ"
-"""A difference of two perplexities, without bounds."""
 
 
 class Cell(FrozenModel):
