@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, message_to_dict, messages_from_dict
 
 from emend.memory.edit import content_id
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.files import connect_database
 from emend.memory.redaction import hide_keys
 
@@ -41,8 +41,7 @@ class CallJournal:
         remedy: last sentence of the error message when the file cannot be used.
 
     Raises:
-        BadSettings: the folder cannot be written, or the file is no database or has another schema.
-        BadData: it is no regular file.
+        BadSettings: the folder cannot be written, or the file is no regular file, no database or has another schema.
     """
 
     def __init__(self, folder: Path, remedy: str = "Give another --cache.") -> None:
@@ -51,8 +50,9 @@ class CallJournal:
         try:
             self._database = connect_database(self.path, timeout=30, check_same_thread=False, isolation_level=None)
             version = self._prepare()
-        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
-            raise BadSettings(f"the file of replies '{self.path}' cannot be used: {error}. {remedy}") from error
+        except (BadData, OSError, sqlite3.Error, UnicodeDecodeError) as error:
+            reason = str(error).rstrip(".")
+            raise BadSettings(f"the file of replies '{self.path}' cannot be used: {reason}. {remedy}") from error
         if version not in (0, VERSION):
             self._database.close()
             raise BadSettings(
