@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from emend.evals.cli.output import SafeFormatter, print_text
-from emend.memory.errors import EmendError
+from emend.memory.errors import BadSettings, EmendError
 
 
 class LazyCommand(NamedTuple):
@@ -82,8 +82,25 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Name, loaded command and remaining arguments."""
+        for word in args:
+            if "\0" in word or word.encode(errors="ignore").decode() != word:
+                raise BadSettings(f"{word[:60]!a} has a NUL character, or is not UTF-8: give such a text in a file.")
         name, stub, rest = super().resolve_command(ctx, args)
         return name, stub and load_command(stub.name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a path that the system refuses is an error of one line.
+
+        Raises:
+            BadSettings: a file cannot be used.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = f"'{str(error.filename)[:200]}'" if error.filename else "a file"
+            raise BadSettings(f"cannot use {name}: {error.strerror or error}. Name another, or make room.") from error
 
 
 app = typer.Typer(

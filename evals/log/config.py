@@ -134,7 +134,7 @@ class FailureLimit(NamedTuple):
             number = -1.0
         if 0 < number < 1:
             return cls(text, "share", number)
-        if number >= 0 and number == int(number):
+        if 0 <= number < float("inf") and number == int(number):
             return cls(text, "count", number)
         raise BadSettings(
             f"--fail-on-error is '{text}': give true, false, a proportion such as 0.1, or a count such as 5."
@@ -168,7 +168,10 @@ class CallLimits(FrozenModel):
         from emend.agents.providers.policy import CallPolicy
 
         limits: dict[str, Any] = {name: getattr(self, name) for name in CallLimits.model_fields}
-        paths = {name: Path(limits[name]).expanduser() for name in ("prices", "cache") if limits[name]}
+        named = {name: limits[name] for name in ("prices", "cache") if limits[name] is not None}
+        if empty := [name for name, path in named.items() if not path.strip()]:
+            raise BadSettings(f"--{empty[0]} is empty: name a {'folder' if empty[0] == 'cache' else 'file'}.")
+        paths = {name: Path(path).expanduser() for name, path in named.items()}
         return CallPolicy(**limits | paths | replacements)
 
 

@@ -71,7 +71,7 @@ def add(
     from emend.memory.store.open_memory import open_memory
 
     options = {"subject": subject, "relation": relation, "object": object_, "document": document, "event": event}
-    single = {name: _valid_text(value) for name, value in (options | {"time": time}).items() if value is not None}
+    single = {name: value for name, value in (options | {"time": time}).items() if value is not None}
     if bool(files) == bool(single):
         raise BadSettings("name files of JSON lines, or one fact (--subject, --relation, --object), document or event.")
     edits = read_files(files) if files else [_edit_from(single)]
@@ -142,7 +142,6 @@ def search(
     from emend.memory.retrieval.registry import RETRIEVERS
     from emend.memory.store.open_memory import open_memory
 
-    query = _valid_text(query)
     factory = load_retriever(RunConfig.model_fields["retriever"].default if strategy is None else strategy)
     with open_memory(where, embedding, create=False, search=True) as opened:
         hits = []
@@ -213,15 +212,6 @@ def withdraw(
         print_text(f"{len(edits)} edit{'s' * (len(edits) != 1)} withdrawn")
     rows = [*({"withdrawn": edit.model_dump(mode="json")} for edit in edits), *fact_rows(facts)]
     emit(rows, as_json, lambda console: show_facts(facts, console))
-
-
-def _valid_text(text: str) -> str:
-    """The text; bytes that are not valid in the terminal's encoding can neither be embedded nor stored."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadData(f"{text[:60]!a} is not UTF-8: give it in a file with that encoding.") from error
-    return text
 
 
 def _find_edit(opened: "ChromaMemory", edit_id: str) -> "Edit":
