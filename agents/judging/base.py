@@ -1,8 +1,10 @@
 """The base of all judges: the input they see of a record, the item they judge, and their verdict."""
 
 import re
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,6 +13,7 @@ from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line
 from emend.memory.edit import FrozenModel, content_id, prompt_id
 
+PROMPTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
 Scale = Literal["yes or no", "1 to 5", "share"]
 
 
@@ -91,7 +94,7 @@ class Role(ABC):
 
     name: ClassVar[str]
     task: ClassVar[str]
-    """The instruction before the fenced texts."""
+    """The instruction before the fenced texts; of Emend's own judges it is in `prompts.toml`."""
     schema: ClassVar[type[BaseModel]]
     output: ClassVar[str]
     """The number that human labels are compared with."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emend.agents.judging.base import Item, JudgeInput, Role, Verdict, VerdictSchema, folded
+from emend.agents.judging.base import PROMPTS, Item, JudgeInput, Role, Verdict, VerdictSchema, folded
 from emend.agents.judging.fence import fenced
 from emend.agents.judging.replies import last_line, own_words
 from emend.agents.judging.verdicts import NO_THOUGHTS, thoughts_of
@@ -47,17 +47,8 @@ class Recall(Role):
     """Relatedness and consistency of each atomic fact ("Propagation and Pitfalls", 2024, section 5.3, Figure 13)."""
 
     name: ClassVar[str] = "recall"
-    split: ClassVar[str] = (
-        "Break the text into atomic facts: short sentences that each state one thing about one subject and can be "
-        "understood alone, with names in the place of pronouns. Keep what the text says as it says it, also where it "
-        "is wrong, and add nothing. Leave out questions, doubts, and the final answer."
-    )
-    task: ClassVar[str] = (
-        "You are given a reference, which is a list of statements, and numbered facts. Take the reference as true, "
-        "also where you know better. Say of each fact how it stands to the reference. consistent: the reference "
-        "implies it, or it implies something of the reference. inconsistent: both cannot be true. unrelated: whether "
-        "it is true does not depend on the reference. For each fact give its number, then the reason, then the label."
-    )
+    task: ClassVar[str] = PROMPTS["recall"]["task"]
+    split: ClassVar[str] = PROMPTS["recall"]["split"]
     schema = Labels
     output: ClassVar[str] = "recall_consistent"
     outputs: ClassVar[tuple[str, ...]] = (
@@ -81,7 +72,7 @@ class Recall(Role):
 
     def split_prompt(self, item: Item) -> str:
         """The first question: split the thoughts into facts."""
-        return f"{self.split}\n\n{fenced({'text': item.parts['thoughts']})}"
+        return f"{PROMPTS['recall']['split']}\n\n{fenced({'text': item.parts['thoughts']})}"
 
     def label_prompt(self, item: Item, facts: Sequence[str]) -> str:
         """The second question: label the facts."""

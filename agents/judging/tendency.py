@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from emend.agents.judging.base import Item, JudgeInput, Mark, Role, Verdict, VerdictSchema
+from emend.agents.judging.base import PROMPTS, Item, JudgeInput, Mark, Role, Verdict, VerdictSchema
 from emend.agents.judging.replies import last_line, own_words
 from emend.memory.errors import ModelReplyError
 
@@ -44,15 +44,7 @@ class Tendency(Role):
     """Marks on four scales ("Event-level Knowledge Editing", 2024, section 3.3 and Table 14), with our own wording."""
 
     name: ClassVar[str] = "tendency"
-    task: ClassVar[str] = (
-        "You are given an event, a question about what it makes likely, an answer, and a label: the tendency that "
-        "people agreed on. Take the event as having happened. Rate the answer with whole numbers from 1 to 5, 5 "
-        "being best. Correctness: does the tendency that the answer claims match the label? It is 5 when they match, "
-        "1 when the answer claims another one, declines, or is empty, 3 when it stays undecided. Coherence: are its "
-        "reasons sound and free of contradiction? Comprehensiveness: does it give more than one reason or aspect? "
-        "Overall: the answer as a whole; if correctness is 3 or less, overall is 3 or less. Rate what is there and "
-        "complete nothing. Give your reason first, then the marks."
-    )
+    task: ClassVar[str] = PROMPTS["tendency"]["task"]
     schema: ClassVar[type[BaseModel]] = Marks
     output: ClassVar[str] = "overall_mark"
     outputs: ClassVar[tuple[str, ...]] = (

@@ -5,7 +5,18 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, create_model
 
-from emend.agents.judging.base import MARKS, Item, JudgeInput, Mark, Role, Verdict, VerdictSchema, YesNo, YesNoRole
+from emend.agents.judging.base import (
+    MARKS,
+    PROMPTS,
+    Item,
+    JudgeInput,
+    Mark,
+    Role,
+    Verdict,
+    VerdictSchema,
+    YesNo,
+    YesNoRole,
+)
 from emend.agents.roles.answer import thoughts_and_answer
 
 MATCHED = frozenset({"em", "strict", "right", "correct_flip"})
@@ -17,33 +28,22 @@ NO_THOUGHTS = "the reply has no thoughts before the answer"
 NO_ANSWER = "the thoughts come to no answer"
 
 
-def yes_no(name: str, about: str, reason: str, verdict: str) -> type[BaseModel]:
-    """Return the schema of a reply with a reason and a verdict, which the judge sees with these descriptions."""
+def yes_no_schema(judge: str) -> type[BaseModel]:
+    """Return the schema of a reply with a reason and a verdict, which the judge sees with its prompt's descriptions."""
+    prompt = PROMPTS[judge]
     fields: dict[str, Any] = {
-        "reason": (str, Field(description=reason)),
-        "verdict": (YesNo, Field(description=verdict)),
+        "reason": (str, Field(description=prompt["reason"])),
+        "verdict": (YesNo, Field(description=prompt["verdict"])),
     }
-    return create_model(name, __base__=VerdictSchema, __doc__=about, **fields)
+    return create_model(prompt["schema"], __base__=VerdictSchema, __doc__=prompt["about"], **fields)
 
 
 class Equivalence(YesNoRole):
     """Equality of meaning of a free-form answer and gold or its aliases, beside exact match; asked both ways."""
 
     name: ClassVar[str] = "equivalence"
-    task: ClassVar[str] = (
-        "You are given a question and two answers to it. Decide whether they are the same answer: do both name the "
-        "same person, place, thing, number or value? Spelling, another name or language for the same, and words "
-        "around it do not matter. Where an answer has several lines, each is another name of one and the same. An "
-        "answer that names several different things, that does not commit itself, or that declines to answer is not "
-        "the same as one that names a single thing. It does not matter which answer is right. Give your reason "
-        "first, then the verdict."
-    )
-    schema = yes_no(
-        "Same",
-        "Whether both answers are the same.",
-        reason="what either answer names",
-        verdict="yes if both are the same answer to the question, else no",
-    )
+    task: ClassVar[str] = PROMPTS["equivalence"]["task"]
+    schema = yes_no_schema("equivalence")
     output: ClassVar[str] = "equivalent"
     swaps = ("one", "other")
 
@@ -58,19 +58,8 @@ class Supports(YesNoRole):
     """Verification that a text states the fact that is to be learnt from it (AKEW, appendix E)."""
 
     name: ClassVar[str] = "supports"
-    task: ClassVar[str] = (
-        "You are given a paragraph and a sentence. Decide whether the paragraph conveys the sentence: could somebody "
-        "who knows nothing else conclude from the paragraph alone that the sentence is true? Other words for the "
-        "same are enough. It is not enough that the paragraph is about the same thing, or that the sentence is true "
-        "in the world that you know; a paragraph that also says the opposite does not convey it. Give your reason "
-        "first, then the verdict."
-    )
-    schema = yes_no(
-        "Conveys",
-        "Whether the paragraph says so.",
-        reason="the words of the paragraph that decide, or what is missing",
-        verdict="yes if the paragraph conveys the sentence, else no",
-    )
+    task: ClassVar[str] = PROMPTS["supports"]["task"]
+    schema = yes_no_schema("supports")
     output: ClassVar[str] = "conveyed"
 
     def pick(self, record: JudgeInput) -> Item | str | None:
@@ -85,19 +74,8 @@ class Coherence(YesNoRole):
     """Coherence of a chain of thought with its answer ("Propagation and Pitfalls", 2024, section 5.3, Table 5)."""
 
     name: ClassVar[str] = "coherence"
-    task: ClassVar[str] = (
-        "You are given a question, the thoughts that somebody had about it, and the answer that they then gave. Decide "
-        "whether the thoughts support the answer: does it follow from what they say? Take every statement in the "
-        "thoughts as true, also where you know better, and add nothing of your own. It does not matter whether the "
-        "answer is right, only whether these thoughts lead to it. Thoughts that lead to another answer, to none, or "
-        "that say nothing about the question do not support it. Give your reason first, then the verdict."
-    )
-    schema = yes_no(
-        "Supported",
-        "Whether the answer follows.",
-        reason="one or two sentences: what the thoughts imply",
-        verdict="yes if the thoughts support the answer, else no",
-    )
+    task: ClassVar[str] = PROMPTS["coherence"]["task"]
+    schema = yes_no_schema("coherence")
     output: ClassVar[str] = "supported"
 
     def pick(self, record: JudgeInput) -> Item | str | None:
@@ -130,14 +108,7 @@ class Agreement(Role):
     """Consistency of two free answers, 1 to 5 ("Event-level Knowledge Editing", 2024, Tendency-G); asked both ways."""
 
     name: ClassVar[str] = "agreement"
-    task: ClassVar[str] = (
-        "You are given a question and two answers to it. Rate how far the answers agree, as a whole number from 1 to "
-        "5. What counts above all is the tendency that each answer claims: what it expects to rise, fall, improve, "
-        "worsen or stay as it is. 5: the same tendency, nothing of weight differs. 4: the same tendency, with "
-        "another stress. 3: partly the same. 2: mostly different. 1: opposite tendencies, or one answer claims a "
-        "tendency and the other none. Style and length do not matter, nor which answer is right. Give your reason "
-        "first, then the mark."
-    )
+    task: ClassVar[str] = PROMPTS["agreement"]["task"]
     schema = Consistency
     output: ClassVar[str] = "consistency"
     outputs: ClassVar[tuple[str, ...]] = ("consistency", "judged")

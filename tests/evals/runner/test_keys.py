@@ -182,35 +182,3 @@ def test_a_key_among_a_judge_s_settings_is_refused(emend, tmp_path):
 
 def test_settings_that_only_sound_like_keys_are_taken():
     refuse_secrets({"max_tokens": 5, "model_kwargs": {"prompt_cache_key": "a"}, "keep_mb": 1}, "model")
-
-
-ECHOES = ("echo-text", "echo-header", "echo-200", "echo-400", "401", "403", "echo-500", "echo")
-"""Places at which a provider repeats the key: text, header, an error with status 200, and errors."""
-
-
-def with_key_in_text(asked: Asked) -> str:
-    """A verdict, or a triplet, with the key in it."""
-    key = KEYS["OPENAI_API_KEY"]
-    if "triplet" in asked.prompt:
-        return f"Land1; has the key {key}; New-1"
-    return json.dumps({"reason": f"because of {key}", "verdict": "yes"})
-
-
-@pytest.mark.parametrize("fault", mostly_slow(ECHOES, "echo-text"))
-def test_no_command_writes_or_shows_a_key_wherever_it_is_repeated(fault, emend, tmp_path):
-    with Provider(believes) as calm:
-        assert emend(f"{RUN} --editor rag --model {calm.spec('chat')} --out {tmp_path / 'run'}")[0] == 0
-    with Provider(with_key_in_text, choose=lambda number: fault if number != 1 else "") as provider:
-        spec = provider.spec("chat")
-        shown = [
-            emend(f"judge run {tmp_path / 'run'} --judge {spec} --kind equivalence")[1],
-            emend(
-                "extract --benchmark tinyworld --setting document --limit 3 --embedding lexical --method llm "
-                f"--reply-format lines --model {spec} --out {tmp_path / 'triplets'}"
-            )[1],
-            emend(f"{RUN} --editor rag --fail-on-error false --model {spec} --out {tmp_path / 'other'}")[1],
-            emend("doctor", "--model", spec)[1],
-        ]
-        assert provider.count >= 6
-    assert hold_no_key(tmp_path) > 5
-    assert not [key for key in KEYS.values() if key in "".join(shown)]
