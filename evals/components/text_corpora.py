@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from emend.memory.errors import BadData, BadSettings, FetchFailed, MissingData, MissingExtra
+from emend.memory.json_files import parse_object
 
 HUB = "hf:"
 FIELD = "text"
@@ -86,13 +87,10 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _text(line: str, where: str) -> str:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise BadData(f"{where}: not JSON ({error}): each line is an object with the field '{FIELD}'.") from error
-    if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
+    text = parse_object(line, where).get(FIELD)
+    if not isinstance(text, str):
         raise BadData(f"{where}: no field '{FIELD}' with a text: each line is an object with one.")
-    return str(row[FIELD])
+    return text
 
 
 def _dataset(source: str) -> Callable[[], Iterator[str]]:

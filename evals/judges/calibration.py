@@ -19,7 +19,7 @@ from emend.evals.metrics.agreement import RaterAgreement, agreement
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, ModelUnreachable
-from emend.memory.files import private_folder
+from emend.memory.files import open_file, private_folder
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -95,8 +95,9 @@ def read_labels(path: Path) -> list[LabelledItem]:
         BadData: no such file, nothing in it, or a line is not as it must be; names line and field.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold other ends of lines
-    except (OSError, UnicodeDecodeError) as error:
+        with open_file(path, links=True) as file:
+            lines = file.read().decode("utf-8-sig").split("\n")  # JSON may hold other ends of lines
+    except (BadData, OSError, UnicodeDecodeError) as error:
         raise BadData(f"cannot read the labels '{path}': {error}. Each line is to be like {FORMAT}.") from error
     rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:

@@ -16,6 +16,7 @@ from emend.evals.judges.panel import Judgement, Panel, ask_all, combine, load_ju
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
+from emend.memory.files import open_file
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
@@ -140,8 +141,9 @@ def own_cases(path: Path) -> dict[str, StressCase]:
     """
     like = f"A case is {EXAMPLE}."
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+        with open_file(path, links=True) as file:
+            content = tomllib.loads(file.read().decode("utf-8-sig"))
+    except (BadData, OSError, ValueError, RecursionError) as error:
         raise BadData(f"cannot read the cases '{path}': {error}. {like}") from error
     by_kind: dict[str, StressCase] = {}
     cases = content.get("case")

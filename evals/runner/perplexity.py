@@ -15,6 +15,7 @@ from emend.evals.log.records import RunLog, read_lines
 from emend.evals.runner.units import EditorPass
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
+from emend.memory.files import open_file
 
 SHIPPED = Path(__file__).parent / "held_out.toml"
 NO_TEXTS = "none"
@@ -42,10 +43,11 @@ def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
     if name is None:
         return tuple(tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["texts"])
     file = Path(name).expanduser()
-    if not file.is_file():
-        raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NO_TEXTS}.")
     try:
-        content = file.read_text(encoding="utf-8-sig")
+        with open_file(file, links=True) as opened:
+            content = opened.read().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise MissingData(f"no file '{file}' of held-out texts: name one with a text a line, or {NO_TEXTS}.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"'{file}' cannot be read: {error}. Write held-out texts in UTF-8, one a line.") from error
     texts = tuple(line.strip() for line in content.splitlines() if line.strip())

@@ -77,7 +77,7 @@ def test_an_unknown_suffix_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("{", "line 2: not JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: no field 'text'")],
+    [("{", "line 2: no JSON"), ('{"body": "x"}', "line 2: no field 'text'"), ('["x"]', "line 2: an object in braces")],
 )
 def test_a_malformed_line_is_named(tmp_path, line, words):
     file = tmp_path / "rows.jsonl"
