@@ -69,7 +69,10 @@ def check(target: str, data: Path | None = None) -> FolderCheck:
     return FolderCheck(
         data=name,
         folder=str(folder),
-        files=tuple(_with_faults([*files, *others], faults)),
+        files=tuple(
+            file.model_copy(update={"faults": sum(fault.file == file.name for fault in faults)})
+            for file in (*files, *others)
+        ),
         faults=tuple(faults),
         counts=tuple(counts),
     )
@@ -86,11 +89,6 @@ def _file(
     tables[name] = []
     faults += faults_of_rows(raw, name, shape, tables[name])
     return FileCheck(name=name, records=len(raw), checksum=checksums.get(name, "not known"))
-
-
-def _with_faults(files: list[FileCheck], faults: list[Fault]) -> Iterator[FileCheck]:
-    for file in files:
-        yield file.model_copy(update={"faults": sum(fault.file == file.name for fault in faults)})
 
 
 def _target(target: str, data: Path | None) -> tuple[str, Path]:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.log.manifest import Manifest
-from emend.evals.papers.counterparts import PublishedPlace, judges_of, places, rules, same_model
-from emend.evals.papers.tables import Cell, PaperTable, paper, table
+from emend.evals.papers.counterparts import PublishedPlace, places, rules, same_model
+from emend.evals.papers.tables import Cell, Dimension, PaperTable, paper, table
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -60,8 +60,8 @@ class _Placed(NamedTuple):
     scale: float
 
 
-Block = tuple[str, str, str]
-"""Data, setting and metric."""
+BLOCK: tuple[Dimension, ...] = ("data", "setting", "metric")
+"""The dimensions of a block of a table."""
 
 
 def against(folder: Path, name: str, scoring: str | None = None) -> PublishedComparison:
@@ -103,9 +103,10 @@ def against(folder: Path, name: str, scoring: str | None = None) -> PublishedCom
 def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
     """Why not one number has a place, and what would give some."""
     metrics = ", ".join(dict.fromkeys(row.metric for row in outcome.rows)) or "none"
-    judges = judges_of(published.paper, ((cell.data, cell.metric) for cell in published.cells))
-    judged = {row.judge.partition(" by ")[0] for row in outcome.rows if row.judge}
-    lacking = [f"--kind {name}" for name in judges if name not in judged]
+    pairs = {(cell.data, cell.metric) for cell in published.cells}
+    judged = {"", *(row.judge.partition(" by ")[0] for row in outcome.rows)}
+    judges = [rule.judge for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
+    lacking = [f"--kind {name}" for name in dict.fromkeys(judges) if name not in judged]
     remedy = (
         f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
         if lacking
@@ -119,26 +120,24 @@ def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
 
 def _placed(published: PaperTable, outcome: Report, manifest: Manifest) -> list[_Placed]:
     """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
-    blocks = {_block(cell) for cell in published.cells}
+    blocks = {cell.key(BLOCK) for cell in published.cells}
     scales = {metric.name: metric.scale for metric in outcome.metrics}
     found_at: dict[tuple[str, ...], _Placed] = {}
     for row in outcome.rows:
         for place in places(published.paper, row, manifest):
-            block = (place.data, place.setting, place.metric)
-            whose = () if place.shared else (row.editor, row.setting)
-            key = (*block, place.method, *whose)
-            if block in blocks and (key not in found_at or found_at[key].row.mean is None):
+            key = (*place.block, place.method, *(() if place.shared else (row.editor, row.setting)))
+            if place.block in blocks and (key not in found_at or found_at[key].row.mean is None):
                 found_at[key] = _Placed(row, place, scales[row.metric])
     return list(found_at.values())
 
 
 def _lines(published: PaperTable, placed: list[_Placed], model: str) -> Iterator[PublishedLine]:
     """Block by block in the order of the table: its methods, then the editors that it does not have."""
-    cells: dict[Block, list[Cell]] = {}
+    cells: dict[tuple[str, ...], list[Cell]] = {}
     for cell in published.cells:
-        cells.setdefault(_block(cell), []).append(cell)
+        cells.setdefault(cell.key(BLOCK), []).append(cell)
     for block, cells_here in cells.items():
-        ours = [entry for entry in placed if (entry.place.data, entry.place.setting, entry.place.metric) == block]
+        ours = [entry for entry in placed if entry.place.block == block]
         if not ours:
             continue
         methods = list(dict.fromkeys(cell.method for cell in cells_here))
@@ -168,18 +167,10 @@ def _line(like: Cell, method: str, figures: dict[str, float], entry: _Placed | N
     if entry is None:
         return line
     times = 100.0 / entry.scale if like.unit == "percent" else 1.0
-    row = entry.row
-    mean, low, high = (None if end is None else end * times for end in (row.mean, row.low, row.high))
-    ours = {"editor": row.editor, "run_setting": row.setting, "mode": row.mode}
-    return line.model_copy(
-        update=ours
-        | {"mean": mean, "low": low, "high": high}
-        | {"n": row.n, "unscored": row.unscored, "published_n": entry.place.n}
-    )
-
-
-def _block(cell: Cell) -> Block:
-    return (cell.data, cell.setting, cell.metric)
+    ours = entry.row.model_dump(include={"editor", "mode", "n", "unscored"})
+    ends = {name: getattr(entry.row, name) for name in ("mean", "low", "high")}
+    ours |= {name: None if end is None else end * times for name, end in ends.items()}
+    return line.model_copy(update=ours | {"run_setting": entry.row.setting, "published_n": entry.place.n})
 
 
 def _notes(
@@ -202,7 +193,7 @@ def _notes(
 
 def _absent(published: PaperTable, placed: list[_Placed]) -> Iterator[str]:
     """The data of the table that the run has not, and the settings of the data that it has."""
-    here = {(entry.place.data, entry.place.setting) for entry in placed}
+    here = {entry.place.block[:2] for entry in placed}
     keys = published.keys(("data", "setting"))
     for data in dict.fromkeys(data for data, _ in keys):
         settings = [setting for name, setting in keys if name == data]
@@ -226,10 +217,11 @@ def _data_notes(manifest: Manifest, placed: list[_Placed]) -> Iterator[str]:
         yield "data differ: the run has only the examples that the paper prints"
     if manifest.config.limit is not None:
         yield f"data differ: the run has a sample, --limit {manifest.config.limit}"
-    several = len({entry.place.data for entry in placed}) > 1
+    several = len({entry.place.block[0] for entry in placed}) > 1
     counts: dict[str, tuple[int, int]] = {}
     for row, place, _ in placed:
-        name = f"{place.data} {place.metric}" if several else place.metric
+        data, _, metric = place.block
+        name = f"{data} {metric}" if several else metric
         if place.n is not None:
             counts[name] = (max(row.n + row.unscored, counts.get(name, (0, 0))[0]), place.n)
     unlike = [f"{name} {ours:,} of {theirs:,}" for name, (ours, theirs) in counts.items() if ours != theirs]

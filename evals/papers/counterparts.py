@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -59,9 +59,8 @@ class PublishedPlace(NamedTuple):
     """Place of a number in a paper; `method` is empty if the paper has no such method."""
 
     method: str
-    data: str
-    setting: str
-    metric: str
+    block: tuple[str, ...]
+    """Data, setting and metric."""
     n: int | None
     """Number of questions behind the paper's figure, if known."""
     differs: tuple[str, ...]
@@ -93,20 +92,15 @@ def places(paper: str, row: MetricRow, manifest: Manifest) -> Iterator[Published
             method, differs = _method(paper_rules, row, manifest, rule.published)
             yield PublishedPlace(
                 method=method if rule.method is None else rule.method,
-                data=rule.data,
-                setting=rule.setting if rule.setting is not None else _setting(paper_rules, row),
-                metric=rule.published,
+                block=(
+                    rule.data,
+                    rule.setting if rule.setting is not None else _setting(paper_rules, row),
+                    rule.published,
+                ),
                 n=rule.n,
                 differs=tuple(filter(None, (rule.differs, differs if rule.method is None else ""))),
                 shared=rule.method is not None,
             )
-
-
-def judges_of(paper: str, blocks: Iterable[tuple[str, str]]) -> list[str]:
-    """The judges that give what stands in a table, by (data, published metric)."""
-    pairs = set(blocks)
-    rows = [rule for rule in rules(paper).metrics if rule.judge and (rule.data, rule.published) in pairs]
-    return list(dict.fromkeys(rule.judge for rule in rows))
 
 
 def _method(paper_rules: Rules, row: MetricRow, manifest: Manifest, published: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -63,79 +64,54 @@ RAW_VALUES = (
 )
 """Values that Python's `json.dumps` does not write, in the place of a value."""
 
-Edit = Callable[[Any, random.Random], Any]
 
-
-def places(value: Any, found: list[tuple[Any, Any]] | None = None) -> list[tuple[Any, Any]]:
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key) below a JSON value."""
-    entries: list[tuple[Any, Any]] = [] if found is None else found
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in list(keys):
-        entries.append((value, key))
-        places(value[key], entries)
-    return entries
+    for key in keys:
+        yield value, key
+        yield from places(value[key])
 
 
-def replace_value(content: Any, rng: random.Random) -> None:
-    """An odd value in the place of one."""
-    container, key = rng.choice(places(content))
-    container[key] = rng.choice(ODD_VALUES)
-
-
-def drop_value(content: Any, rng: random.Random) -> None:
-    """Remove a field or an item."""
-    container, key = rng.choice(places(content))
-    del container[key]
-
-
-def swap_values(content: Any, rng: random.Random) -> None:
-    """Exchange two values, anywhere."""
-    (first, one), (second, other) = rng.choice(places(content)), rng.choice(places(content))
-    first[one], second[other] = json.loads(json.dumps(second[other])), json.loads(json.dumps(first[one]))
-
-
-def rename_field(content: Any, rng: random.Random) -> None:
-    """Another name for a field."""
-    container, key = rng.choice([place for place in places(content) if isinstance(place[0], dict)])
-    container[rng.choice((str(key).upper(), f"{key}es", "", "id"))] = container.pop(key)
-
-
-def repeat_item(content: Any, rng: random.Random) -> None:
-    """An item of a list once more."""
-    container, key = rng.choice([place for place in places(content) if isinstance(place[0], list)])
-    container.append(container[key])
-
-
-def wrap_value(content: Any, rng: random.Random) -> None:
-    """A value in lists of some depth."""
-    container, key = rng.choice(places(content))
-    for _ in range(rng.choice((1, 2, 150, 400))):
-        container[key] = [container[key]]
-
-
-def lengthen(content: Any, rng: random.Random) -> None:
-    """A text of a megabyte."""
-    container, key = rng.choice(places(content))
-    container[key] = "word " * 200_000
-
-
-VALUE_EDITS: tuple[Edit, ...] = (
-    replace_value, replace_value, drop_value, swap_values, rename_field, repeat_item, wrap_value, lengthen,
-)  # fmt: skip
+def edit(content: Any, rng: random.Random) -> None:
+    """Replace, drop, swap, rename, repeat, wrap or lengthen a value."""
+    everywhere = list(places(content)) or [({"": ""}, "")]
+    container, key = rng.choice(everywhere)
+    kind = rng.choice(("replace", "replace", "drop", "swap", "rename", "repeat", "wrap", "lengthen"))
+    if kind == "replace":
+        container[key] = rng.choice(ODD_VALUES)
+    elif kind == "drop":
+        del container[key]
+    elif kind == "swap":
+        other, name = rng.choice(everywhere)
+        container[key], other[name] = deepcopy(other[name]), deepcopy(container[key])
+    elif kind == "rename":
+        fields = [place for place in everywhere if isinstance(place[0], dict)]
+        container, key = rng.choice(fields or [({"": ""}, "")])
+        container[rng.choice((key.upper(), f"{key}es", "", "id"))] = container.pop(key)
+    elif kind == "repeat":
+        lists = [place for place in everywhere if isinstance(place[0], list)]
+        items, place = rng.choice(lists or [([""], 0)])
+        items.append(items[place])
+    elif kind == "wrap":
+        for _ in range(rng.choice((1, 2, 150, 400))):
+            container[key] = [container[key]]
+    else:
+        container[key] = "word " * 200_000
 
 
 def edited(text: str, rng: random.Random) -> bytes:
     """The JSON with one or two values changed."""
     content = json.loads(text)
     for _ in range(rng.choice((1, 1, 2))):
-        rng.choice(VALUE_EDITS)(content, rng)
+        edit(content, rng)
     return json.dumps(content, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
 def raw_value(text: str, rng: random.Random) -> bytes:
     """A value that is hardly JSON in the place of one."""
     content = json.loads(text)
-    container, key = rng.choice(places(content))
+    container, key = rng.choice(list(places(content)))
     container[key] = "@here@"
     return json.dumps(content).replace('"@here@"', rng.choice(RAW_VALUES)).encode()
 

@@ -150,7 +150,7 @@ class DocTER(FileBenchmark):
     def _cases(self, base: str, english: list[int], crossed: Mapping[str, list[int]]) -> Iterator[Case]:
         for number in english:
             edit = self._edit(base, DOCUMENTS, SUCCESS, number)
-            tests = EnglishTests(*(self._test(block, number) for block in ENGLISH))
+            tests = EnglishTests(*(self._block(block).get(number) for block in ENGLISH))
             yield english_case(edit, number, tests, self._contested, self.strip_distractor)
         for block, ids in crossed.items():
             direction, documents, queries = DIRECTIONS[block]
@@ -167,9 +167,6 @@ class DocTER(FileBenchmark):
                 f"states what is asked; value {number}. Fetch the files of one version together."
             )
         return row.edit(language) if isinstance(row, DocumentRow) else row.edit()
-
-    def _test(self, block: str, number: int) -> Any:
-        return self._rows(ENGLISH[block]).get(number) if block in self.blocks else None
 
     @property
     def _test_files(self) -> list[str]:
@@ -215,38 +212,33 @@ class DocTER(FileBenchmark):
     def _queries(self, block: str) -> dict[int, QueriesRow]:
         return self._rows(DIRECTIONS[block][2])
 
+    def _block(self, block: str) -> dict[int, Any]:
+        """The rows of an English block by the id of their document; none if it is not asked."""
+        return self._rows(ENGLISH[block]) if block in self.blocks else {}
+
     @cached_property
     def _english_ids(self) -> list[int]:
-        files = [file for block, file in ENGLISH.items() if block in self.blocks]
-        if not files:
-            return []
-        return [n for n in self._rows(SUCCESS) if any(n in self._rows(file) for file in files)]
+        known = {number for block in ENGLISH for number in self._block(block)}
+        return [number for number in self._rows(SUCCESS) if number in known] if known else []
 
     def _choices(self) -> list[str]:
-        lost = (
-            f"docter: {len(self._orphans)} reasoning questions are not asked, as their documents are not in the files"
-        )
+        lost = f"docter: {len(self._orphans)} reasoning questions are not asked, their documents are not in the files"
         return [*super()._choices(), *([lost] if self._orphans else [])]
 
     @property
     def _orphans(self) -> list[int]:
         """Ids, as in the file, of the reasoning questions whose document is missing."""
         known = {*self._english_ids}
-        rows = self._rows(REASONING) if "reasoning" in self.blocks else {}
-        return sorted(row.id for document, row in rows.items() if document not in known)
+        return sorted(row.id for document, row in self._block("reasoning").items() if document not in known)
 
     @cached_property
     def _labels(self) -> dict[int, str]:
-        if "reasoning" not in self.blocks:
-            return {}
-        return {number: row.label for number, row in self._rows(REASONING).items()}
+        return {number: row.label for number, row in self._block("reasoning").items()}
 
     @cached_property
     def _contested(self) -> frozenset[str]:
-        if "edit_success" not in self.blocks:
-            return frozenset()
         targets: dict[str, set[str]] = {}
-        for row in self._rows(SUCCESS).values():
+        for row in self._block("edit_success").values():
             targets.setdefault(row.query, set()).add(row.altered_target)
         return frozenset(query for query, altered in targets.items() if len(altered) > 1)
 
