@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from emend.memory.errors import BadSettings, MissingData
+from emend.memory.files import read_input
 from emend.memory.registry import nearest
 
 S = TypeVar("S")
@@ -75,7 +76,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         BadSettings: it is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_input(path).decode())
     except FileNotFoundError as error:
         raise MissingData(f"no settings file '{path}': name a TOML file with one 'key = value' a line.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -66,6 +66,19 @@ def open_file(path: Path, mode: str = "rb", *, links: bool = False, buffering: i
         raise
 
 
+def read_input(path: Path) -> bytes:
+    """Return the content of a file that the user names, or of a pipe; one that nobody writes to is empty.
+
+    Raises:
+        OSError: it does not exist, or cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)  # else a FIFO without a writer would be waited for
+    with os.fdopen(descriptor, "rb") as file:
+        if hasattr(os, "set_blocking"):
+            os.set_blocking(descriptor, True)
+        return file.read()
+
+
 def private_folder(path: Path, *, links: bool = False) -> Path:
     """Make a folder, with those above it, that its user alone can enter; an existing one stays as it is.
 

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
+from emend.memory.files import read_input
 from emend.memory.registry import nearest
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -52,7 +53,7 @@ class Prices(FrozenModel):
             BadSettings: it cannot be read, or a field is unknown, missing or no number.
         """
         try:
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+            return cls.model_validate(tomllib.loads(read_input(path).decode()))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BadSettings(f"the prices file '{path}' cannot be read: {error}. Give another --prices.") from error
         except ValidationError as error:

@@ -17,6 +17,7 @@ from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS
 from emend.memory.edit import Edit
 from emend.memory.errors import MissingData
+from emend.memory.files import read_input
 from emend.memory.retrieval.base import Corpus, Hit, Retriever
 
 
@@ -86,7 +87,7 @@ def read_demonstrations(file: str) -> str:
         MissingData: it cannot be read.
     """
     try:
-        return Path(file).read_text(encoding="utf-8") if file else ""
+        return read_input(Path(file)).decode().replace("\r\n", "\n") if file else ""
     except (OSError, UnicodeDecodeError) as error:
         raise MissingData(f"no demonstrations in '{file}': name a text file ({error}).") from error
 

@@ -12,6 +12,7 @@ from emend.editors.base import Demonstration, EditorContext, MemoryLike
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.embed import Vectors
 from emend.memory.errors import BadData, MissingData
+from emend.memory.files import read_input
 from emend.memory.probe import Style
 from emend.memory.retrieval.base import Corpus
 
@@ -61,7 +62,7 @@ def read_pool(file: Path) -> list[Demonstration]:
         BadData: a line is not valid, or there is none; names file and line.
     """
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = read_input(file).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise MissingData(f"no examples in '{file}': name a file with lines of the form {FORM} ({error}).") from error
     examples = [_example(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, BadSettings
+from emend.memory.files import read_input
 
 
 def read_files(files: Sequence[str]) -> list[Edit]:
@@ -72,7 +73,7 @@ def _targets(edit: Edit) -> list[tuple[tuple[str, ...], str]]:
 def _text_of(file: str) -> str:
     name = "the input" if file == "-" else f"'{file}'"
     try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        content = sys.stdin.buffer.read() if file == "-" else read_input(Path(file))
         return content.decode("utf-8-sig")
     except OSError as error:
         raise BadData(f"cannot read {name}: {error.strerror or error}.") from error

@@ -98,6 +98,8 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except RecursionError as error:
+            raise BadSettings("a file is nested too deeply to be read: correct or remove it.") from error
         except OSError as error:
             name = f"'{str(error.filename)[:200]}'" if error.filename else "a file"
             raise BadSettings(f"cannot use {name}: {error.strerror or error}. Name another, or make room.") from error

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from emend.evals.cli.main import app
 from emend.memory.errors import BadSettings
+from emend.memory.files import read_input
 from tests.benchmarks.odd_options import OddCall, calls, prepare, problem
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import enlist
@@ -71,3 +74,15 @@ def test_the_checker_sees_tracebacks_and_wrong_exit_codes(folder: Path, monkeypa
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)).startswith("ZeroDivisionError")
     monkeypatch.setattr("emend.evals.papers.tables.table", lambda name: exec("raise SystemExit(3)"))
     assert problem(OddCall(("papers", "akew:2"), "name", numeric=False)) == "exit code 3"
+
+
+def test_a_pipe_is_read_to_its_end_and_one_without_a_writer_is_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "empty")
+    assert read_input(tmp_path / "empty") == b""
+    os.mkfifo(tmp_path / "late")
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit((tmp_path / "late").write_bytes, b"edits")
+        deadline = time.monotonic() + 10
+        while (content := read_input(tmp_path / "late")) == b"" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (content, written.result(10)) == (b"edits", 5)
