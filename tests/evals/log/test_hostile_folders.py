@@ -12,18 +12,21 @@ import pytest
 from typer.testing import CliRunner
 
 from emend.agents.providers.journal import FILE, CallJournal
+from emend.evals.benchmarks.triples import ExtractedDocument
 from emend.evals.cli.main import app
+from emend.evals.components.extraction_file import SourceDocument, extract_to
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
-from emend.evals.judges.store import FOLDER
+from emend.evals.judges.store import FOLDER, read_judgements
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.runner.run import run
+from emend.memory.edit import Edit
 from emend.memory.errors import EmendError, RunRefused
-from tests.evals.judged_runs import judge_model
+from tests.evals.judged_runs import elken_run, judge_model, scored
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 from tests.params import mostly_slow
 
@@ -217,8 +220,8 @@ class FullDisk:
                 part = content[: max(1, disk.left)]
                 disk.left -= len(part)
                 written: int = self._file.write(part)
-                if len(part) < len(content) and self._file.fileno() and not hasattr(self._file, "readall"):
-                    raise OSError(28, "No space left on device")
+                if len(part) < len(content) and not hasattr(self._file, "readall"):
+                    raise OSError(28, "No space left on device")  # a buffered file writes all or fails
                 return written
 
         opened = files.open_file
@@ -238,6 +241,28 @@ def test_a_full_disk_is_one_error_at_any_byte_and_finished_units_are_kept(
                 run(CONFIG, out, model=ScriptedModel())
         run(CONFIG, out, model=ScriptedModel())
         assert {record.probe: untimed(record) for record in read_records(out)} == whole, left
+
+
+@pytest.mark.parametrize("left", [0, 900, 4_000])
+def test_a_full_disk_keeps_judgements_and_triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    folder, triplets = elken_run(tmp_path / "run"), tmp_path / "triplets.jsonl"
+    documents = [SourceDocument(edit=Edit(form="document", text=f"Ana lives in Madrid. {n}")) for n in range(20)]
+
+    def extract(edit: Edit) -> ExtractedDocument:
+        return ExtractedDocument(document_id=edit.id, method="rules", fingerprint="f", reason="x" * 200)
+
+    with monkeypatch.context() as patched:
+        FullDisk(left).limit(patched)
+        with pytest.raises(RunRefused, match="No space left on device"):
+            scored(folder)
+        FullDisk(left).limit(patched)
+        with pytest.raises(RunRefused, match="No space left on device.*Finished documents are kept"):
+            extract_to(triplets, documents, extract, "f")
+    scoring = scored(folder).scoring
+    judged = [judgement.key for judgement in read_judgements(folder, scoring)]
+    assert len(judged) == len(set(judged)) > 3
+    again = extract_to(triplets, documents, extract, "f")
+    assert len(again.rows) == 20 and again.skipped == triplets.read_bytes().count(b"\n") - again.added
 
 
 class Deleting(ScriptedModel):
