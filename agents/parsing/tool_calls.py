@@ -6,7 +6,9 @@ recognised by the markers in the chat template, so that a fine-tuned model is pa
 
 import json
 import re
+import tomllib
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
@@ -30,35 +32,7 @@ PARAMETER = re.compile(r"<parameter=([^>\n]+)>\s*(.*?)\s*</parameter>", re.DOTAL
 ID_LENGTH = 9
 """Length of a call's id, of letters and digits, as Mistral's templates require it."""
 REASONING = {"open": "<think>", "close": "</think>"}
-NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
-FORMS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    # Qwen 3.5, Qwen3-Coder
-    (
-        ("<tool_call>", "<function="),
-        {
-            "open_pattern": r"\s*<tool_call>\s*<function=(?P<name>[^>\n]+)>",
-            "close_pattern": r"</function>\s*</tool_call>",
-            "content": "xml-inline",
-            "content_args": {"tag_pattern": r"<parameter=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</parameter>"},
-            "transform": NAMED,
-        },
-    ),
-    # Qwen 2.5 and 3, Hermes
-    (("<tool_call>",), {"open_pattern": r"\s*<tool_call>", "close": "</tool_call>", "content": "json"}),
-    # Mistral, tokenizers since v11, and before
-    (
-        ("[TOOL_CALLS]", "[ARGS]"),
-        {
-            "open_pattern": r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]",
-            "close_pattern": r"(?=\[TOOL_CALLS\])",
-            "content": "json",
-            "transform": NAMED,
-        },
-    ),
-    (("[TOOL_CALLS]",), {"open": "[TOOL_CALLS]", "content": "json"}),
-    # Llama 3: the whole reply is the call, see `_bare`
-    (('"parameters"',), {}),
-)
+FORMS = tomllib.loads(Path(__file__).with_name("call_forms.toml").read_text(encoding="utf-8"))["form"]
 """Markers that a chat template has all of, and the form of its calls; the first match counts."""
 
 
@@ -67,7 +41,7 @@ def response_template(tokenizer: Any) -> dict[str, Any] | None:
     if own_template := getattr(tokenizer, "response_template", None):
         return dict(own_template)
     template = str(tokenizer.chat_template or "")
-    form = next((form for markers, form in FORMS if all(marker in template for marker in markers)), None)
+    form = next((form.get("template", {}) for form in FORMS if all(mark in template for mark in form["markers"])), None)
     if form is None:
         return None
     fields: dict[str, Any] = {"thinking": REASONING, "content": {}}
