@@ -81,6 +81,8 @@ def _check(folder: Path) -> None:
     remedy = "name a folder that `save_pretrained` of model and tokenizer wrote"
     if not folder.is_dir():
         raise ModelError(f"model folder {folder} is not a folder: {remedy}.")
+    if odd := [path.name for path in sorted(folder.iterdir()) if not path.is_file() and not path.is_dir()]:
+        raise ModelError(f"model folder {folder} holds a broken link, a FIFO or a device, '{odd[0]}': remove it.")
     needed = {"config.json": ["config.json"], "tokenizer": TOKENIZER_FILES, "*.safetensors": ["*.safetensors"]}
     for part, names in needed.items():
         if not any(any(folder.glob(name)) for name in names):
@@ -91,6 +93,7 @@ def _tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001  the library raises all kinds
+        _pass_interrupt(error)
         raise ModelError(
             f"the tokenizer of {folder} cannot be read: {_line(error)}. Save it again with `tokenizer.save_pretrained`."
         ) from error
@@ -107,6 +110,7 @@ def _model(folder: Path, dtype: Any) -> Any:
             output_loading_info=True,
         )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
+        _pass_interrupt(error)
         raise ModelError(
             f"the model in {folder} cannot be loaded: {_line(error)}. It must be a causal language model that the "
             "installed transformers knows, without code of its own."
@@ -118,6 +122,14 @@ def _model(folder: Path, dtype: Any) -> Any:
             f"'{sorted(info['missing_keys'])[0]}': take a complete copy of the model."
         )
     return model
+
+
+def _pass_interrupt(error: BaseException | None) -> None:
+    """Raise the Ctrl-C that a compiled module turned into an error of its own while it was loaded."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt
+        error = error.__cause__ or error.__context__
 
 
 def _line(error: Exception) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -21,7 +22,9 @@ from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole, sha256_of
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.files import FILE_MODE, FOLDER_MODE, open_file, private_folder, replace_file
 
+FRACTIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 TENSORS, MANIFEST = "delta.safetensors", "manifest.json"
 LEFT, RIGHT, WHOLE = ":left", ":right", ":whole"
 """Suffixes of tensor names in the file: of a module's path for thin matrices, of a parameter's name for whole ones."""
@@ -59,10 +62,10 @@ def dtype_of(manifest: DeltaManifest) -> str:
 
 
 def _check_fit(lm: CausalLM, deltas: Deltas) -> None:
-    """Refuse deltas of another model.
+    """Refuse deltas of another model, and those that no editor writes.
 
     Raises:
-        BadData: the model has no such parameter, or one of another shape.
+        BadData: the model has no such parameter, or one of another shape; numbers are not finite, or no fractions.
     """
     parameters = dict(lm.model.named_parameters())
     for name, delta in deltas.items():
@@ -72,6 +75,9 @@ def _check_fit(lm: CausalLM, deltas: Deltas) -> None:
             shape = delta.shape_in(lm.model.get_submodule(name.removesuffix(".weight")))
         else:
             shape = tuple(delta.shape)
+        for tensor in delta if isinstance(delta, LowRankDelta) else (delta,):
+            if tensor.dtype not in FRACTIONS or not bool(tensor.isfinite().all()):
+                raise BadData(f"the delta of '{name}' holds {tensor.dtype}, or numbers that are not finite.")
         if shape != tuple(parameters[name].shape):
             raise BadData(
                 f"the delta of '{name}' has shape {shape}, the model's is {tuple(parameters[name].shape)}: it is of "
@@ -105,7 +111,7 @@ def write_delta(
             sha256=sha256_of(folder / TENSORS),
         )
         text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        (folder / MANIFEST).write_text(text, "utf-8")
+        replace_file(folder / MANIFEST, text.encode())
     return manifest
 
 
@@ -117,10 +123,11 @@ def read_manifest(folder: Path) -> DeltaManifest:
         BadData: it cannot be parsed.
     """
     file = folder / MANIFEST
-    if not file.is_file():
-        raise MissingData(f"no delta in '{folder}': name a folder that `emend edit --out` has written.")
     try:
-        return DeltaManifest.model_validate_json(file.read_bytes())
+        with open_file(file) as opened:
+            return DeltaManifest.model_validate_json(opened.read())
+    except OSError as error:
+        raise MissingData(f"no delta in '{folder}': name a folder that `emend edit --out` has written.") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole file"
@@ -144,7 +151,7 @@ def read_delta(folder: Path, lm: CausalLM) -> Deltas:
             "name its own with --model, or solve the edits again for this one."
         )
     file = folder / TENSORS
-    actual = sha256_of(file) if file.is_file() else "nothing"
+    actual = sha256_of(file) if file.exists() else "nothing"
     if actual != manifest.sha256:
         raise BadData(
             f"'{file}' is damaged: its manifest names sha256 {manifest.sha256[:16]}, seen {actual[:16]}. "
@@ -189,19 +196,23 @@ def _from_tensors(tensors: Mapping[str, Tensor]) -> Deltas:
 def new_folder(folder: Path) -> Iterator[None]:
     """A folder that is new or empty, to be filled inside the `with`; after an error it is emptied or removed.
 
+    Its user alone can read what is put there.
+
     Raises:
         BadSettings: it exists and is not empty, or cannot be made.
     """
     existed = folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder, links=True)
         full = any(folder.iterdir())
-    except OSError as error:
-        raise BadSettings(f"cannot write to '{folder}': {error.strerror or error}.") from error
+    except (OSError, BadData) as error:
+        raise BadSettings(f"cannot write to '{folder}': {error}") from error
     if full:
         raise BadSettings(f"'{folder}' is not empty: name a new folder, so that nothing is overwritten.")
     try:
         yield
+        for path in folder.rglob("*"):
+            path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         if existed:

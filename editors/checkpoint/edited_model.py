@@ -21,6 +21,7 @@ from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadData, MissingData
+from emend.memory.files import FILE_MODE, open_file, private_folder, replace_file
 
 SUBFOLDER, RECORD, ORIGINALS, DRAFT = "emend-edit", "record.json", "originals.safetensors", ".emend-revert"
 BESIDE = (
@@ -75,7 +76,7 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
 def _write_record(lm: CausalLM, manifest: DeltaManifest, changed: dict[str, str], folder: Path) -> None:
     dtype = str(lm.model.dtype).removeprefix("torch.")
     record = CheckpointRecord(manifest=manifest, dtype=dtype, changed=changed, sha256=sha256_of(folder / ORIGINALS))
-    (folder / RECORD).write_text(record.model_dump_json(indent=1), encoding="utf-8")
+    replace_file(folder / RECORD, record.model_dump_json(indent=1).encode())
 
 
 def revert(folder: Path) -> DeltaManifest:
@@ -91,8 +92,10 @@ def revert(folder: Path) -> DeltaManifest:
     lm = CausalLM(folder, dtype=record.dtype, device="cpu")
     parameters: dict[str, Any] = dict(lm.model.named_parameters())
     for name, original in originals.items():
-        current = digest(parameters[name]) if name in parameters else "nothing"
-        if current not in (record.changed[name], digest(original)):
+        now = parameters.get(name, torch.zeros(0))
+        fits = (now.shape, now.dtype) == (original.shape, original.dtype)
+        current = digest(now) if fits else "another shape"
+        if not fits or current not in (record.changed[name], digest(original)):
             raise BadData(
                 f"'{name}' in '{folder}' is not as the edits left it: sha256 {record.changed[name][:16]} then, "
                 f"{current[:16]} now. Reverting would lose what was done since; start from the base model "
@@ -114,17 +117,21 @@ def digest(tensor: Tensor) -> str:
 
 def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor]]:
     record, file = folder / SUBFOLDER / RECORD, folder / SUBFOLDER / ORIGINALS
-    if not record.is_file():
+    if not record.exists():
         raise MissingData(
             f"'{folder}' has no '{SUBFOLDER}/{RECORD}', so there is nothing to revert: name a folder that "
             "`emend edit --apply ... --save-model` has written."
         )
     try:
-        parsed = CheckpointRecord.model_validate_json(record.read_text(encoding="utf-8"))
-        if sha256_of(file) != parsed.sha256:
+        private_folder(folder / SUBFOLDER)
+        with open_file(record) as opened:
+            parsed = CheckpointRecord.model_validate_json(opened.read())
+        intact = sha256_of(file) == parsed.sha256
+        originals = read_tensors(file) if intact else {}
+        if not intact or originals.keys() != parsed.changed.keys():
             raise BadData(f"'{file}' is damaged: take the base model {parsed.manifest.model} instead.")
-        return parsed, read_tensors(file)
-    except (ValidationError, UnicodeDecodeError, OSError) as error:
+        return parsed, originals
+    except (ValidationError, OSError) as error:
         line = str(error).partition("\n")[0]
         raise BadData(
             f"the originals in '{folder / SUBFOLDER}' cannot be read ({line}): take the base model instead."
@@ -133,10 +140,12 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
 
 def _replace_weights(lm: CausalLM, folder: Path) -> None:
     """Write the weights beside the old ones first, then move file after file into place."""
-    draft = folder / DRAFT
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = private_folder(folder / DRAFT)
+    shutil.rmtree(draft)
+    private_folder(draft)
     with silence():
         lm.model.save_pretrained(draft)
     for file in sorted(draft.glob("*.safetensors*")):
+        file.chmod(FILE_MODE)
         file.replace(folder / file.name)
     shutil.rmtree(draft)

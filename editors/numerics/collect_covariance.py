@@ -4,7 +4,6 @@ One pass of the corpus serves all layers. Sums are saved now and then, so an int
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -19,6 +18,7 @@ from emend.editors.numerics.key_sums import add_keys, key_size, mirrored
 from emend.editors.numerics.tensor_files import digest_of, read_tensors, save_whole
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.files import open_file, private_folder, replace_file
 
 log = logging.getLogger(__name__)
 PART = 128
@@ -123,9 +123,7 @@ class _PartialSums:
         """Write the counts and each layer's covariance, and remove the partial sums."""
         if not counts.tokens:
             raise BadData(f"no text to collect a covariance from, seen {counts.texts} texts without tokens.")
-        draft = folder / f"{COUNTS}.{os.getpid()}.part"
-        draft.write_text(counts.model_dump_json(), encoding="utf-8")
-        draft.replace(folder / COUNTS)
+        replace_file(folder / COUNTS, counts.model_dump_json().encode())
         for layer, total in self.sums.items():
             save_whole({MOMENT: (mirrored(total) / counts.tokens).cpu()}, layer_file(folder, layer))
         self.file.unlink(missing_ok=True)
@@ -154,12 +152,12 @@ def _make_folder(folder: Path, known: bool) -> None:
         BadSettings: it cannot be written to.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder, links=True)
         for file in [] if known else list(folder.glob("layer-*.safetensors")):
             renamed = file.replace(file.with_name(file.name + UNKNOWN))
             log.warning("'%s' is of unknown origin: renamed to '%s'", file, renamed)
-    except OSError as error:
-        raise BadSettings(f"cannot write a covariance to '{folder}': {error.strerror}: name another folder.") from error
+    except (OSError, BadData) as error:
+        raise BadSettings(f"cannot write a covariance to '{folder}' ({error}): name another folder.") from error
 
 
 def _is_complete(folder: Path, layer: int, size: int) -> bool:
@@ -210,9 +208,10 @@ def read_counts(folder: Path) -> CorpusCounts | None:
         BadData: the file is not what `collect_covariance` writes.
     """
     file = folder / COUNTS
-    if not file.exists():
-        return None
     try:
-        return CorpusCounts.model_validate_json(file.read_text(encoding="utf-8"))
+        with open_file(file) as opened:
+            return CorpusCounts.model_validate_json(opened.read())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except ValueError as error:
         raise BadData(f"'{file}' does not say what it was made from: collect with `emend covariance`.") from error

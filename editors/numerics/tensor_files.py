@@ -13,35 +13,44 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from emend.memory.errors import BadData
+from emend.memory.files import FILE_MODE, open_file, private_folder
 
 CACHED = "kept"
 """Name of the tensor in a file that `cached_tensor` writes."""
 
 
 def save_whole(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically: it is complete or absent."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Write a safetensors file atomically: it is complete or absent, and private to its user."""
+    private_folder(file.parent, links=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    draft.unlink(missing_ok=True)
+    open_file(draft, "xb").close()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft, metadata)
+    draft.chmod(FILE_MODE)
     draft.replace(file)
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file.
+    """The tensors of a safetensors file, which must be a regular one.
 
     Raises:
         BadData: it cannot be read.
     """
     try:
+        open_file(file).close()
         return load_file(file)
     except (SafetensorError, OSError) as error:
         raise BadData(f"'{file}' cannot be read ({error}).") from error
 
 
 def sha256_of(file: Path) -> str:
-    """The sha256 of a file's content, in hex digits."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    """The sha256 of a regular file's content, in hex digits.
+
+    Raises:
+        BadData: it is a link, a FIFO or a device.
+    """
+    with open_file(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def sha256_once(file: Path) -> str:
@@ -70,7 +79,7 @@ def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: 
     if cached is not None and len(cached) == length:
         return cached
     tensor = compute()
-    with suppress(OSError, SafetensorError):
+    with suppress(OSError, SafetensorError, BadData):
         save_whole({CACHED: tensor}, file, provenance)
     return tensor
 
@@ -78,11 +87,12 @@ def cached_tensor(file: Path, provenance: dict[str, str], length: int, compute: 
 def _read_cached(file: Path, provenance: dict[str, str]) -> Tensor | None:
     log = logging.getLogger(__name__)
     try:
+        open_file(file).close()
         with safe_open(file, "pt") as opened:
             if opened.metadata() == provenance:
                 tensor: Tensor = opened.get_tensor(CACHED)
                 return tensor
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, BadData) as error:
         log.warning("'%s' cannot be read (%s): computed anew", file, error)
         return None
     log.warning("'%s' was made from another covariance or other settings: computed anew", file)
