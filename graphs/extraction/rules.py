@@ -11,11 +11,19 @@ LONGEST = 1000
 
 
 class RulesExtractor(Extractor):
-    """Rules for English: sentences, coreference to the document's main subject, and patterns over word classes."""
+    """Rules for English: sentences, coreference to the document's main subject, and patterns over word classes.
+
+    Raises:
+        BadSettings: a model is named.
+    """
 
     method = "rules"
 
-    def __init__(self) -> None:
+    def __init__(self, model: object = None, form: str = "") -> None:
+        if model is not None:
+            raise BadSettings(
+                f"method 'rules' uses no model, and '{model}' is named: leave it out, or choose 'spacy' or 'llm'."
+            )
         self.fingerprint = f"rules/{rules_digest()}"
 
     def segment(self, document: str) -> list[str]:

@@ -29,7 +29,8 @@ class SpacyExtractor(Extractor):
     """Triplets from the dependency parse of each sentence.
 
     Args:
-        pipeline: the name of an installed pipeline, its folder, or a loaded one.
+        pipeline: the name of an installed pipeline, its folder, or a loaded one; by default `en_core_web_sm`.
+        form: not used; of a model's replies.
 
     Raises:
         MissingExtra: spaCy, or the pipeline, is not installed.
@@ -38,7 +39,8 @@ class SpacyExtractor(Extractor):
 
     method = "spacy"
 
-    def __init__(self, pipeline: Any = DEFAULT_PIPELINE) -> None:
+    def __init__(self, pipeline: Any = None, form: str = "") -> None:
+        pipeline = pipeline or DEFAULT_PIPELINE
         self._nlp = load_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
         lacking = [part for part in ("parser", "ner") if not self._nlp.has_pipe(part)]
         if lacking:
