@@ -10,6 +10,8 @@ Two rows, shortened, of edit_success_eval.json and en_doc.json, joined by id:
 import re
 from typing import Literal
 
+from pydantic import Field
+
 from emend.evals.benchmarks.rows import ClozePrompt, NumberedRow, Text
 from emend.memory.edit import Edit, Triplet
 
@@ -43,7 +45,7 @@ class GoldFactRow(NumberedRow):
 class QueriesRow(NumberedRow):
     """A row of locality_eval.json or cross_*_eval.json."""
 
-    query: tuple[Text, ...]
+    query: tuple[Text, ...] = Field(min_length=1)
     original_target: Text
     altered_target: Text
 

@@ -251,6 +251,7 @@ BAD_RECORDS = [
     ("docter", DOCS, "2.id", 1, "record 2, field 'id': 1 occurs twice"),
     ("docter", DOCS, "0", ABSENT, "record with id 0.*en_doc.json has no record with id 0.*Fetch"),
     ("docter", "locality_eval.json", "0.query.1", "", r"record 0, field 'query\[1\]'"),
+    ("docter", "locality_eval.json", "0.query", [], r"record 0, field 'query'.*at least 1 item.*value \[\]"),
     ("docter", "reasoning_eval.json", "0.label", "Maybe", "field 'label'.*value 'Maybe'"),
     ("docter", "edit_success_eval.json", "0", "row", "edit_success_eval.json, record 0"),
     ("elken", "test.json", "1.event", ABSENT, "record 1, field 'event': Field required"),
