@@ -54,7 +54,7 @@ def parse_json(
         value = decoder.decode(_text_of(raw))
         if raw.count(b"[") + raw.count(b"{") > DEPTH_LIMIT:
             _refuse_depth(value)
-        return _whole(value) if _ESCAPED_SURROGATE.search(raw) else value
+        return replace_in_all(value) if _ESCAPED_SURROGATE.search(raw) else value
     except RecursionError as error:
         raise BadData(f"{where}: nested more than {DEPTH_LIMIT} deep, which is not read.") from error
     except json.JSONDecodeError as error:
@@ -158,6 +158,15 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def replace_in_all(value: Any) -> Any:
+    """The value with the surrogates of all texts in it replaced, see `replace_surrogates`."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, dict):
+        return {replace_surrogates(name): replace_in_all(part) for name, part in value.items()}
+    return [replace_in_all(part) for part in value] if isinstance(value, list) else value
+
+
 def _text_of(raw: bytes) -> str:
     for mark, name in _MARKS:
         if raw.startswith(mark):
@@ -198,15 +207,6 @@ def _refuse_depth(value: Any) -> None:
 def _parts(value: Any) -> list[Any]:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [part for part in parts if isinstance(part, (dict, list))]
-
-
-def _whole(value: Any) -> Any:
-    """The value with the surrogates of all its texts replaced."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, dict):
-        return {replace_surrogates(name): _whole(part) for name, part in value.items()}
-    return [_whole(part) for part in value] if isinstance(value, list) else value
 
 
 _NUMBERS: dict[str, Any] = {"parse_int": _bounded_int, "parse_float": _finite_float, "parse_constant": _refuse_constant}

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from emend.memory.errors import BadSettings
+from emend.memory.json_files import replace_surrogates
 
 _SECRET = re.compile(
     r"api.?key|^(.*(access|auth|private)[-_])?key$|headers|query|proxy|secret|password|authorization|(^|_|-)token$",
@@ -37,20 +38,11 @@ def add_secret_headers(headers: Mapping[str, str]) -> None:
 def hide_keys(text: str) -> str:
     """Return text to be shown or written without keys: those of the environment, of settings and of headers.
 
-    Half characters, which cannot be written, are replaced; see `whole_characters`.
+    Half surrogate pairs, which cannot be written, are replaced.
     """
-    text = whole_characters(text)
+    text = replace_surrogates(text)
     for value, name in _secrets().items():
         text = text.replace(value, f"<{name}>")
-    return text
-
-
-def whole_characters(text: str) -> str:
-    """Return the text with pairs of surrogates joined, and U+FFFD in place of lone ones, which no file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 

@@ -1,7 +1,7 @@
 """Repair of what clients make of odd replies: invalid tool calls, a usage of nulls, several messages joined to one."""
 
 import json
-import warnings
+import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -11,8 +11,9 @@ from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
 from emend.memory.errors import ModelReplyError
+from emend.memory.json_files import replace_in_all
 from emend.memory.probe import Usage
-from emend.memory.redaction import hide_keys, whole_characters
+from emend.memory.redaction import hide_keys
 
 TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 CALLS = ("tool_calls", "invalid_tool_calls")
@@ -80,7 +81,7 @@ def _part(thing: Any, name: str) -> Any:
 
 
 def repaired(message: AIMessage) -> AIMessage:
-    """Return the message without a usage of nulls and half characters, and with its last text of several."""
+    """Return the message without a usage of nulls and half surrogate pairs, and with its last text of several."""
     _replace_surrogates(message)
     used = message.usage_metadata
     has_content = message.content or message.tool_calls or message.invalid_tool_calls
@@ -93,19 +94,11 @@ def repaired(message: AIMessage) -> AIMessage:
 
 def _replace_surrogates(message: AIMessage) -> None:
     parts = {name: getattr(message, name) for name in ("content", "additional_kwargs", "response_metadata", *CALLS)}
-    whole = {name: _whole(part) for name, part in parts.items()}
+    whole = replace_in_all(parts)
     if whole != parts:
         for name, part in whole.items():
             setattr(message, name, part)
-        warnings.warn("a reply has half characters (lone surrogates), replaced by U+FFFD.", stacklevel=2)
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, str):
-        return whole_characters(value)
-    if isinstance(value, dict):
-        return {_whole(name): _whole(part) for name, part in value.items()}
-    return [_whole(part) for part in value] if isinstance(value, list) else value
+        logging.getLogger(__name__).warning("half surrogate pairs are replaced by U+FFFD in a model's reply")
 
 
 def _last_text(blocks: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:

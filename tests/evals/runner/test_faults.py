@@ -178,7 +178,6 @@ def test_a_provider_that_hangs_is_given_up_and_asked_again(method, server, tmp_p
     assert set(run_of.outcomes().values()) == {"right"}
 
 
-@pytest.mark.filterwarnings("ignore:a reply has half characters")
 @pytest.mark.parametrize("protocol", mostly_slow(PROTOCOLS, "chat"))
 def test_a_storm_of_all_kinds_of_faults_loses_doubles_and_falsifies_nothing(protocol, tmp_path):
     calm, _ = evaluate(tmp_path / "calm", protocol, 2, lambda number: "")
