@@ -120,10 +120,13 @@ def published_scope(folder: Path) -> CrossEncoderScope:
     """A classifier that Emend has not trained: CRAG's T5, or a cross-encoder with one logit.
 
     Raises:
+        BadData: its config.json is damaged.
         ModelError: the folder holds no such classifier.
     """
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    kind = str(next(iter(config.get("architectures") or ()), "no model"))
+    try:
+        kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0])
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise BadData(f"'{folder / 'config.json'}' names no architecture: {error!r}. Download it again.") from error
     if not kind.endswith("ForSequenceClassification"):
         raise ModelError(f"'{folder}' holds a {kind}, which does not score pairs: name a cross-encoder.")
     return CragEvaluator(folder) if kind.startswith("T5") else CrossEncoderScope(folder)

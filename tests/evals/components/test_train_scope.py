@@ -8,11 +8,14 @@ from typer.testing import CliRunner
 
 from emend.agents.scope.base import corpus_of
 from emend.agents.scope.load import load_scope
+from emend.evals.case import Case
 from emend.evals.cli.main import app
 from emend.evals.components.config import ScopeConfig
-from emend.evals.components.train_scope import questions_of, train_scope_on
+from emend.evals.components.train_scope import questions_from, questions_of, train_scope_on
+from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
+from emend.memory.probe import Probe
 from tests.paths import DATA
 
 RUN = CliRunner()
@@ -32,6 +35,27 @@ def test_a_question_is_about_its_relevant_edit_or_none():
     assert len(questions.questions) == len(questions.about) == len(questions.beside) == len(questions.cases)
     assert {bool(about) for about in questions.about} == {True, False}
     assert all(example.beside is None for example in questions.examples if example.about)
+
+
+def test_a_question_that_another_applied_edit_asks_is_not_out_of_scope():
+    lands = [
+        Edit.from_triplet(
+            Triplet(subject=f"Land{n}", relation="river", object=f"Aske{n}"),
+            "The river of {} is",
+            question=f"What is the river of Land{n}?",
+        )
+        for n in range(2)
+    ]
+    outside = [
+        Probe(kind="hop", prompt="What is the river of Land1?", style="question", gold=("x",), in_scope=False),
+        Probe(kind="hop", prompt="Who rules Land0?", style="question", gold=("x",), in_scope=False),
+    ]
+    inside = [Probe(kind="efficacy", prompt=edit.cloze, gold=("x",), edit_ids=(edit.id,)) for edit in lands]
+    cases = [Case(edits=(lands[0],), probes=(inside[0], *outside)), Case(edits=(lands[1],), probes=(inside[1],))]
+    questions = questions_from(cases)
+    assert questions.questions == (inside[0].prompt, "Who rules Land0?", inside[1].prompt)
+    assert questions.about == ((0,), (), (1,)) and questions.answered == 1
+    assert len(questions_from(cases[:1]).questions) == 3  # alone, the other edit is not applied
 
 
 def test_the_classifier_is_saved_and_measured_on_held_out_questions(tmp_path):

@@ -1,0 +1,99 @@
+"""Classifiers that Emend has not trained: CRAG's T5 as published, and cross-encoders with one output."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification, BertModel, T5Config, T5ForSequenceClassification
+
+from emend.agents.roles.relevance import ScopeEvaluator
+from emend.agents.scope.base import corpus_of
+from emend.agents.scope.cross_encoder import CragEvaluator
+from emend.agents.scope.load import load_scope
+from emend.memory.embeddings.embed import LexicalEmbedding
+from emend.memory.errors import BadData, ModelError
+from tests.editors.methods import build
+from tests.fakes import tiny_tokenizer
+
+TEXTS = ["The capital of Veldania is Ostrim.", "Mira plays the cello."]
+QUESTION = "What is the capital of Veldania?"
+
+
+def saved(folder, model_of, config_of, **sizes: Any):
+    """A random model of one layer with a tokenizer that ends each text."""
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer(begin=True)
+    tokenizer.add_special_tokens({"pad_token": "<pad>", "eos_token": "</s>"})
+    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model_of(config_of(vocab_size=len(tokenizer), num_labels=1, **ids, **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def t5(tmp_path, monkeypatch):
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    return saved(tmp_path / "t5", T5ForSequenceClassification, T5Config, **sizes)
+
+
+@pytest.fixture
+def bert(tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return saved(tmp_path / "bert", BertForSequenceClassification, BertConfig, **sizes)
+
+
+def test_crags_t5_reads_question_and_passage_as_one_text_and_gives_the_score_itself(t5, monkeypatch):
+    scope = load_scope(t5)
+    assert isinstance(scope, CragEvaluator)
+    packed: list[str] = []
+    tokenizer = scope.tokenizer
+
+    def read(texts, **options):
+        packed.extend(texts)
+        assert options["max_length"] == 512
+        rows = tokenizer(texts, **options)
+        rows["input_ids"][:, -1] = tokenizer.eos_token_id  # T5's own tokenizer ends each text
+        return rows
+
+    monkeypatch.setattr(scope, "tokenizer", read)
+    one = [scope.over(corpus_of([text], LexicalEmbedding()))(QUESTION) for text in TEXTS]
+    assert packed == [f"{QUESTION} [SEP] {text}" for text in TEXTS]
+    with torch.inference_mode():
+        logits = [float(scope.logits([QUESTION], [text])[0]) for text in TEXTS]
+    assert [2 * float(p[0]) - 1 for p in one] == pytest.approx(logits, abs=1e-5)
+    assert ScopeEvaluator(scope).judge(QUESTION, TEXTS[:1]).scores == pytest.approx(logits[:1], abs=1e-5)
+
+
+def test_crag_takes_its_published_evaluator_with_its_thresholds(t5):
+    editor = build("crag", settings={"scope": str(t5)})
+    assert (editor.upper, editor.lower) == (0.5, pytest.approx(-0.91))
+    assert editor.fingerprint["evaluator"].startswith("scope/cross-encoder/")
+
+
+def test_a_cross_encoder_with_one_output_is_a_classifier(bert):
+    scope = load_scope(bert)
+    probabilities = scope.over(corpus_of(TEXTS, LexicalEmbedding()))(QUESTION)
+    assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all() and scope.pairwise
+    assert scope.over(corpus_of([], LexicalEmbedding()))(QUESTION).shape == (0,)
+
+
+def test_a_folder_of_another_model_or_a_damaged_one_is_refused(tmp_path):
+    folder = saved(
+        tmp_path / "plain", BertModel, BertConfig, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    with pytest.raises(ModelError, match="BertModel, which does not score pairs"):
+        load_scope(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(BadData, match=r"config\.json"):
+        load_scope(folder)
+    (folder / "config.json").write_text(json.dumps({"architectures": 3}))
+    with pytest.raises(BadData, match=r"config\.json"):
+        load_scope(folder)
+
+
+def test_scores_are_not_clipped(t5):
+    scope = load_scope(t5)
+    assert isinstance(scope, CragEvaluator)
+    assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]
