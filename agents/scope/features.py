@@ -14,6 +14,8 @@ from emend.memory.retrieval.tokens import words
 
 SENTENCES = 40
 """Maximum number of sentences of a text that are compared with a question."""
+VERBATIM = 3
+"""Minimum number of words that make a question that stands in a text word for word."""
 RIVAL = 2.0
 """Retrieval score of the next text where there is none or its own is lower."""
 
@@ -37,7 +39,8 @@ class RelevanceFeatures:
 
     The lead is the score of the default retrieval strategy minus that of the next text, for the best text; for all
     others minus that of the best. The sentence rather than the text makes triplets and documents comparable, and the
-    lead, unlike the score, does not grow with the number of texts.
+    lead, unlike the score, does not grow with the number of texts. A text in which the question stands word for word
+    has a cosine of 1 with it.
     """
 
     names: ClassVar[tuple[str, ...]] = ("sentence", "lead")
@@ -48,6 +51,7 @@ class RelevanceFeatures:
         self._starts = np.cumsum([0, *map(len, parts)])[:-1]
         self._sentences = embedding.documents([sentence for part in parts for sentence in part])
         self._stems, self._names = STEM_PART(corpus), NAME_PART(corpus)
+        self._words = [_plain(entry.text) for entry in corpus.entries()]
 
     def scores(self, question: str) -> Floats:
         """The scores of the default retrieval strategy."""
@@ -57,14 +61,22 @@ class RelevanceFeatures:
 
     def __call__(self, question: str, places: Sequence[int] | None = None) -> Floats:
         """Shape (texts, 2), or for a memory of the texts at `places` only."""
-        cosines = self._sentences @ self._corpus.embed([focused(question)])[0]
+        query = focused(question)
+        cosines = self._sentences @ self._corpus.embed([query])[0]
         nearest, scores = np.maximum.reduceat(cosines, self._starts), self.scores(question)
+        if (plain := _plain(query)).count(" ") > VERBATIM:
+            nearest[[plain in text for text in self._words]] = 1.0
         if places is not None:
             nearest, scores = nearest[list(places)], scores[list(places)]
         best = int(scores.argmax())
         lead = scores - scores[best]
         lead[best] = scores[best] - np.append(np.delete(scores, best), RIVAL).max()
         return np.stack([nearest, lead], axis=1).astype(np.float32)
+
+
+def _plain(text: str) -> str:
+    """The words of a text, each between two spaces."""
+    return f" {' '.join(words(text))} "
 
 
 class WordFeatures:

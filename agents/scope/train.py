@@ -74,7 +74,7 @@ def train_scope(
     embedding.queries(questions)  # into the cache in one batch
     features = FEATURES[form](corpus_of(texts, embedding), embedding)
     blocks = [rows_of(features, example.question, example.about, example.candidates) for example in examples]
-    weights = fit_rows(blocks, vectors)
+    weights = _fit(blocks, examples, vectors)
     weights[1 + len(features.names) :] *= scale
     best = _cross_validated(
         features, blocks, vectors, examples, _folds(examples, groups or list(map(str, range(len(texts)))), seed)
@@ -100,7 +100,7 @@ def _cross_validated(
     for fold in np.unique(fold_of):
         others = np.flatnonzero(fold_of != fold)
         try:
-            weights = fit_rows([blocks[int(n)] for n in others], vectors[others])
+            weights = _fit([blocks[int(n)] for n in others], [examples[int(n)] for n in others], vectors[others])
         except BadData:
             continue
         bias, linear, gate = np.split(weights, [1, 1 + len(features.names)])
@@ -110,6 +110,25 @@ def _cross_validated(
             place = int(scores.argmax())
             best[n] = (place if places is None else places[place], float(scores[place]))
     return best
+
+
+def _fit(blocks: Sequence[Rows], examples: Sequence[ScopeExample], vectors: Floats) -> Floats:
+    """Weights that rank the texts of a question and, with vectors, a gate over the best text's log-odds and a vector.
+
+    The gate learns from questions out of scope, and from those in scope whose best text is one of theirs.
+    """
+    weights = fit_rows(blocks)
+    if not vectors.shape[1]:
+        return weights
+    best, chosen = [], []
+    for n, (block, example) in enumerate(zip(blocks, examples, strict=True)):
+        odds = block.features @ weights[1:] + weights[0]
+        place = int(odds.argmax())
+        if block.labels[place] or not example.about:
+            best.append(Rows(odds[[place], None], block.labels[[place]], np.ones(1, np.float32)))
+            chosen.append(n)
+    bias, factor, *gate = fit_rows(best, vectors[chosen])
+    return np.asarray([bias + factor * weights[0], *(factor * weights[1:]), *gate], np.float32)
 
 
 def _folds(examples: Sequence[ScopeExample], groups: Sequence[str], seed: int) -> NDArray[np.int_]:

@@ -56,6 +56,8 @@ ALONE = 80
 MOST = 3000
 """Maximum number of questions of a target, drawn by seed."""
 RESAMPLES = 1000
+READ = 800
+"""Maximum number of questions that the oracle answers, drawn by seed."""
 EDITORS_READ = ("rag", "serac", "crag")
 RETRIEVER = str(RunConfig.model_fields["retriever"].default)
 
@@ -233,28 +235,26 @@ def read_by_oracle(data: Path, console: Console) -> None:
     among them, and out of scope if there are none.
     """
     embedding = load_embedding("minilm", cache_folder("vectors"))
-    table = Table("benchmark", "kind", "n", *EDITORS_READ)
     for target in ORACLE:
         cases, told = cases_of(target, data), questions_of(target, data)
-        asked = {(question, case) for question, case in zip(told.questions, told.cases, strict=True)}
+        known = set(zip(told.questions, told.cases, strict=True))
+        probes = [probe for case in cases for probe in case.probes if (probe.retrieval_query, case.id) in known]
+        probes = random.Random(0).sample(probes, min(READ, len(probes)))
         right: dict[str, dict[str, list[float]]] = {}
         for name in EDITORS_READ:
             memory = ChromaMemory(None, embedding, superseding="time")
-            context = EditorContext(
-                ScriptedChatModel(reply=lambda prompt: "as unedited"), memory, load_retriever(RETRIEVER)
-            )
+            model = ScriptedChatModel(reply=lambda prompt: "as unedited")
+            context = EditorContext(model, memory, load_retriever(RETRIEVER))
             with memory, EDITORS.load(name)(context).edit([edit for case in cases for edit in case.edits]) as answerer:
-                for case in cases:
-                    for probe in case.probes:
-                        if (probe.retrieval_query, case.id) not in asked:
-                            continue
-                        shown = set(answerer.answer(probe).retrieved)
-                        scored = bool(shown & set(probe.edit_ids)) if probe.in_scope else not shown
-                        right.setdefault(probe.kind, {}).setdefault(name, []).append(float(scored))
+                for probe in probes:
+                    shown = set(answerer.answer(probe).retrieved)
+                    scored = bool(shown & set(probe.edit_ids)) if probe.in_scope else not shown
+                    right.setdefault(probe.kind, {}).setdefault(name, []).append(float(scored))
+        table = Table(target.name, "n", *EDITORS_READ)
         for kind, columns in right.items():
             means = [f"{100 * float(np.mean(columns[name])):.1f}" for name in EDITORS_READ]
-            table.add_row(target.name, kind, str(len(columns["rag"])), *means)
-    console.print(table)
+            table.add_row(kind, str(len(columns["rag"])), *means)
+        console.print(table)
 
 
 def main() -> None:

@@ -206,6 +206,14 @@ def test_the_lead_of_a_text_alone_is_over_a_fixed_score():
     assert features("Which river flows through Land7?", [7])[0, 1] == pytest.approx(score - RIVAL, abs=1e-4)
 
 
+def test_a_question_that_stands_in_a_text_word_for_word_has_a_cosine_of_one_with_it():
+    features = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
+    sentence = features("The river of Land7 is")[:, 0]
+    assert sentence[7] == 1 and np.delete(sentence, 7).max() < 1
+    assert features("the river of LAND1, is: ")[:, 0].argmax() == 1  # not that of Land10 to Land19
+    assert features("Land7 is")[:, 0].max() < 1  # too short to mean much
+
+
 def test_the_encoder_sees_the_focused_question():
     features = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
     plain = features("Which river flows through Land7?")
