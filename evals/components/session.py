@@ -21,6 +21,7 @@ from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
+from emend.memory.retrieval.registry import RETRIEVERS
 
 
 class ReadOnlyMemory:
@@ -62,7 +63,7 @@ class Session:
             shared, edits = (None, ()) if memory is None else (ReadOnlyMemory(memory), memory.edits(current=True))
             settings = self._config.overrides.get(self._config.editor, {})
             context = EditorContext(model, shared, self._retriever, settings=settings, policy=policy)
-            with EDITORS.plugin_errors(self._config.editor):
+            with EDITORS.plugin_errors(self._config.editor), RETRIEVERS.plugin_errors(self._config.retriever):
                 editor = self._factory(context)
                 refuse_unused_limits(self._run, policy)
                 self._answerer = resources.enter_context(editor.edit(edits))

@@ -16,7 +16,7 @@ from emend.evals.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps
 from emend.evals.trace.trajectory import trajectory
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadData, BadSettings
 from emend.memory.registry import nearest
 
 MAX_IDS = 8
@@ -165,6 +165,7 @@ def find_case(folder: Path, name: str) -> dict[str, Any]:
 
     Raises:
         BadSettings: none or several fit; names the nearest.
+        BadData: there are no cases, or a damaged line.
     """
     ids: list[str] = []
     fitting: dict[str, dict[str, Any]] = {}
@@ -185,6 +186,8 @@ def find_case(folder: Path, name: str) -> dict[str, Any]:
         return next(iter(fitting.values()))
     if fitting:
         raise BadSettings(f"'{name}' begins {len(fitting)} cases: {_some(list(fitting))}. Give more of the id.")
+    if not ids:
+        raise BadData(f"'{folder / CASES}' has no case: restore the file.")
     near = difflib.get_close_matches(name, ids, n=3, cutoff=0.6) or ids
     raise BadSettings(
         f"no case '{name}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."

@@ -246,7 +246,7 @@ def draw_paths(folder: Path, case: str | None = None, records: RecordFilter = AL
     probes = Counter[tuple[str, str]]()
     paths = defaultdict[tuple[str, str], list[GraphPath]](list)
     for record, steps in _selected(folder, case, records):
-        if graph := graphs[record.setting].get(record.editor):
+        if graph := graphs.get(record.setting, {}).get(record.editor):
             probes[record.setting, record.editor] += 1
             paths[record.setting, record.editor] += paths_of(graph, steps)
     texts = []

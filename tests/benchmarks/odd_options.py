@@ -164,8 +164,8 @@ def problem(call: OddCall) -> str:
     try:
         with _alarm(20 * SECONDS):
             result = CliRunner().invoke(app, list(call.words), input="")
-    except BaseException as error:
-        return f"{type(error).__name__}: {error}"
+    except BaseException as escaped:
+        return f"{type(escaped).__name__}: {escaped}"
     seconds, worked = time.monotonic() - start, time.process_time() - work
     error = result.exception
     if error is not None and not isinstance(error, EmendError | SystemExit):
@@ -173,9 +173,9 @@ def problem(call: OddCall) -> str:
     if seconds > SECONDS and worked < seconds / 20:  # else it is a busy machine that works slowly
         return f"hangs: {seconds:.0f} s"
     code = 2 if isinstance(error, EmendError) else result.exit_code
-    allowed = (0, 1, 2) if call.words[0] in ("doctor", "ask", "judge") else (0, 2)
+    allowed = {0, 1, 2} if call.words[0] in ("doctor", "ask", "judge") else {0, 2}
     if call.numeric and WRONG & set(call.words):
-        allowed = (2,)
+        allowed = {2}
     return "" if code in allowed else f"exit code {code}"
 
 

@@ -37,7 +37,7 @@ def show_overview(overview: Overview, folder: Path, filters: StepFilter, console
         console.print(Text(f"and {len(overview.cases) - MOST} more: --json lists all", style="dim"))
     first = overview.cases[0]
     alone = len({row.setting for row in overview.cases}) == 1  # a number means a case of the first setting
-    case = str(first.number) if alone else first.case
+    case = str(first.number) if alone and first.number else first.case
     command = ["emend", "trace", str(folder), case, "--editor", first.editor, *_options(filters)]
     console.print(Text(f"One of them, step by step: {shlex.join(command)}", style="dim"), soft_wrap=True)
 

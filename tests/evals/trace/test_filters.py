@@ -19,7 +19,7 @@ from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.evals.trace.overview import draw_paths, overview
 from emend.evals.trace.trajectory import trajectory
-from emend.memory.errors import BadSettings, EmendError
+from emend.memory.errors import BadData, BadSettings, EmendError
 from tests.evals.toys import EDITOR
 from tests.evals.trace.test_graph_paths import steps_through
 from tests.evals.traced_runs import smooth_run
@@ -304,3 +304,16 @@ def test_a_run_of_before_can_still_be_looked_at(tmp_path):
     text = shown(Path(folder), "1")
     assert "retrieve" in text and "New Fact: The capital of Land0 is New-0." in text
     assert overview(folder).nodes[0].steps == 18
+
+
+def test_a_folder_without_cases_or_with_records_of_another_setting_is_traced_or_refused_cleanly(tmp_path):
+    folder = smooth_run(tmp_path / "run")
+    records = folder / "records.jsonl"
+    lines = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
+    records.write_text("".join(json.dumps(line | {"setting": "2020-13-45"}) + "\n" for line in lines), encoding="utf-8")
+    with pytest.raises(BadSettings, match="no graph was gone through"):
+        draw_paths(folder)
+    (folder / "cases.jsonl").unlink()
+    with pytest.raises(BadData, match="has no case: restore the file"):
+        trace(folder, "1")
+    assert overview(folder).cases[0].number == 0

@@ -1,0 +1,90 @@
+"""Texts that the command line prints have no key and no control character, and go through few functions."""
+
+import ast
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from emend.evals.cli.output import SafeFormatter, emit, print_text
+from tests.evals.command_line import Output
+from tests.evals.toy_runs import RUN
+from tests.paths import ROOT
+
+KEY = "sk-secret-9f8e7d6c5b4a3210"
+HOSTILE = f"\x1b[2J\x9b31m{KEY}\u202e"
+PRINTERS = {
+    "evals/cli/output.py": {"typer.echo"},
+    "evals/cli/commands/memory.py": {"sys.stdout.writelines"},  # an export to standard output, as to a file
+    "evals/cli/commands/train.py": {"sys.stderr.write"},  # numbers
+    "evals/report/progress.py": {"sys.stderr.write"},
+}
+"""By file, the calls that write to the terminal; all texts of others come through these."""
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def test_only_the_printer_writes_to_the_terminal() -> None:
+    calls = {"print", "typer.echo", "typer.secho", "click.echo"}
+    calls |= {f"sys.{stream}.{name}" for stream in ("stdout", "stderr") for name in ("write", "writelines")}
+    written: dict[str, set[str]] = {}
+    for room in ("memory", "agents", "graphs", "editors", "evals"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in calls:
+                    written.setdefault(str(path.relative_to(ROOT)), set()).add(name)
+    assert written == PRINTERS
+
+
+def test_texts_rows_and_warnings_are_redacted_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    print_text(HOSTILE)
+    emit([{"text": HOSTILE}], True, lambda console: None)
+    record = logging.LogRecord("emend", logging.WARNING, "file", 1, "found %s", (HOSTILE,), None)
+    out = capsys.readouterr().out + SafeFormatter().format(record)
+    assert KEY not in out and not {"\x1b", "\x9b", "\u202e"} & set(out)
+    assert out.startswith("\\x1b[2J\\x9b31m<OPENAI_API_KEY>\\u202e\n")
+
+
+def test_tables_are_shown_by_a_console_and_rows_are_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    def show(console: Console) -> None:
+        console.print(Text("a table"))
+
+    emit([{"n": 1}], False, show)
+    emit([{"n": 1}], True, show, more=[{"m": 2}])
+    table, rest = capsys.readouterr().out.split("\n", 1)
+    assert table == "a table" and json.loads(rest) == {"rows": [{"n": 1}], "more": [{"m": 2}]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", HOSTILE),
+        ("trace", HOSTILE, "1"),
+        ("list", HOSTILE),
+        ("graph", HOSTILE),
+        ("papers", HOSTILE),
+        ("data", "check", HOSTILE),
+        (*RUN, "--setting", HOSTILE),
+        (*RUN, "--set", HOSTILE),
+        ("memory", "stats", "--memory", HOSTILE),
+        ("memory", "add", "--memory", "m", "--embedding", "lexical", HOSTILE),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_an_error_repeats_no_key_and_no_escape(emend: Callable[..., Output], words: tuple[str, ...]) -> None:
+    output = emend(*words)
+    assert output.code == 2 and output.err.startswith("error: ") and len(output.err.splitlines()) == 1
+    assert KEY not in output.err and not {"\x1b", "\x9b", "\u202e"} & set(output.err)
+
+
+def test_what_is_added_is_told_with_a_folder_that_is_escaped(emend: Callable[..., Output], tmp_path: Path) -> None:
+    output = emend("memory", "add", "--memory", HOSTILE, "--embedding", "lexical", "--document", "A text.")
+    assert output.code == 0 and "1 new edit" in output.out and "<OPENAI_API_KEY>" in output.out
+    assert KEY not in output.out and "\x1b" not in output.out and (tmp_path / HOSTILE).is_dir()
