@@ -10,7 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from emend.agents.judging.base import Item
 from emend.agents.providers.policy import repetition
@@ -107,7 +107,7 @@ class Judgement(FrozenModel):
     judge: str
     repeat: int = 0
     swapped: bool = False
-    values: dict[str, float] = {}
+    values: dict[str, FiniteFloat] = {}
     reason: str = ""
     problem: str = ""
     """Why there are no values."""

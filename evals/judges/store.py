@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import FiniteFloat
+
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
@@ -53,7 +55,7 @@ class OwnVerdict(FrozenModel):
     kind: str
     item: str = ""
     """The item judged; empty where the record has none."""
-    values: dict[str, float]
+    values: dict[str, FiniteFloat]
     unscored: dict[str, str]
 
 

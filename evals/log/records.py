@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -325,7 +326,7 @@ def read_records(folder: Path) -> Iterator[Record]:
     for _, record in read_models(path, Record, remedy):
         if unit and unit[0].unit != record.unit:
             unit = []
-        unit.append(record)
+        unit.append(_finite(record))
         if len(unit) < record.of:
             continue
         if record.unit in finished:
@@ -334,6 +335,15 @@ def read_records(folder: Path) -> Iterator[Record]:
             yield from unit
         finished.add(record.unit)
         unit = []
+
+
+def _finite(record: Record) -> Record:
+    """The record with a reason in the place of each value that is no number."""
+    if all(map(math.isfinite, record.values.values())):
+        return record
+    values = {name: value for name, value in record.values.items() if math.isfinite(value)}
+    reasons = dict.fromkeys(record.values.keys() - values, "the value is not a finite number")
+    return record.model_copy(update={"values": values, "unscored": record.unscored | reasons})
 
 
 def read_lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
