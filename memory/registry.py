@@ -17,6 +17,13 @@ T = TypeVar("T")
 
 _trusted: frozenset[str] | None = None
 """Names as `module:attribute` that may be imported; None: all, for the user has typed them."""
+_named: set[str] = set()
+"""Names that the user has typed or trusted, and that were imported."""
+
+
+def named_by_user(name: str) -> bool:
+    """True where this process has imported that `module:attribute` because the user named it, and not a file alone."""
+    return name in _named
 
 
 @contextmanager
@@ -50,6 +57,7 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
         raise BadSettings(
             f"{kind} '{name}' is code that a file names: look at it, and name it again with --trust {name} to run it."
         )
+    _named.add(name)
     component = _imported(name)
     if _trusted is not None and not _has_interface(component, interfaces):
         interface_names = " or ".join(", ".join(parts) for parts in interfaces)

@@ -1,6 +1,6 @@
 """Runs of editors of weights that are ended at random moments and resumed: their records are those of undisturbed runs.
 
-    python tests/benchmarks/kill_weight_runs.py --kills 50 --seed 0
+    python tests/benchmarks/kill_weight_runs.py --kills 100 --seed 0
 
 Each round starts `emend run` on the embedded model in a process of its own, ends it by SIGKILL, SIGTERM or SIGINT (as
 Ctrl-C does) up to five times, lets `emend resume` finish it, and compares records, steps and baseline with the run that
@@ -26,7 +26,7 @@ from emend.evals.log.records import read_lines, read_records
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}  # before torch is loaded in the server
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["emend.evals.cli.main", "emend.evals.runner.run", "emend.editors.parametric.lora"])
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 KILLS_A_RUN = 5
 LONGEST = 300.0
 """Seconds after which a run counts as hung."""
@@ -75,7 +75,7 @@ def run_for(name: str, folder: Path, moment: float, number: signal.Signals) -> b
     child: Any = CONTEXT.Process(target=work, args=(words_of(name, folder),))
     child.start()
     child.join(moment)
-    alive = child.is_alive()
+    alive: bool = child.is_alive()
     if alive:
         os.kill(child.pid, number)
     child.join(LONGEST)
@@ -89,7 +89,7 @@ def run_for(name: str, folder: Path, moment: float, number: signal.Signals) -> b
     return alive
 
 
-def outcome(folder: Path) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
+def outcome(folder: Path) -> tuple[list[str], list[tuple[Any, ...]], list[str]]:
     """Records without times, steps, and keys of the baseline's answers."""
     lines = (line for line in read_lines(folder, EVENTS) if "unit" in line)
     steps = sorted((line["unit"], line["probe"], line["node"], str(line["update"])) for line in lines)
@@ -133,7 +133,7 @@ def storm(kills: int, seed: int, root: Path, names: tuple[str, ...] = tuple(RUNS
 def main() -> None:
     """Run the storm, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50, help="number of signals (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=100, help="number of signals (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments (default: %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

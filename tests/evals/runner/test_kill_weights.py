@@ -1,4 +1,4 @@
-"""Runs of editors of weights that are ended by signals and resumed; tests/benchmarks/kill_weight_runs.py does fifty."""
+"""Runs of editors of weights that are ended by signals and resumed, a few of tests/benchmarks/kill_weight_runs.py."""
 
 from pathlib import Path
 
