@@ -5,7 +5,7 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -18,6 +18,8 @@ from emend.memory.redaction import add_secret_headers, hide_keys
 MAX_REDIRECTS = 5
 MOST_TOKENS = 10**12
 """A larger number of tokens is no number of tokens."""
+STEP = 1 << 16
+"""Bytes that are decompressed at once."""
 OF_THE_TRANSFER = {"content-length", "transfer-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
 _CALL_END: ContextVar[float] = ContextVar("call_end", default=float("inf"))
@@ -116,10 +118,9 @@ class BoundedExchanges:
         unzip = zlib.decompressobj(47) if is_zipped else None  # 47: gzip or zlib, by the header
         size = 0
         try:
-            for raw in body:
+            for piece in _unzipped(body, unzip) if unzip else body:
                 if time.monotonic() > end:
                     raise self._too_slow()
-                piece = unzip.decompress(raw, self.max_bytes - size + 1) if unzip else raw
                 size += len(piece)
                 if size > self.max_bytes:
                     raise BadExchange(
@@ -138,6 +139,14 @@ class BoundedExchanges:
             ModelUnreachable,
             f"no whole reply within the deadline of {self.seconds:g} s. Allow more: --set model.deadline=SECONDS.",
         )
+
+
+def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
+    """Yield what the body holds in small pieces: a few bytes may hold a thousand times as many."""
+    for raw in body:
+        yield unzip.decompress(raw, STEP)
+        while unzip.unconsumed_tail:
+            yield unzip.decompress(unzip.unconsumed_tail, STEP)
 
 
 def _checked(content: bytes) -> bytes:
