@@ -58,7 +58,7 @@ def extract_to(
         RunRefused: the file was made with other settings, is in use, or cannot be written; nothing in it is lost.
         BadData: a line of it is damaged.
     """
-    bar = progress or Progress()
+    bar, out = progress or Progress(), Path(os.path.realpath(out))  # a file that the user names may be a link
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

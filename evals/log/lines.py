@@ -198,7 +198,6 @@ class RunCostLine(_Line, total=False):
 class _TextsLine(_Line, total=False):
     nats: Required[list[FiniteFloat]]
     tokens: Required[list[Annotated[int, Field(ge=1, le=10**7)]]]
-    unscored: str
 
 
 class UneditedPerplexityLine(_TextsLine, total=False):
@@ -213,6 +212,7 @@ class PerplexityLine(_TextsLine, _PassLine, total=False):
     edits: Required[str]
     standing: Required[NonNegativeInt]
     repeat: Required[int]
+    unscored: Required[str]
 
 
 class RecordHead(_Line, total=False):

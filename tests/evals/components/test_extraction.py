@@ -93,6 +93,12 @@ def test_another_fingerprint_is_refused_and_nothing_is_lost(tmp_path):
     assert out.read_bytes() == before
 
 
+def test_a_file_that_the_user_names_may_be_a_link(tmp_path):
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "t.jsonl")
+    extract_to(tmp_path / "link.jsonl", DOCUMENTS, reader(), "f1")
+    assert (tmp_path / "link.jsonl").is_symlink() and (tmp_path / "t.jsonl").stat().st_size
+
+
 def test_a_foreign_file_is_left_unchanged(tmp_path):
     out = tmp_path / "mine.json"
     out.write_text('[{"id": 1, "src": "the only copy"}]')
