@@ -112,7 +112,6 @@ class StateUpdate(_Line, total=False):
     """Fields that a node put into a graph's state, those that traces read."""
 
     hits: list[HitFields] | None
-    messages: list[Message] | None
     log_probs: list[float] | None
 
 

@@ -26,14 +26,21 @@ def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str
     passes = split_passes(steps) or [[]]
     with_reply = (part for part in passes if any("reply" in (step["update"] or {}) for step in part))
     chosen = next(with_reply, passes[-1])
-    updates = [step["update"] for step in reversed(chosen) if "messages" in (step["update"] or {})]
-    if updates:
-        conversation: Any = convert_to_openai_messages(messages_from_dict(updates[0]["messages"]))
-        return list(conversation)
+    stored = (step["update"]["messages"] for step in reversed(chosen) if "messages" in (step["update"] or {}))
+    if conversation := _conversation(next(stored, None)):
+        return conversation
     messages: list[dict[str, Any]] = [{"role": "user", "content": record.prompt}]
     for number, step in enumerate(chosen[:-1], 1):
         messages += _tool_messages(number, step)
     return [*messages, {"role": "assistant", "content": record.reply or record.answer or ""}]
+
+
+def _conversation(stored: Any) -> list[dict[str, Any]]:
+    """Convert a state's messages as LangChain stores them; empty for what a user's graph keeps under that name."""
+    try:
+        return list(convert_to_openai_messages(messages_from_dict(stored or [])))
+    except Exception:  # anything may stand there, also in a stranger's folder
+        return []
 
 
 def _tool_messages(number: int, step: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """`emend extract` with a chat model: how it is loaded, and within which limits it is called."""
 
 import json
+import re
 
 import pytest
 
@@ -47,3 +48,10 @@ def test_settings_of_a_model_that_is_not_called_are_refused(tmp_path, capsys, ar
     assert extract(tmp_path, *arguments) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize(("fault", "problem"), [("401", "KeyRefused|key is not accepted"), ("429-after", "resume")])
+def test_extraction_ends_at_the_first_refusal_that_lasts(tmp_path, keys, capsys, fault, problem):
+    with Provider(lambda asked: REPLY, choose=lambda number: fault, after="86400") as provider:
+        assert extract(tmp_path, "--method", "llm", "--model", provider.spec("chat")) == 2
+        assert re.search(problem, capsys.readouterr().err) and provider.count == 1

@@ -10,6 +10,7 @@ import pytest
 
 from emend.agents.providers.policy import Backoff
 from emend.agents.providers.rate_limit import RateLimiter
+from emend.memory.redaction import refuse_secrets
 from tests.evals.toys import BENCHMARK
 from tests.params import mostly_slow
 from tests.provider.protocols import Asked, Raw, Said, ToolCall, whole
@@ -21,6 +22,8 @@ pytest.importorskip("langchain_openai", reason="the extra 'openai' is not instal
 KEY = "sk-planted/0123+456789=z"
 HEADER = "collector/9876+543210=z"
 FORMS = (KEY, quote(KEY, safe=""))
+LEAK = "sk-leak-123456"
+NOBODY = "openai:m@http://127.0.0.1:9/v1"
 ECHO = f"Bearer {KEY} and {quote(KEY, safe='')}"
 TRIPLETS = json.dumps({"triplets": [{"subject": f"Ana {ECHO}", "relation": "is", "object": f"here {ECHO}"}]})
 JUDGED = json.dumps({"reason": ECHO, "verdict": "yes"})
@@ -83,12 +86,12 @@ LABEL = {"kind": "coherence", "item": {"question": "Who?", "thoughts": "It is An
 
 
 def run(emend: Callable[..., Any], spec: str) -> None:
-    emend(*RUN, "--model", spec)
-    emend("resume", "run")
+    emend(*RUN, "--model", spec, "--max-calls", "12")
+    emend("resume", "run", "--max-calls", "1000")
     for words in (("report", "run"), ("report", "run", "--json"), ("trace", "run"), ("trace", "run", "1", "--json")):
-        emend(*words)
-    emend("trace", "run", "1", "--md", "--out", "case.md")
-    emend("report", "run", "--svg", "table.svg")
+        assert emend(*words) == 0
+    assert emend("trace", "run", "1", "--md", "--out", "case.md") == 0
+    assert emend("report", "run", "--svg", "table.svg") == 0
 
 
 def ask(emend: Callable[..., Any], spec: str) -> None:
@@ -125,12 +128,13 @@ def doctor(emend: Callable[..., Any], spec: str) -> None:
 COMMANDS = (run, ask, extract, judge_run, judge_measured, doctor)
 CHAT = [(command, place, "chat") for command in COMMANDS for place in PLACES]
 ANTHROPIC = [(ask, place, "anthropic") for place in PLACES if place not in ("usage", "no choices")]
+OTHERS = [*ANTHROPIC, (run, "text", "anthropic"), (run, "text", "responses"), (run, "refusal", "responses")]
 QUICK = ((judge_run, "text"), (extract, "text"), (ask, "page"), (judge_measured, "400"), (run, "header"))
 
 
 @pytest.mark.parametrize(
     ("command", "place", "protocol"),
-    mostly_slow([*CHAT, *ANTHROPIC], *((*pair, "chat") for pair in QUICK)),
+    mostly_slow([*CHAT, *OTHERS], *((*pair, "chat") for pair in QUICK)),
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_a_key_that_a_server_repeats_is_written_and_shown_by_no_command(
@@ -143,9 +147,11 @@ def test_a_key_that_a_server_repeats_is_written_and_shown_by_no_command(
     monkeypatch.setattr(RateLimiter, "slow_down", lambda *_: None)
     printed: list[str] = []
 
-    def call(*words: str) -> None:
-        output = emend(*words)
+    def call(*words: str) -> Any:
+        more = ("--set", "model.use_responses_api=true") if protocol == "responses" and words[0] == "run" else ()
+        output = emend(*words, *more)
         printed.extend((output.out, output.err))
+        return output.code
 
     with Provider(PLACES[place]) as provider:
         command(call, provider.spec(protocol))
@@ -155,6 +161,8 @@ def test_a_key_that_a_server_repeats_is_written_and_shown_by_no_command(
     assert sent and all(KEY in header for header in sent)
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert any(printed) and "Traceback" not in "".join(printed)
+    if place == "text" and command is not judge_measured:  # it did come, and is shown by its name
+        assert "_API_KEY>" in "".join(printed) or b"_API_KEY>" in b"".join(files.values())
     for form in FORMS:
         assert form not in "".join(printed)
         assert not [path.name for path, content in files.items() if form.encode() in content]
@@ -177,3 +185,38 @@ def test_a_trace_that_is_sent_holds_no_key_and_none_that_a_collector_repeats_is_
     assert collector or "<OPENAI_API_KEY>" in sent
     for form in (*FORMS, HEADER, quote(HEADER, safe="")):
         assert form not in sent + output.out + output.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        *(
+            (("--model", NOBODY, "--set", f"model.{setting}"), "may contain a key")
+            for setting in (
+                f"api_key={LEAK}",
+                f"openai_api_key={LEAK}",
+                f"api-key={LEAK}",
+                f'default_headers={{"x-api-key":"{LEAK}"}}',
+                f'model_kwargs={{"extra_headers":{{"Authorization":"{LEAK}"}}}}',
+                f'default_query={{"key":"{LEAK}"}}',
+                f"openai_proxy=http://u:{LEAK}@127.0.0.1",
+            )
+        ),
+        (("--model", f"{NOBODY}?api_key={LEAK}"), "has a query, which a run would write down"),
+        (("--model", NOBODY, "--set", "model.temprature=1"), "unknown setting 'temprature'"),
+    ],
+)
+def test_a_key_on_the_command_line_is_refused_and_written_nowhere(words, problem, emend, keys, tmp_path):
+    output = emend(*RUN, *words)
+    assert output.code == 2 and problem in output.err and LEAK not in output.out + output.err
+    assert "UserWarning" not in output.err
+    assert not any(LEAK.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_key_among_a_judge_s_settings_is_refused(emend):
+    output = emend("judge", "run", ".", "--judge", "openai:m", "--set", f"judge.openai_api_key={LEAK}")
+    assert output.code == 2 and "--set judge.openai_api_key may contain a key" in output.err and LEAK not in output.err
+
+
+def test_settings_that_only_sound_like_keys_are_taken():
+    refuse_secrets({"max_tokens": 5, "model_kwargs": {"prompt_cache_key": "a"}, "keep_mb": 1}, "model")

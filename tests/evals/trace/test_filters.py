@@ -20,9 +20,13 @@ from emend.evals.trace.graph_paths import Edge, GraphEdges, mermaid, paths_of
 from emend.evals.trace.overview import draw_paths, overview
 from emend.evals.trace.trajectory import trajectory
 from emend.memory.errors import BadData, BadSettings, EmendError
+from tests.evals.toy_runs import go
 from tests.evals.toys import EDITOR
 from tests.evals.trace.test_graph_paths import steps_through
 from tests.evals.traced_runs import smooth_run
+from tests.provider.models import asked_model
+from tests.provider.server import Provider
+from tests.provider.speaking import believes
 
 LOOP = GraphEdges(
     graph="loop",
@@ -203,6 +207,22 @@ def test_a_model_that_calls_tools_itself_keeps_its_own_conversation(smooth):
     result = trajectory(record, steps)
     assert [message["role"] for message in result] == ["user", "assistant", "tool", "assistant"]
     assert result[1]["tool_calls"][0]["function"] == {"name": "lookup", "arguments": '{"subject": "x"}'}
+
+
+@pytest.mark.parametrize("kept", [None, [], "x", [3], [{"role": "user", "content": "x"}], [{"type": "ai", "data": 3}]])
+def test_a_state_whose_messages_are_no_conversation_is_told_by_its_nodes(smooth, kept):
+    record = next(iter(read_records(smooth)))
+    steps = [{"node": "plan", "place": 1, "update": {"messages": kept}}, {"node": "say", "place": 2, "update": {}}]
+    assert [message["role"] for message in trajectory(record, steps)] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_run_of_an_agent_is_traced(tmp_path, keys):
+    pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
+    with Provider(believes) as provider:
+        go(tmp_path / "run", asked_model(provider), editors=("agent",), embedding="lexical", limit=1)
+    (row, *_) = rows(trace(tmp_path / "run", "1", records=RecordFilter(kind="efficacy")))
+    assert [message["role"] for message in row["trajectory"]][:4] == ["system", "user", "assistant", "tool"]
+    assert overview(tmp_path / "run").nodes
 
 
 def test_walks_are_told_apart_by_the_numbers_of_their_steps():
