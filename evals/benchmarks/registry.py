@@ -22,6 +22,7 @@ _CLASSES = (
 BENCHMARKS: Registry[BenchmarkFactory] = Registry(
     kind="benchmark",
     group="emend.benchmarks",
+    interfaces=(("cases", "metrics"),),
     builtin={
         name.lower(): (f"emend.evals.benchmarks.{name.lower()}.benchmark:{name}", summary) for name, summary in _CLASSES
     },

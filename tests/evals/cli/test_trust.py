@@ -4,7 +4,6 @@ import importlib.abc
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,10 @@ from emend.memory.registry import load_attribute, only_trusted
 from tests.evals.judged_runs import JUDGE, elken_run, judge_model
 from tests.evals.toy_runs import TRUST, go
 from tests.evals.toys import BENCHMARK, EDITOR
+from tests.paths import ROOT
 
 TERSE = "tests.evals.judged_runs:TERSE"
+ROOMS = ("memory", "agents", "graphs", "editors", "evals")
 EVIL = 'open("PWNED", "a").write("code ran")\n'
 READING = (
     ("report", "gift"),
@@ -74,13 +75,13 @@ def gift(scored: Path, tmp_path: Path, **changes: Any) -> Path:
 
 
 class _ImportRecorder(importlib.abc.MetaPathFinder):
-    """Notes the top-level packages of all that is imported."""
+    """Notes the names of all modules that are imported."""
 
     def __init__(self) -> None:
-        self.roots: set[str] = set()
+        self.names: set[str] = set()
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
-        self.roots.add(fullname.partition(".")[0])
+        self.names.add(fullname)
 
 
 @pytest.fixture
@@ -89,6 +90,10 @@ def imports() -> Iterator[_ImportRecorder]:
     sys.meta_path.insert(0, recorder)
     yield recorder
     sys.meta_path.remove(recorder)
+
+
+def _installed(file: Path, places: Sequence[Path]) -> bool:
+    return "site-packages" in file.parts or any(map(file.is_relative_to, places))
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
@@ -101,10 +106,10 @@ def test_no_reading_command_imports_what_a_run_folder_names(
     output = emend(*words)
     assert not (tmp_path / "PWNED").exists() and "Traceback" not in output.err
     assert output.code == 0 or output.err.startswith("error: "), output.err
-    installed = {name for each in distributions() for name in (each.read_text("top_level.txt") or "").split()}
-    packages = {(each.metadata["Name"] or "").replace("-", "_").lower() for each in distributions()}
-    foreign = {root for root in imports.roots if root.lower() not in packages | installed | sys.stdlib_module_names}
-    assert "gift" not in imports.roots and not {root for root in foreign if (tmp_path / root).exists()}
+    places = [Path(sys.base_prefix), *(ROOT / room for room in ROOMS)]
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in imports.names}
+    foreign = {name for name, file in files.items() if file and not _installed(Path(file), places)}
+    assert foreign == set() and not {"gift", "evil", "tests"} & {name.partition(".")[0] for name in imports.names}
 
 
 def test_triplets_are_not_analysed_with_a_benchmark_that_the_folder_names(
