@@ -1,6 +1,7 @@
 """Runs are compared probe by probe, and what is not the same data is refused."""
 
 import io
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emend.evals.analyses.compare import compare
+from emend.evals.analyses.compare import Comparison, compare
 from emend.evals.case import Record
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
 from emend.evals.report.tables.comparison import render_comparison
 from emend.memory.errors import BadSettings
+from tests.evals.judged_runs import judge_model, verdict
 from tests.evals.made import record, write_run
+from tests.fakes import ScriptedChatModel
 
 
 def scored(values: Sequence[float], editor: str = "rag", **more: Any) -> list[Record]:
@@ -119,3 +124,74 @@ def test_the_table_shows_scale_sign_and_names(tmp_path: Path) -> None:
     text = file.getvalue()
     assert "+60.0" in text and "first" in text and "second" in text and "5 probes of 5 cases" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+# --- what judges said: compared where the same judges said it in the same way, and else left out
+
+
+def copied(judgeable: dict[str, Path], folder: Path) -> Path:
+    return Path(shutil.copytree(judgeable["elken"], folder))
+
+
+def judged_by(folder: Path, judge: str = "openai:judge", mark: int = 5, **panel: Any) -> str:
+    model = judge_model(mark)
+    return score_run(folder, Panel(judges=(judge,), **panel), ["tendency"], models={judge: model}).scoring.id
+
+
+def judged(found: Comparison) -> dict[str, float | None]:
+    return {row.metric: row.paired.difference for row in found.rows if row.judge}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_two_editors_of_a_judged_run(judgeable: dict[str, Path], tmp_path: Path) -> None:
+    def reply(prompt: str) -> str:
+        return verdict(prompt, 5 if "because the clinic" in prompt else 2)
+
+    folder = copied(judgeable, tmp_path / "a")
+    assert judged(compare(folder)) == {}
+    score_run(folder, Panel(judges=("x:y",), batch=False), models={"x:y": ScriptedChatModel(reply=reply)})
+    found = compare(folder, editor_a="unedited", editor_b="rag")
+    (level,) = [row for row in found.rows if row.metric == "G Q"]
+    assert (level.paired.n, level.paired.difference, level.judge) == (3, 0.0, "tendency by x:y, not calibrated")
+    assert level.paired.mean_a == level.paired.mean_b == pytest.approx(1 / 3)
+    assert {row.judge for row in found.rows if row.metric.startswith("Fact")} == {""}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_two_runs_by_the_newest_scoring_that_both_have(judgeable: dict[str, Path], tmp_path: Path) -> None:
+    a, b = copied(judgeable, tmp_path / "a"), copied(judgeable, tmp_path / "b")
+    first = judged_by(a)
+    judged_by(b, mark=4)
+    judged_by(b, judge="openai:other")
+    found = compare(a, b)
+    assert judged(found)["overall"] == -1.0 and judged(found)["G Q"] == -1.0
+    assert judged(compare(a, b, scoring=first[:-2])) == judged(found)
+    assert judged(compare(a, b, scoring="none")) == {}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_other_judges_or_other_ways_of_asking_are_not_compared(judgeable: dict[str, Path], tmp_path: Path) -> None:
+    a, b = copied(judgeable, tmp_path / "a"), copied(judgeable, tmp_path / "b")
+    name = judged_by(a)
+    assert any("the second by nobody" in note for note in compare(a, b).notes)
+    judged_by(b, repeats=2)
+    found = compare(a, b)
+    assert judged(found) == {} and any("judged numbers are left out" in note for note in found.notes)
+    assert any(row.metric == "Fact Q" for row in found.rows)
+    with pytest.raises(BadSettings, match=f"has no scoring '{name}'.* emend judge run .*b --judge openai:judge"):
+        compare(a, b, scoring=name)
+    with pytest.raises(BadSettings, match="has no scoring 'nobody'"):
+        compare(a, b, scoring="nobody")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_table_names_the_judge_and_fits_eighty_columns(judgeable: dict[str, Path], tmp_path: Path) -> None:
+    a = copied(judgeable, tmp_path / "a")
+    judged_by(a)
+    file = io.StringIO()
+    Console(file=file, width=80).print(render_comparison(compare(a)))
+    lines = file.getvalue().splitlines()
+    assert "tendency by openai:judge, not calibrated" in lines and max(map(len, lines)) <= 80
+    facts, marks = file.getvalue().split("tendency by openai:judge, not calibrated")
+    assert " background " in facts and " unscored " in facts and " unscored " not in marks
+    assert "comprehensiveness 5" in marks
