@@ -62,16 +62,6 @@ class DataSource(FrozenModel):
     derived: tuple[Made, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
-    def licences(self) -> tuple[str, ...]:
-        """Each licence once."""
-        return tuple(dict.fromkeys(remote.licence for remote in self.remotes))
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        """Each origin once: a repository, or the host of an address."""
-        return tuple(dict.fromkeys(r.repository or r.url.split("/")[2] for r in self.remotes))
-
 
 def _remote(entry: dict[str, Any], repositories: dict[str, dict[str, str]]) -> Remote:
     """Build a remote file of `sources.toml`: one of a repository at GitHub, or one with a URL of its own."""
@@ -80,13 +70,11 @@ def _remote(entry: dict[str, Any], repositories: dict[str, dict[str, str]]) -> R
     repository = repositories[entry["repository"]]
     path, commit = entry["path"], entry.get("commit", repository["commit"])
     return Remote(
-        name=entry.get("name", PurePosixPath(path).name),
+        **{"name": PurePosixPath(path).name, "licence": repository["licence"]}
+        | {key: value for key, value in entry.items() if key in ("name", "digest", "size")},
         url=f"{RAW}/{repository['owner']}/{commit}/{path}",
-        licence=repository["licence"],
         repository=f"github.com/{repository['owner']}",
         commit=commit,
-        digest=entry.get("digest", ""),
-        size=entry.get("size"),
     )
 
 

@@ -1,4 +1,4 @@
-"""RaterAgreement of two raters of the same items, with intervals by bootstrap over cases.
+"""Agreement of two raters of the same items, with intervals by bootstrap over cases.
 
 All coefficients are functions of one table of counts (first rater by second), so that the bootstrap draws tables and
 never visits the items again. The tests compare them with scipy's and scikit-learn's values.
@@ -34,7 +34,7 @@ class Coefficient(FrozenModel):
 
 
 class RaterAgreement(FrozenModel):
-    """RaterAgreement of two raters of the same items; the first is the reference.
+    """Agreement of two raters of the same items; the first is the reference.
 
     `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
     `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not ordered. `base_rate` is the
@@ -71,7 +71,7 @@ def agreement(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> RaterAgreement:
-    """RaterAgreement item by item; items without the second rater's label are unscored.
+    """Agreement item by item; items without the second rater's label are unscored.
 
     Args:
         first: labels of the reference rater, as numbers.

@@ -12,7 +12,7 @@ NO_BASELINE = "the unedited model was not asked"
 
 
 class ProbeScores(NamedTuple):
-    """ProbeScores of one answer: `values` holds a number per output, `unscored` a reason per output that has none."""
+    """Scores of one answer: `values` holds a number per output, `unscored` a reason per output that has none."""
 
     values: dict[str, float]
     unscored: dict[str, str]

@@ -6,17 +6,43 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
 from pydantic import ValidationError
 
 from emend.evals.data.digests import LEDGER, SourceLedger
-from emend.evals.data.pull import LOCK, Puller
+from emend.evals.data.pull import LOCK, Outcome, Puller
 from emend.evals.data.sources import DataSource, Remote
 from emend.memory.errors import BadData, FetchFailed
 from tests.evals.data.origin import dead_url, serving
-from tests.evals.data.pulls import BIG, names, pull
+
+BIG = bytes(range(256)) * 2000  # half a megabyte, no two places within 256 bytes alike
+
+
+@pytest.fixture
+def origin():
+    """A server on this machine for the time of a test."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_pause_between_attempts(monkeypatch):
+    """Retry at once: pooch waits a second longer before each further attempt."""
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
+
+
+def pull(source: DataSource, folder: Path, retries: int = 0) -> dict[str, Outcome]:
+    """Pull a source and return the outcome of each file by its name."""
+    return {outcome.name: outcome for outcome in Puller(source, folder, retries=retries).pull()}
+
+
+def names(folder: Path) -> set[str]:
+    """The files that lie there, other than the lock."""
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return found - {LOCK}
 
 
 def test_a_file_is_fetched_whole_and_its_origin_licence_and_checksum_are_written_down(origin, tmp_path):

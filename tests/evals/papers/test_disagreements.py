@@ -1,14 +1,149 @@
-"""What disagrees within the papers is exactly what is listed."""
+"""What disagrees within the papers, allowing for rounding, is exactly what `disagreements.csv` lists."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import pytest
 
-from emend.evals.papers.tables import Cell, known_disagreements, papers
-from tests.evals.papers.printed_figures import (
-    CHECKS,
-    _compare,
-    count_checked,
+from emend.evals.papers.tables import Cell, Disagreement, known_disagreements, papers, table
+
+UNKNOWN, KNOWN = 797, 1374
+"""Fact questions of ELKEN's test whose answer is unknown or known after the edit (its section 4.1, and the data)."""
+ERRORS = {
+    "triplet error": ("incomplete triplet", "ambiguous triplet"),
+    "editing error": ("old answer", "irrelevant answer"),
+}
+WHOLE = 100.0
+Parts = Sequence[Cell]
+
+
+def find_disagreements() -> list[Disagreement]:
+    """Disagreements found by each check over each figure that it applies to."""
+    return [disagreement for check in CHECKS for disagreement in check() if disagreement]
+
+
+def count_checked(check: str) -> int:
+    """Number of figures that a check of that (function) name examines."""
+    return sum(1 for _ in next(disagreement for disagreement in CHECKS if disagreement.__name__ == check)())
+
+
+def _compare(
+    paper: str, check: str, cell: Cell, parts: Parts, formula: Callable[..., float], printed: float | None = None
+) -> Disagreement | None:
+    """Disagreement of a printed figure with its parts; None if unrounded parts exist that explain it."""
+    printed_value, half = (cell.value, cell.half) if printed is None else (printed, 0.5)
+    corners = [formula(*ends) for ends in product(*((p.value - p.half, p.value + p.half) for p in parts))]
+    if min(corners) - half - 1e-9 <= printed_value <= max(corners) + half + 1e-9:
+        return None
+    computed = formula(*(part.value for part in parts))
+    names = ("table", "model", "method", "data", "setting", "metric")
+    return Disagreement(
+        paper=paper,
+        check=check,
+        printed=printed_value,
+        computed=round(computed, 3),
+        off=round(printed_value - computed, 3),
+        **cell.model_dump(include=set(names)),
+    )
+
+
+def drops() -> Iterator[Disagreement | None]:
+    """The printed drop is the rounded percentage by which a figure is below that of `struct`."""
+    for paper in papers():
+        for disagreement in paper.tables:
+            base = {_without(cell, "setting"): cell for cell in disagreement.cells if cell.setting == "struct"}
+            for cell in disagreement.cells:
+                if cell.drop is not None:
+                    pair = (base[_without(cell, "setting")], cell)
+                    yield _compare(paper.name, "drop", cell, pair, lambda a, b: 100 * (a - b) / a, cell.drop)
+
+
+def averages() -> Iterator[Disagreement | None]:
+    """ReCoE's averages are the means of the six schemes."""
+    for number in (3, 4, 5, 6):
+        cells = table(f"recoe:{number}").cells
+        for cell in cells:
+            if cell.data == "average":
+                same = [c for c in cells if _without(c, "data") == _without(cell, "data") and c.data != "average"]
+                if len(same) == 6:
+                    yield _compare("recoe", "average", cell, same, lambda *v: sum(v) / len(v))
+
+
+def differences() -> Iterator[Disagreement | None]:
+    """ReCoE's differences of perplexity, facts minus counterfactuals."""
+    cells = {cell.key(): cell for cell in table("recoe:6").cells}
+    for cell in cells.values():
+        if cell.metric == "Δ":
+            pair = [cells[(*cell.key()[:-1], name)] for name in ("PPL(F)", "PPL(CF)")]
+            yield _compare("recoe", "difference", cell, pair, lambda a, b: a - b)
+
+
+def sums() -> Iterator[Disagreement | None]:
+    """Shares of kinds of errors make up their sum: AKEW's table 4, and DocTER's table 6 with 100."""
+    shares = {cell.metric: cell for cell in table("akew:4").cells}
+    for name, kinds in ERRORS.items():
+        yield _compare("akew", "sum", shares[name], [shares[kind] for kind in kinds], lambda a, b: a + b)
+    yield _compare("akew", "sum", shares["editing error"], [shares["triplet error"]], lambda a: WHOLE - a)
+    cells = {cell.key(): cell for cell in table("docter:6").cells}
+    for cell in cells.values():
+        if cell.metric == "IR":
+            rest = [cells[(*cell.key()[:-1], name)] for name in ("AT", "IS")]
+            yield _compare("docter", "sum", cell, rest, lambda a, b: WHOLE - a - b)
+
+
+def f1_scores() -> Iterator[Disagreement | None]:
+    """DocTER's F1 follows from precision and recall."""
+    for number in (6, 8):
+        cells = {cell.key(): cell for cell in table(f"docter:{number}").cells}
+        for cell in cells.values():
+            if cell.metric == "F1":
+                pair = [cells[(*cell.key()[:-1], name)] for name in ("Precision", "Recall")]
+                yield _compare("docter", "F1", cell, pair, lambda p, r: 2 * p * r / (p + r))
+
+
+def weighted() -> Iterator[Disagreement | None]:
+    """ELKEN's overall reliability is that of unknown and known questions by their numbers."""
+    cells = {cell.key(): cell for cell in table("elken:3").cells}
+    for cell in cells.values():
+        if cell.metric == "Overall":
+            pair = [cells[(*cell.key()[:-1], name)] for name in ("Unknown", "Known")]
+            yield _compare("elken", "weighted", cell, pair, _by_questions)
+
+
+def repeats() -> Iterator[Disagreement | None]:
+    """A figure that stands in two tables is the same in both; told of the later one."""
+    cells = {(paper.name, cell.table, cell.key()): cell for paper in papers() for t in paper.tables for cell in t.cells}
+    for (name, number, key), cell in cells.items():
+        for earlier, renamed in REPEATED.get((name, number), ()):
+            other = cells.get((name, earlier, (*key[:-1], renamed.get(cell.metric, ""))))
+            if other:
+                yield _compare(name, "repeat", cell, [], lambda same=other: same.value)
+
+
+def _by_questions(unknown: float, known: float) -> float:
+    return (UNKNOWN * unknown + KNOWN * known) / (UNKNOWN + KNOWN)
+
+
+def _without(cell: Cell, dimension: str) -> tuple[str, ...]:
+    return tuple(str(value) for name, value in cell.model_dump().items() if name in SAME and name != dimension)
+
+
+SAME = ("table", "model", "method", "data", "setting", "metric")
+DIMENSIONS_OF_FULL_MARKS = {name: name for name in ("Correctness", "Coherence", "Comprehensiveness")}
+REPEATED: dict[tuple[str, int], tuple[tuple[int, dict[str, str]], ...]] = {
+    ("docter", 8): ((6, {name: name for name in ("#Tri", "Recall", "Precision", "F1")}),),
+    ("elken", 3): ((2, {"Overall": "Q-Level"}),),
+    ("elken", 15): ((2, {"Overall": "Q-Level"}), (5, DIMENSIONS_OF_FULL_MARKS)),
+}
+"""Repeated tables by paper and table: the earlier table, and its metric for each of the later one's."""
+CHECKS: tuple[Callable[[], Iterator[Disagreement | None]], ...] = (
     drops,
-    find_disagreements,
+    averages,
+    differences,
+    sums,
+    f1_scores,
+    weighted,
+    repeats,
 )
 
 

@@ -18,12 +18,17 @@ from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import score
 from emend.evals.metrics.text import strict_match
 from emend.memory.probe import Answer
-from tests.evals.benchmarks.mquake.mquake_cases import FIXTURE, cases_of
-from tests.paths import SHARED
+from tests.paths import DATA, SHARED
 
+FIXTURE = DATA / "mquake"
 REAL = SHARED / "data" / "mquake"
 AKEW = SHARED / "data" / "akew" / "mquake_cf.json"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
+
+
+def cases_of(options=None, folder=FIXTURE, **more):
+    """All cases of the one setting, or those that `more` asks for."""
+    return list(MQuAKE(folder, options or {}).cases("triplet", **more))
 
 
 def kinds(case: Case):
