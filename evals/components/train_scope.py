@@ -58,8 +58,6 @@ class ScopeQuestions(FrozenModel):
     about: tuple[tuple[int, ...], ...]
     beside: tuple[int, ...]
     cases: tuple[str, ...]
-    answered: int = 0
-    """Number of questions left out because an applied edit of another case asks them word for word."""
 
     @property
     def examples(self) -> list[ScopeExample]:
@@ -136,7 +134,7 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
         same[edit.cloze or edit.id].append(places[edit.text])
     relevant = {edit.id: (places[edit.text], *same[edit.cloze or edit.id]) for edit in edits}
     prompts = {text.casefold() for edit in edits for text in (edit.question, edit.cloze) if text}
-    rows, answered = [], 0
+    rows = []
     for case in cases:
         first = next((places[edit.text] for edit in case.edits), 0)
         for probe in case.probes:
@@ -144,7 +142,6 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
             if probe.in_scope and not about:
                 continue
             if not probe.in_scope and {probe.prompt.casefold(), probe.retrieval_query.casefold()} & prompts:
-                answered += 1
                 continue
             rows.append((probe.retrieval_query, about if probe.in_scope else (), first, case.id))
     questions, of, beside, owners = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -155,7 +152,6 @@ def questions_from(cases: Sequence[Case], tag: str = "") -> ScopeQuestions:
         about=of,
         beside=beside,
         cases=owners,
-        answered=answered,
     )
 
 
