@@ -1,14 +1,16 @@
 """From ELKEN's rows to cases and probes."""
 
 from collections.abc import Collection
+from typing import Any
 
-from emend.evals.benchmarks.elken.rows import EventRow, FactQuestion, KnowledgeQuestion, LocalFact, TendencyQuestion
+from emend.evals.benchmarks.elken.rows import EventRow, KnowledgeQuestion, LocalFact, TendencyQuestion
 from emend.evals.benchmarks.rows import Tags
 from emend.evals.case import Case
 from emend.evals.metrics.elken import UNKNOWN
 from emend.memory.edit import Edit
 from emend.memory.probe import Probe
 
+Texts = tuple[str, ...]
 FACT_PROMPT = (
     "Answer with a name or a short noun phrase, not with a sentence. If the answer cannot be known, say unknown.\n"
     "Question: {question}\nAnswer:"
@@ -56,8 +58,18 @@ def event_case(
     counted: Tags = {"tendency_event": True} if row.tendency.qas else {}
     probes: list[Probe] = []
     if "fact" in blocks:
-        probes += [_fact_probe(edit, q, counted | _contested_tag(q.question, contested)) for q in row.fact.qas]
-        probes += [_local_fact_probe(edit, q) for q in row.fact.local_qas]
+        for q in row.fact.qas:
+            kind = (UNKNOWNS if q.answer.name == UNKNOWN else KNOWN)[q.type]
+            tags_of = counted | _contested_tag(q.question, contested)
+            tags_of |= {"united_states": True} if q.answer.american else {}
+            scope: dict[str, Any] = {"edit_ids": (edit.id,), "subject": q.subject.name}
+            probes.append(_fact_probe(q, kind, q.answer.golds, ("elken_fact",), tags_of, **scope))
+        # Several events have the same question out of scope; the tag keeps the probes apart, and with them the unedited
+        # model's answers to each.
+        for local in row.fact.local_qas:
+            scope = {"in_scope": False, "subject": local.subject.name}
+            scorers, gold = ("elken_fact_same", "agreement"), (local.answer.name, *local.answer.alias)
+            probes.append(_fact_probe(local, "fact_local", gold, scorers, {"event": edit.id}, **scope))
     for block in (block for block in ("tendency_m", "tendency_g") if block in blocks):
         probes += [
             _tendency_probe(block, q, edit, _contested_tag(q.question, contested) | {"n": n})
@@ -71,48 +83,21 @@ def event_case(
 
 def knowledge_case(row: KnowledgeQuestion, number: int = 0) -> Case:
     """The case of one question without edits; its index in the file tells it from the same question asked again."""
-    probe = Probe(
-        kind=KNOWLEDGE_KIND,
-        prompt=FACT_PROMPT.format(question=row.question),
-        style="raw",
-        gold=row.answer.golds,
-        in_scope=False,
-        scorers=("elken_fact",),
-        query=row.question,
-        tags={"n": number},
-    )
+    probe = _fact_probe(row, KNOWLEDGE_KIND, row.answer.golds, ("elken_fact",), {"n": number}, in_scope=False)
     return Case(edits=(), probes=(probe,))
 
 
-def _fact_probe(edit: Edit, row: FactQuestion, tags: Tags) -> Probe:
-    kinds = UNKNOWNS if row.answer.name == UNKNOWN else KNOWN
-    return Probe(
-        kind=kinds[row.type],
-        prompt=FACT_PROMPT.format(question=row.question),
-        style="raw",
-        gold=row.answer.golds,
-        edit_ids=(edit.id,),
-        scorers=("elken_fact",),
-        query=row.question,
-        subject=row.subject.name,
-        tags=tags | ({"united_states": True} if row.answer.american else {}),
-    )
-
-
-def _local_fact_probe(edit: Edit, row: LocalFact) -> Probe:
-    # Several events have the same question out of scope; the tag keeps the probes apart, and with them the unedited
-    # model's answers to each.
-    return Probe(
-        kind="fact_local",
-        prompt=FACT_PROMPT.format(question=row.question),
-        style="raw",
-        gold=(row.answer.name, *row.answer.alias),
-        in_scope=False,
-        scorers=("elken_fact_same", "agreement"),
-        query=row.question,
-        subject=row.subject.name,
-        tags={"event": edit.id},
-    )
+def _fact_probe(
+    row: KnowledgeQuestion | LocalFact,
+    kind: str,
+    gold: tuple[str, ...],
+    scorers: tuple[str, ...],
+    tags: Tags,
+    **scope: Any,
+) -> Probe:
+    prompt = FACT_PROMPT.format(question=row.question)
+    query = row.question
+    return Probe(kind=kind, prompt=prompt, style="raw", gold=gold, scorers=scorers, query=query, tags=tags, **scope)
 
 
 def _tendency_probe(block: str, row: TendencyQuestion, edit: Edit | None, tags: Tags) -> Probe:
