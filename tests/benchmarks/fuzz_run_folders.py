@@ -6,6 +6,7 @@ Each command must end within 10 seconds with exit code 0, or 2 and one line; not
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -17,7 +18,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,9 @@ from typer.testing import CliRunner  # noqa: E402
 from emend.agents.providers.journal import CallJournal  # noqa: E402
 from emend.evals.cli.main import app  # noqa: E402
 from emend.evals.log.lines import COSTS, RECORDS  # noqa: E402
+from emend.evals.runner.perplexity import load_texts  # noqa: E402
+from emend.memory.edit import content_id  # noqa: E402
+from emend.memory.embeddings.embed import load_embedding  # noqa: E402
 from emend.memory.errors import EmendError  # noqa: E402
 from tests.evals.judged_runs import speak, verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402
@@ -112,7 +115,7 @@ def make_run(folder: Path, provider: Provider) -> Path:
     likelihoods = {"nats": [3.5, 2.0], "tokens": [3, 2], "unscored": ""}
     with (folder / COSTS).open("a") as file:
         for line in (
-            {"act": "perplexity before", "texts": "t"} | likelihoods,
+            {"act": "perplexity before", "texts": content_id("held out", load_texts(None, None, 0))} | likelihoods,
             {"act": "perplexity", **labels, "edits": "e", "standing": 1} | likelihoods,
         ):
             file.write(json.dumps(line) + "\n")
@@ -281,7 +284,7 @@ def mutate(rng: random.Random, folder: Path, victim: Path) -> str:
 # --- commands
 
 
-@contextmanager
+@contextlib.contextmanager
 def within(seconds: int) -> Iterator[None]:
     """Raise `Hang` in the main thread after so many seconds."""
 
@@ -367,6 +370,8 @@ def main() -> None:
     parser.add_argument("--commands", type=int, default=None)
     options = parser.parse_args()
     start = time.monotonic()
+    with contextlib.suppress(EmendError):
+        load_embedding("auto")  # which takes seconds the first time, and a mutated manifest may ask for it
     with tempfile.TemporaryDirectory() as workplace:
         findings, outcomes = fuzz(
             options.count, options.seed, Path(workplace), options.commands, options.first, show=True
