@@ -13,7 +13,7 @@ N = TypeVar("N", bound=NumberedRow)
 def sample_ids(ids: Sequence[int], labels: Mapping[int, str], limit: int, seed: int) -> list[int]:
     """`limit` ids, in their order: half with a reasoning question, its labels in the proportion of the data.
 
-    The first half of DocTER's reasoning file is all True and the second all False, and ids above 1059 have no question,
+    The first half of DocTER's reasoning file is all True and the second all False, and ids above 1060 have no question,
     so a prefix would measure nothing. From a limit of 2 on, both labels occur. Where one half has too few ids, the
     other fills up. A hash of seed and id decides which ids are drawn, not their order.
 

@@ -65,9 +65,9 @@ class DocTER(FileBenchmark):
     (English documents, Chinese queries) and `cross_zh_en`; `strip_distractor=1` retrieves with the last sentence of a
     paraphrase only. Run both directions at once, apart, with `--setting doc_en_zh --setting doc_zh_en`.
 
-    One case per id: its edit, query, 2 paraphrases, 10 neighbours and, for 574 ids up to 1059, a reasoning question. An
-    id about which the chosen blocks ask nothing is no case. A retriever searches the edits of the drawn cases, so a
-    smaller limit makes retrieval easier.
+    One case per id: its edit, query, 2 paraphrases, 10 neighbours and, for 583 ids up to 1060 at most, a reasoning
+    question. An id about which the chosen blocks ask nothing is no case. A retriever searches the edits of the drawn
+    cases, so a smaller limit makes retrieval easier.
     """
 
     name: ClassVar[str] = "docter"
