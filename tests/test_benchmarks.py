@@ -52,7 +52,7 @@ def test_a_bench_gets_to_its_end(name: str, tmp_path: Path) -> None:
 
 def test_no_bench_is_forgotten() -> None:
     there = {file.stem.removeprefix("bench_") for file in FOLDER.glob("bench_*.py")}
-    assert there == SMALL.keys() | {"likelihood"}  # of which the functions are tested below
+    assert there == SMALL.keys() | {"likelihood", "scope"}  # tested by their functions
 
 
 def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():

@@ -49,10 +49,10 @@ class CrossEncoderScope:
         self.folder, self.threshold = folder, threshold
         self._lock = threading.Lock()  # a fast tokenizer must not be used by two threads at once
         try:
-            own = {"local_files_only": True, "trust_remote_code": False}
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **own)
+            options = {"local_files_only": True, "trust_remote_code": False}
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
             classes: Any = AutoModelForSequenceClassification
-            self.model: Any = classes.from_pretrained(folder, num_labels=1, **own).eval()
+            self.model: Any = classes.from_pretrained(folder, num_labels=1, **options).eval()
         except (OSError, ValueError) as error:
             raise ModelError(
                 f"'{folder}' holds no classifier ({str(error).splitlines()[0]}): train it again."

@@ -67,6 +67,10 @@ class TestEveryEditorByPrompt(ShippedContract):
 
 
 class TestEveryEditorByPromptOverChroma(TestEveryEditorByPrompt):
+    @pytest.fixture(autouse=True, params=mostly_slow(PROMPTS, "rag", "crag", "agent"))
+    def _named(self, request):
+        self.name = request.param
+
     @pytest.fixture(autouse=True)
     def _memory(self):
         self.memory = ChromaMemory(None, LexicalEmbedding())

@@ -179,7 +179,10 @@ def test_a_terminated_run_names_the_resume_command(
         (("--editor", "rag", "--benchmark", "json:dumps"), "benchmark 'json:dumps' cannot be made or used"),
         (("--editor", "rag", "--retriever", "bm25(tokens=foo)"), "foo"),
         (("--editor", "rag", "--embedding", "./nowhere"), "embedding folder './nowhere' does not exist"),
-        (("--editor", "rome", "--setting", "document"), "the edits of setting 'document' name none"),
+        (
+            ("--editor", "rome", "--setting", "document", "--set", "rome.covariance=identity"),
+            "the edits of setting 'document' name none",
+        ),
     ],
 )
 def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, ...], told: str) -> None:
