@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -250,9 +250,8 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return overrides
 
 
-@contextmanager
-def local_model(spec: str, settings: dict[str, Any]) -> Iterator[Any]:
-    """Load a chat model whose weights are on this machine, and close it afterwards.
+def local_model(spec: str, settings: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Load a chat model whose weights are on this machine, as a context that closes it.
 
     Raises:
         BadSettings: the model is not local.
@@ -262,7 +261,4 @@ def local_model(spec: str, settings: dict[str, Any]) -> Iterator[Any]:
     model: Any = load_model(spec, **settings)
     if not hasattr(model, "lm"):
         raise BadSettings(f"model '{spec}' is not local: use tiny or hf:FOLDER.")
-    try:
-        yield model
-    finally:
-        model.close()
+    return closing(model)

@@ -1,7 +1,7 @@
 """The commands `emend judge run`, `calibrate` and `stress`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -18,7 +18,6 @@ from emend.memory.redaction import refuse_secrets
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emend.agents.providers.policy import CallPolicy
     from emend.evals.judges.calibration import Calibration
     from emend.evals.judges.panel import Panel
     from emend.evals.judges.score_run import ScoreSummary
@@ -62,19 +61,6 @@ class JudgeOptions(FrozenModel):
         return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
 
 
-@contextmanager
-def _open_policy(limits: CallLimits) -> "Iterator[CallPolicy]":
-    """The call policy of the limits, closed afterwards."""
-    from emend.evals.report.progress import wait_lines
-
-    policy = limits.policy()
-    policy.on_wait = wait_lines()
-    try:
-        yield policy
-    finally:
-        policy.close()
-
-
 @judge.command()
 @grouped
 def run(
@@ -104,7 +90,7 @@ def run(
     from emend.evals.judges.score_run import score_run
 
     panel = judges.panel(both_orders=both_orders, batch=batch, combine=combine)
-    with _open_policy(limits) as policy:
+    with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
         summary = score_run(folder, panel, kind or (), models=models, force=force, concurrency=judges.concurrency)
     _print_summary(folder, summary)
@@ -126,7 +112,7 @@ def calibrate(
     from emend.evals.judges.store import read_calibration
 
     panel, rows = judges.panel(), read_labels(labels)
-    with _open_policy(limits) as policy:
+    with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
         results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))
     if scored := [each for each in results if each.n]:
@@ -169,7 +155,7 @@ def stress(
 
     stress_cases = own_cases(cases) if cases else None
     panel = judges.panel()
-    with _open_policy(limits) as policy:
+    with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
         results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
     emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
