@@ -34,3 +34,8 @@ def keys_at(made, edits, layer):
     """The averaged keys of a layer with the current weights; shape (edits, inputs), on the CPU."""
     located = [locate(made.lm, edit, made.prefixes) for edit in edits]
     return made._keys_and_states(located, layer, layer)[0]
+
+
+def log_prob(model, edit=CAPITAL):
+    """The log-probability of an edit's target after its cloze."""
+    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob

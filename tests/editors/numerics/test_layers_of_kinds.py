@@ -11,6 +11,7 @@ from emend.editors.numerics.architectures import ARCHITECTURES, LLAMA_LIKE, Arch
 from emend.editors.registry import EDITORS
 from emend.memory.errors import BadSettings
 from tests.editors.numerics.test_value_search import ADA, EDITS, PLAN, change, plainly
+from tests.editors.writers import log_prob
 from tests.fakes import SIZES, read_model, tiny_random_lm
 
 SMALL: dict[str, Any] = {"intermediate_size": 64, "num_key_value_heads": 2}
@@ -106,10 +107,6 @@ def test_locate_then_edit_needs_only_four_module_paths(model_of, kind, method, m
     with build(model, method, **more, architecture=at_the_subject(kind)).edit([CAPITAL]):
         assert log_prob(model) > before
     check_same(weights, state_of(EditorContext(model)), "after the edit")
-
-
-def log_prob(model):
-    return model.lm.log_probs([(CAPITAL.cloze, CAPITAL.target_new)])[0].log_prob
 
 
 def test_adapters_are_put_on_the_layers_that_have_the_matrices(model_of):

@@ -11,6 +11,7 @@ from emend.editors.numerics.training import TrainingRow, TrainingSettings, desce
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
+from tests.editors.writers import log_prob
 
 DOCUMENTS = [
     Edit(form="document", text=text)
@@ -24,10 +25,6 @@ DOCUMENTS = [
 
 def build(model, seed=0, **settings):
     return FineTuning(EditorContext(model=model, settings=settings, seed=seed))
-
-
-def log_prob(model, edit):
-    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob
 
 
 def test_ft_l_scores_every_token_of_a_target_where_the_prompt_ends(random_model):

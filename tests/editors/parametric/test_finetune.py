@@ -14,6 +14,7 @@ from emend.editors.numerics.architectures import LLAMA_LIKE
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
+from tests.editors.writers import log_prob
 from tests.fakes import SIZES, InstantChatModel
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -22,10 +23,6 @@ DOCUMENT = Edit(form="document", text="Veldania moved its seat of government to 
 
 def build(model, **settings):
     return FineTuning(EditorContext(model=model, settings=settings))
-
-
-def log_prob(model, edit):
-    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob
 
 
 def loss(lm, row):

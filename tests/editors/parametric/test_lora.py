@@ -15,7 +15,7 @@ from emend.editors.parametric.lora import Lora, QLora, adapters
 from emend.editors.parametric.quantised import in_four_bit
 from emend.memory.edit import Edit
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
-from tests.editors.writers import solve
+from tests.editors.writers import log_prob, solve
 from tests.fakes import SIZES, tiny_random_lm
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -28,10 +28,6 @@ four_bit = pytest.mark.skipif(
 
 def build(model, method: Any = Lora, **settings):
     return method(EditorContext(model=model, settings={"num_steps": 10} | settings))
-
-
-def log_prob(model, edit):
-    return model.lm.log_probs([(edit.cloze, edit.target_new)])[0].log_prob
 
 
 def traces(model) -> tuple[Any, ...]:
