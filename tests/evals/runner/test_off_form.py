@@ -1,5 +1,6 @@
 """Every graph editor in a run, with a model that leaves the form or never ends: no answer that it did not give."""
 
+import json
 import re
 import threading
 from collections import Counter
@@ -108,8 +109,10 @@ def endless(asked: Asked) -> Said | str:
         return Said(calls=[ToolCall("list_updates", {"entity": "Land0"})])
     if asked.prompt.startswith(STEP):
         return '{"done": false, "subquestion": "And then?", "tentative_answer": "Then.", "final_answer": ""}'
-    if asked.prompt.startswith((CHECK, TASK)):
-        return '{"contradicts": false, "intermediate_answer": "Then", "score": 0.0}'
+    if asked.prompt.startswith(TASK):
+        return json.dumps({"scores": [0.0] * asked.prompt.count("<passage>\n")})
+    if asked.prompt.startswith(CHECK):
+        return '{"contradicts": false, "intermediate_answer": "Then"}'
     checking = RETRIEVED in asked.prompt.rpartition(QUESTION)[2]
     verdict = f"{CHECKED} does not contradict to generated answer, so the intermediate answer is: Then\n"
     return f"{verdict if checking else ''}{SUBQUESTION} And then?\n{TENTATIVE} Then.\n"
