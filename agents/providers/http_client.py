@@ -92,8 +92,9 @@ class BoundedExchanges:
         return _with_body(response, _checked(content) if response.is_success else content)
 
     def _open(self, request: Any, options: dict[str, Any]) -> Any:
+        options = options | {"stream": True, "follow_redirects": False}
         for _ in range(MAX_REDIRECTS):
-            response = super().send(request, **options | {"stream": True, "follow_redirects": False})  # type: ignore[misc]
+            response = super().send(request, **options)  # type: ignore[misc]
             if response.next_request is None:
                 return response
             response.close()
