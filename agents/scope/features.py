@@ -9,6 +9,7 @@ from emend.agents.scope.base import Floats
 from emend.memory.embeddings.embed import FUNCTION_WORDS, Embedding
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
 from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.exact import best as best_of
 from emend.memory.retrieval.focus import focused, sentences
 from emend.memory.retrieval.tokens import words
 
@@ -16,6 +17,8 @@ SENTENCES = 40
 """Maximum number of sentences of a text that are compared with a question."""
 VERBATIM = 3
 """Minimum number of words that make a question that stands in a text word for word."""
+LIKELY = 50
+"""Number of texts with the highest retrieval scores in which a question is searched word for word."""
 RIVAL = 2.0
 """Retrieval score of the next text where there is none or its own is lower."""
 
@@ -65,7 +68,8 @@ class RelevanceFeatures:
         cosines = self._sentences @ self._corpus.embed([query])[0]
         nearest, scores = np.maximum.reduceat(cosines, self._starts), self.scores(question)
         if (plain := _plain(query)).count(" ") > VERBATIM:
-            nearest[[plain in text for text in self._words]] = 1.0
+            likely = best_of(scores, LIKELY)  # to search all of thousands of documents takes milliseconds
+            nearest[[place for place in likely if plain in self._words[place]]] = 1.0
         if places is not None:
             nearest, scores = nearest[list(places)], scores[list(places)]
         best = int(scores.argmax())
