@@ -31,6 +31,7 @@ GRAPHS: "Registry[Callable[[], Graph]]" = Registry(
 """Each is a function `build() -> CompiledStateGraph`."""
 
 JUDGES: "Registry[Judge]" = Registry(
+    interfaces=(("role", "name", "judge"),),
     kind="judge",
     group="emend.judges",
     builtin={

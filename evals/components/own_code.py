@@ -1,9 +1,11 @@
-"""The code that a run's configuration names as `module:attribute`, and the files from which it would be imported."""
+"""The code and the servers that a run's configuration names, and the files from which the code would be imported."""
 
+import ipaddress
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from emend.agents.llm import MODELS
 from emend.editors.registry import EDITORS
@@ -13,24 +15,33 @@ from emend.memory.errors import BadSettings
 from emend.memory.retrieval.registry import RETRIEVERS
 
 _NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_URL = re.compile(r"https?://[^\s'\",)}]+", re.IGNORECASE)
 
 
 def check_trust(config: RunConfig, trusted: tuple[str, ...], command: str) -> None:
-    """Check that every `module:attribute` of a configuration that a file holds is trusted.
+    """Check that every `module:attribute` and every server of a configuration that a file holds is trusted.
+
+    Servers are trusted where they are this machine: any other would get the user's key.
 
     Raises:
         BadSettings: one is not, or a trusted name is not in the configuration.
     """
-    named = list(dict.fromkeys(_own_names(config)))
+    named = list(dict.fromkeys([*_own_names(config), *_servers(config)]))
     if lacking := [name for name in named if name not in trusted]:
-        listed = ", ".join(f"{name} from {source_file(name)}" for name in lacking)
+        listed = ", ".join(name if is_url(name) else f"{name} from {source_file(name)}" for name in lacking)
         again = " ".join(f"--trust {name}" for name in named)
         raise BadSettings(
-            f"the run folder names code that would be run: {listed}. Look at it; to go on with it: {command} {again}"
+            f"the run folder names code that would be run, or servers that would get your prompts and key: {listed}. "
+            f"Look at it; to go on with it: {command} {again}"
         )
     settings = str(config.overrides)
     if unknown := [name for name in trusted if name not in named and name not in settings]:
         raise BadSettings(f"--trust {unknown[0]}: the run does not name it; it names {', '.join(named) or 'none'}.")
+
+
+def is_url(name: str) -> bool:
+    """Return True for the address of a server, False for code."""
+    return _URL.match(name) is not None
 
 
 def source_file(name: str) -> str:
@@ -47,6 +58,17 @@ def source_file(name: str) -> str:
             return "no file (not found)"
         places, origin = spec.submodule_search_locations, spec.origin
     return str(origin or next(iter(places or ()), "a namespace"))
+
+
+def _servers(config: RunConfig) -> Iterator[str]:
+    for url in _URL.findall(f"{config.model} {config.embedding} {config.retriever} {config.overrides}"):
+        try:
+            host = urlsplit(url).hostname or ""
+            local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:  # a host by name, or none
+            local = False
+        if not local:
+            yield url
 
 
 def _own_names(config: RunConfig) -> Iterator[str]:

@@ -103,6 +103,10 @@ def calibrate(
     judges: JudgeOptions,
     *,
     limits: CallLimits,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:ATTRIBUTE", help="Own judge that LABELS names; repeatable; default: none."),
+    ] = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -110,8 +114,11 @@ def calibrate(
     from emend.evals.judges.calibration import calibrate as calibrate_on
     from emend.evals.judges.calibration import panel_verdicts, read_labels, store_calibration
     from emend.evals.judges.store import read_calibration
+    from emend.memory.registry import only_trusted
 
-    panel, rows = judges.panel(), read_labels(labels)
+    panel = judges.panel()
+    with only_trusted(trust or ()):
+        rows = read_labels(labels)
     with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
         results = calibrate_on(rows, panel.judges, panel_verdicts(panel, models, judges.concurrency))

@@ -32,8 +32,8 @@ def resume(
     trust: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODULE:ATTRIBUTE",
-            help="Code that the run folder names and that may be imported and run; repeatable; default: none.",
+            metavar="NAME",
+            help="Code (module:attribute) or server (URL) that the run folder may use; repeatable; default: none.",
         ),
     ] = None,
 ) -> None:
@@ -41,7 +41,7 @@ def resume(
 
     Options that are left out keep the values that the run was started with.
     """
-    from emend.evals.components.own_code import check_trust, source_file
+    from emend.evals.components.own_code import check_trust, is_url, source_file
     from emend.evals.log.manifest import Manifest
     from emend.memory.registry import only_trusted
 
@@ -49,7 +49,7 @@ def resume(
     trusted = tuple(trust or ())
     check_trust(config, trusted, f"emend resume {folder}")
     for name in trusted:
-        print_text(f"importing {name} from {source_file(name)}", err=True)
+        print_text(f"asking {name}" if is_url(name) else f"importing {name} from {source_file(name)}", err=True)
     with only_trusted(trusted):
         _print_next(run_and_report(config, folder))
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from emend.evals.case import Metric
+from emend.evals.components.own_code import check_trust
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
+from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import MANIFEST
 from emend.memory.errors import BadSettings
 from emend.memory.registry import load_attribute, only_trusted
@@ -208,6 +210,34 @@ def test_a_run_with_code_of_ones_own_goes_on_when_each_name_is_given_again(tmp_p
     output = emend("resume", stranger(tmp_path), *TRUST)
     assert output.code == 0 and "Nothing was left to do" in output.out
     assert f"importing {EDITOR} from " in output.err and "toys.py" in output.err
+
+
+SERVER = "https://models.example/v1"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"model": f"openai:m@{SERVER}"}, {"model": "openai:m", "overrides": {"model": {"base_url": SERVER}}}],
+    ids=["model", "setting"],
+)
+def test_resume_sends_no_key_to_a_server_that_is_not_named_again(
+    tmp_path: Path, emend: Any, config: dict[str, Any]
+) -> None:
+    output = emend("resume", stranger(tmp_path, **config), *TRUST)
+    assert output.code == 2 and f"--trust {SERVER}" in output.err
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:9/v1", "http://[::1]:9/v1", "http://localhost:9/v1"])
+def test_servers_of_this_machine_need_no_trust(server: str) -> None:
+    check_trust(RunConfig(benchmark="tinyworld", editors=("rag",), model=f"openai:m@{server}"), (), "emend resume x")
+
+
+def test_labels_run_no_judge_that_the_user_does_not_name(tmp_path: Path, emend: Any) -> None:
+    (tmp_path / "evil.py").write_text(EVIL)
+    label = {"kind": "evil:judge", "case": "1", "item": {"question": "?"}, "label": 1}
+    (tmp_path / "labels.jsonl").write_text(json.dumps(label) + "\n")
+    output = emend("judge", "calibrate", "labels.jsonl", "--judge", "tiny")
+    assert output.code == 2 and "--trust evil:judge" in output.err and not (tmp_path / "PWNED").exists()
 
 
 def test_trust_holds_inside_the_context_alone() -> None:
