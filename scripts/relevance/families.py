@@ -77,8 +77,8 @@ def questions_of(target: Target, data: Path) -> ScopeQuestions:
 def provenance_of(target: Target, data: Path) -> dict[str, Any]:
     """The source of a target's cases and the sha256 of their files."""
     benchmark, _ = _loaded(target, data)
-    told = benchmark.provenance
-    return {"source": told.get("source", target.benchmark), "files": told.get("files", {})}
+    source = benchmark.provenance
+    return {"source": source.get("source", target.benchmark), "files": source.get("files", {})}
 
 
 def _loaded(target: Target, data: Path) -> tuple[Benchmark, tuple[str, ...]]:

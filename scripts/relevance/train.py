@@ -52,18 +52,18 @@ class Sample(NamedTuple):
     features: RelevanceFeatures
 
 
-def sample_of(family: str, told: ScopeQuestions, embedding: Embedding) -> Sample:
+def sample_of(family: str, pool: ScopeQuestions, embedding: Embedding) -> Sample:
     """The training questions of a memory, with their rows."""
-    order = np.random.default_rng(SEED).permutation(len(told.questions))[:QUESTIONS]
+    order = np.random.default_rng(SEED).permutation(len(pool.questions))[:QUESTIONS]
     chosen = [int(n) for n in np.sort(order)]
-    examples = [ScopeExample(told.questions[n], told.about[n], told.beside[n]) for n in chosen]
+    examples = [ScopeExample(pool.questions[n], pool.about[n], pool.beside[n]) for n in chosen]
     embedding.queries([example.question for example in examples])  # into the cache in one batch
-    features = RelevanceFeatures(corpus_of(told.texts, embedding), embedding)
+    features = RelevanceFeatures(corpus_of(pool.texts, embedding), embedding)
     inside = sum(bool(example.about) for example in examples)
     share = {True: 1 / max(1, inside), False: 1 / max(1, len(examples) - inside)}
-    rows = [_merged(example, told.texts, features, embedding, share[bool(example.about)]) for example in examples]
-    names = {case: place for place, case in enumerate(dict.fromkeys(told.cases))}
-    return Sample(family, examples, rows, np.asarray([names[told.cases[n]] % FOLDS for n in chosen]), features)
+    rows = [_merged(example, pool.texts, features, embedding, share[bool(example.about)]) for example in examples]
+    names = {case: place for place, case in enumerate(dict.fromkeys(pool.cases))}
+    return Sample(family, examples, rows, np.asarray([names[pool.cases[n]] % FOLDS for n in chosen]), features)
 
 
 def _merged(
@@ -124,7 +124,7 @@ def main() -> None:
     given = parser.parse_args()
     embedding = load_embedding("minilm", cache_folder("vectors"))
     questions = [questions_of(target, given.data) for target in TRAINED_ON]
-    samples = [sample_of(t.family, told, embedding) for t, told in zip(TRAINED_ON, questions, strict=True)]
+    samples = [sample_of(t.family, each, embedding) for t, each in zip(TRAINED_ON, questions, strict=True)]
     scope = trained(samples, embedding)
     shipped = {
         "about": "scope classifier: logistic regression of a question and a text; python -m scripts.relevance.train",
@@ -132,7 +132,7 @@ def main() -> None:
         "weights": dict(zip(("bias", *RelevanceFeatures.names), map(_rounded, scope.weights), strict=True)),
         "threshold": _rounded(scope.threshold),
         "lower": LOWER,
-        "trained_on": content_id([told.model_dump(mode="json") for told in questions]),
+        "trained_on": content_id([each.model_dump(mode="json") for each in questions]),
         "seed": SEED,
         "data": {t.name: provenance_of(t, given.data) | _sizes(q) for t, q in zip(TRAINED_ON, questions, strict=True)},
     }
@@ -143,9 +143,9 @@ def _rounded(number: float) -> float:
     return round(float(number), 4)
 
 
-def _sizes(told: ScopeQuestions) -> dict[str, int]:
-    inside = sum(map(bool, told.about))
-    return {"edits": len(told.texts), "questions in scope": inside, "out of it": len(told.about) - inside}
+def _sizes(pool: ScopeQuestions) -> dict[str, int]:
+    inside = sum(map(bool, pool.about))
+    return {"edits": len(pool.texts), "questions in scope": inside, "out of it": len(pool.about) - inside}
 
 
 if __name__ == "__main__":

@@ -61,6 +61,12 @@ class JudgeOptions(FrozenModel):
         return Panel(judges=self.judges, repeats=self.repeats, retries=self.retries, **settings)
 
 
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE:ATTRIBUTE", help="Own judge that the file names; repeatable; default: none."),
+]
+
+
 @judge.command()
 @grouped
 def run(
@@ -103,10 +109,7 @@ def calibrate(
     judges: JudgeOptions,
     *,
     limits: CallLimits,
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:ATTRIBUTE", help="Own judge that LABELS names; repeatable; default: none."),
-    ] = None,
+    trust: Trust = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -153,18 +156,21 @@ def stress(
     ] = None,
     *,
     limits: CallLimits,
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Show judges texts that try to influence them; exit code 1 if a verdict gives in."""
     from emend.evals.judges.stress import own_cases
     from emend.evals.judges.stress import stress as stress_judges
     from emend.evals.report.tables.stress import show_stress
+    from emend.memory.registry import only_trusted
 
     stress_cases = own_cases(cases) if cases else None
     panel = judges.panel()
     with closing(limits.policy()) as policy:
         models = panel.models(policy, judges.settings)
-        results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
+        with only_trusted([*(kind or ()), *(trust or ())]):
+            results = stress_judges(panel, models, kind or (), judges.concurrency, stress_cases)
     emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
     if any(relation.outcome == "broken" for relation in results.relations):
         raise typer.Exit(1)

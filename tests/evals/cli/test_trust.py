@@ -240,6 +240,14 @@ def test_labels_run_no_judge_that_the_user_does_not_name(tmp_path: Path, emend: 
     assert output.code == 2 and "--trust evil:judge" in output.err and not (tmp_path / "PWNED").exists()
 
 
+def test_stress_cases_run_no_judge_that_the_user_does_not_name(tmp_path: Path, emend: Any) -> None:
+    (tmp_path / "evil.py").write_text(EVIL)
+    case = '[[case]]\nkind = "evil:judge"\nvaries = "answer"\nparts = {}\nvariants = {gold = "a", unedited = "b"}\n'
+    (tmp_path / "cases.toml").write_text(case)
+    output = emend("judge", "stress", "--cases", "cases.toml", "--judge", "tiny")
+    assert output.code == 2 and "--trust evil:judge" in output.err and not (tmp_path / "PWNED").exists()
+
+
 def test_trust_holds_inside_the_context_alone() -> None:
     with only_trusted(["json:dumps"]), pytest.raises(BadSettings, match="is code that a file names"):
         load_attribute("json:loads", "model")
