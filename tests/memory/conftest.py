@@ -83,7 +83,7 @@ def _place(kind: str, request):
     return url
 
 
-@pytest.fixture(params=["in-process", "folder", "server"])
+@pytest.fixture(params=["in-process", "folder", pytest.param("server", marks=pytest.mark.slow)])
 def where(request):
     return _place(request.param, request)
 

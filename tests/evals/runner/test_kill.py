@@ -61,12 +61,13 @@ def kill_at(child: Any, path: Path, target: float, rng: random.Random) -> int:
     return size(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "editors"),
     [
         ("single", ("unedited", EDITOR, HEAVY)),
-        pytest.param("all", (HEAVY, "rag"), marks=pytest.mark.slow),
-        pytest.param("sequential", ("unedited", FLEETING_EDITOR, "rag"), marks=pytest.mark.slow),
+        ("all", (HEAVY, "rag")),
+        ("sequential", ("unedited", FLEETING_EDITOR, "rag")),
     ],
 )
 def test_killed_and_resumed_is_as_if_undisturbed(tmp_path: Path, mode: str, editors: tuple[str, ...]) -> None:
