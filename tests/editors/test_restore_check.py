@@ -54,7 +54,8 @@ def test_one_row_that_is_not_as_it_was_is_named_to_the_last_bit(own_model):
 
 
 @pytest.mark.parametrize(
-    ("left", "named"), [("hook", "hooks of"), ("module", "adapter.weight"), ("type", "and .* more")]
+    ("left", "named"),
+    [("hook", "hooks of"), ("module", "adapter.weight"), ("type", "and .* more"), ("number", "norm.weight differ")],
 )
 def test_whatever_else_is_left_in_a_model_is_found_too(own_model, left, named):
     check = RestoreCheck(own_model).check
@@ -63,6 +64,8 @@ def test_whatever_else_is_left_in_a_model_is_found_too(own_model, left, named):
         inner.base_model.register_forward_hook(lambda *_: None)
     elif left == "module":
         inner.add_module("adapter", torch.nn.Linear(2, 2))
+    elif left == "number":  # the second of few, of which every one is compared
+        inner.get_parameter("model.norm.weight").data[1] += 1
     else:
         inner.to(torch.bfloat16)
     with pytest.raises(BadSettings, match=named):

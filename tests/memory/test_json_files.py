@@ -55,6 +55,7 @@ def test_what_is_no_json_is_refused_with_its_place(content):
         (b'{"n": 12345678901234567890123}', {"n": 12345678901234567890123}),
         (b"[" * DEPTH_LIMIT + b"]" * DEPTH_LIMIT, None),
         (json.dumps([[], {}] * 500).encode(), [[], {}] * 500),
+        (b"[" * 150 + b",".join([b"[]"] * 100) + b"]" * 150, None),
         (b'"99999999999999999999999999999999999999999999999"', "9" * 47),
         (b"1e-999", 0.0),
         (b'"\\ud800 and \\ud83d\\ude42 and \\udc00x"', "\ufffd and 🙂 and \ufffdx"),

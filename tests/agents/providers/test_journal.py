@@ -121,8 +121,9 @@ def test_a_cache_that_breaks_under_way_costs_no_reply(tmp_path):
         assert policy.cache is not None
         policy.cache._database.execute("PRAGMA max_page_count = 1")
         policy.cache._database.execute("DROP TABLE replies")
-        with pytest.warns(UserWarning, match=f"the file of replies '.*{FILE}' cannot be used now"):
+        with pytest.warns(UserWarning, match=f"the file of replies '.*{FILE}' cannot be used now") as warned:
             assert str(model.invoke("Which town is it?").text) == "Ostrim"
+        assert len(warned) == 1  # not when it is written to as well
         assert str(model.invoke("Which town is it?").text) == "Ostrim" and provider.count == 2
     policy.close()
 

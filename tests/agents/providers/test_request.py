@@ -1,5 +1,6 @@
 """A model of the user's own is told apart by what it was made with: in the key of a kept reply, and in the manifest."""
 
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -91,6 +92,7 @@ def test_values_that_are_not_plain_are_identified_by_their_class():
 
     assert client_settings(made(client=Client()), {}) == client_settings(made(client=Client()), {})
     assert client_settings(made(client=made), {})["client"] == f"{__name__}:made"
+    assert client_settings(made(client=partial(made)), {})["client"] == "functools:partial"
     assert client_settings(made(number="7"), {})["number"] == "7"
 
 

@@ -9,6 +9,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, T5Config, T5ForSequenceClassification
 
 from emend.agents.roles.relevance import ScopeEvaluator
+from emend.agents.scope import cross_encoder
 from emend.agents.scope.base import corpus_of
 from emend.agents.scope.cross_encoder import CragEvaluator
 from emend.agents.scope.load import load_scope
@@ -91,6 +92,15 @@ def test_a_folder_of_another_model_or_a_damaged_one_is_refused(tmp_path):
     (folder / "config.json").write_text(json.dumps({"architectures": 3}))
     with pytest.raises(BadData, match=r"config\.json"):
         load_scope(folder)
+
+
+def test_the_learning_rate_rises_over_a_tenth_of_the_steps_and_falls_to_the_end(monkeypatch):
+    rates: list[float] = []
+    monkeypatch.setattr(
+        cross_encoder, "optimise", lambda losses, steps, optimizer, rate, *more: rates.extend(map(rate, range(steps)))
+    )
+    cross_encoder._fit(torch.nn.Linear(1, 1), iter(()), 320, cross_encoder.CrossTraining(), lambda *step: None)
+    assert rates == pytest.approx([0.5, 1.0, *(left / 18 for left in range(18, 0, -1))])
 
 
 def test_scores_are_not_clipped(t5):

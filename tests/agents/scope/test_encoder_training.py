@@ -65,3 +65,5 @@ def test_the_seed_decides_what_is_learned(encoder, tmp_path):
 def test_questions_about_one_edit_alone_teach_nothing(encoder, tmp_path):
     with pytest.raises(BadData, match="2 questions about fewer than two edits"):
         train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:2], EncoderTraining())
+    train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:4], EncoderTraining(epochs=1))
+    assert (tmp_path / WEIGHTS).is_file()

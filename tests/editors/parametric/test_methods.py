@@ -117,6 +117,7 @@ def test_contexts_have_the_requested_length_including_their_openers(random_model
     generate = lm.model.generate
 
     def heard(**asked):
+        assert asked["do_sample"] and asked["top_k"] == 5  # as ROME's own code samples
         said = generate(**asked)
         lengths.append((asked["input_ids"].shape[1], said.shape[1]))
         return said

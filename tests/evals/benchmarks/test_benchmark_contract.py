@@ -77,6 +77,11 @@ class Stray(TinyWorld):
             yield case.model_copy(update={"probes": probes})
 
 
+class Unasked(TinyWorld):
+    def cases(self, setting, limit=None, seed=0):
+        return (case.model_copy(update={"probes": ()}) for case in super().cases(setting, limit, seed))
+
+
 class Wordless(TinyWorld):
     wording = "no_such_template"
 
@@ -89,6 +94,7 @@ class Wordless(TinyWorld):
         (Doubled, "test_ids_are_unique_and_probes_name_edits_of_their_case"),
         (Leaking, "test_demonstrations_state_no_tested_fact"),
         (Stray, "test_ids_are_unique_and_probes_name_edits_of_their_case"),
+        (Unasked, "test_cases_have_edits_and_probes_with_gold_answers"),
         (Wordless, "test_it_says_what_it_is"),
     ],
 )

@@ -11,7 +11,9 @@ from emend.evals.benchmarks.triples import EXTRACTED, Triples, text_setting, wit
 from emend.evals.components.extraction import documents_of
 from emend.evals.runner.components import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
+from tests.evals.analyses.computed import analysed, numbers
 from tests.evals.command_line import emend
+from tests.evals.made import record, write_run
 from tests.paths import DATA
 
 AKEW = DATA / "akew"
@@ -34,8 +36,11 @@ def test_every_document_has_the_gold_fact_of_its_case(benchmark, setting, gold):
         assert document.subject.split()[-1] in document.edit.text
 
 
+BOTH = "edit_success,cross_en_zh"
+
+
 def test_gold_facts_are_matched_by_the_datas_own_numbers():
-    both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in ("edit_success,cross_en_zh", "cross_en_zh"))
+    both, cross = (DocTER(DOCTER, {"blocks": blocks}) for blocks in (BOTH, "cross_en_zh"))
     items = [[document.gold for document in documents_of(source, "doc_en_zh", limit=12)] for source in (both, cross)]
     assert items[0] == items[1] and all(items[0])
 
@@ -122,6 +127,18 @@ def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
     second = capsys.readouterr().out
     assert "recall" in first and "[95 % intervals" in first and "--benchmark-option triples=" in first
     assert second.replace("; 4 of these documents were there before", "") == first != second
+
+
+def test_the_analysis_of_a_run_on_a_file_reads_the_documents_of_that_run(tmp_path, capsys):
+    file, common = str(tmp_path / "t.jsonl"), ["--benchmark", "docter", "--data", str(DOCTER), "--embedding", "lexical"]
+    assert emend("extract", *common, "--benchmark-option", f"blocks={BOTH}", "--json", "--out", file) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    options = {"blocks": BOTH, "triples": file}
+    run = write_run(tmp_path / "run", [record("1")], data=str(DOCTER), benchmark_options=options)
+    by_label = {label: mean for (label, _), (mean, _) in numbers(analysed("triples", run, embedding="lexical")).items()}
+    assert by_label["per document"] == row["per_document"]["mean"] > 0
+    for name in ("recall", "precision", "f1"):
+        assert by_label[name] == pytest.approx(100 * row[name]["mean"])
 
 
 def test_the_command_gives_rows_as_json(tmp_path, capsys):

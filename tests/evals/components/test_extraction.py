@@ -19,6 +19,7 @@ from emend.graphs.extraction.rules import RulesExtractor
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings, RunRefused, TooManyFailures
+from emend.memory.probe import Usage
 from tests.fakes import ScriptedChatModel
 
 DOCUMENTS = [
@@ -136,9 +137,11 @@ def test_threads_give_the_same_lines_in_the_same_order(tmp_path):
 
 
 def test_progress_counts_each_document(tmp_path):
-    result = RunProgress()
-    extract_to(tmp_path / "t.jsonl", DOCUMENTS, reader(fail=["Text 1."]), "f1", result)
-    assert (result.total, result.done, result.failed) == (5, 4, 1)
+    result, read, usage = RunProgress(), reader(fail=["Text 1."]), Usage(input_tokens=7, output_tokens=2, calls=1)
+    extract_to(
+        tmp_path / "t.jsonl", DOCUMENTS, lambda edit: read(edit).model_copy(update={"usage": usage}), "f1", result
+    )
+    assert (result.total, result.done, result.failed, result.tokens) == (5, 4, 1, 5 * 9)
 
 
 def test_failed_documents_and_those_without_gold_are_unscored_with_the_reason(tmp_path):

@@ -177,7 +177,9 @@ def test_both_directions_of_docter_are_told_apart_by_their_settings(tmp_path: Pa
     told = {("ike", "CES"): [1.0]}
     both = {"blocks": "cross_en_zh,cross_zh_en"}
     folder = write_run(tmp_path / "run", "docter", percent("CES"), {"doc_en_zh": told, "doc_zh_en": told}, options=both)
-    lines = [line for line in against(folder, "docter:5").lines if line.editor]
+    found = against(folder, "docter:5")
+    assert "data differ: what was asked, run of paper: en->zh CES 1 of 3,000; zh->en CES 1 of 3,000" in found.notes
+    lines = [line for line in found.lines if line.editor]
     assert [(line.data, line.setting, line.published["ChatGPT"]) for line in lines] == [
         ("en->zh", "doc", 57.22),
         ("zh->en", "doc", 53.17),

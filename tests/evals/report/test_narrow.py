@@ -20,7 +20,7 @@ from emend.evals.report.tables import secondary
 from emend.evals.report.tables.calibration import render_calibration
 from emend.evals.report.tables.comparison import render_comparison
 from emend.evals.report.tables.layout import frame
-from emend.evals.report.tables.memory import show_facts, show_hits
+from emend.evals.report.tables.memory import show_edit, show_facts, show_hits
 from emend.evals.report.tables.retrieval import render_retrieval
 from emend.evals.report.tables.stress import show_stress
 from emend.memory.edit import Edit
@@ -177,6 +177,14 @@ def test_the_versions_of_a_fact_keep_their_values_and_edits(width: int) -> None:
         file.getvalue(), width, "superseded", "current", "Mira Tolvane", "Tobin Hale", "2025-06-01", "document"
     )
     assert_whole(file.getvalue(), width, *(edit.id for edit in edits))
+
+
+@pytest.mark.parametrize(("time", "shown"), [("2024-03", "  2024-03  "), (None, "  no time  ")])
+def test_an_edit_is_shown_with_its_time_and_its_form(time: str | None, shown: str) -> None:
+    console, file = console_of(80)
+    edit = Edit(form="document", text="Mira Tolvane rules.", time=time)
+    show_edit(edit, {Entry(id="1", edit_id=edit.id, text=edit.text): True}, console)
+    assert file.getvalue() == f"{edit.id}  document{shown}current\nMira Tolvane rules.\n"
 
 
 @WIDTHS

@@ -95,7 +95,7 @@ def test_runs_are_told_apart_however_long_their_names_begin_alike(
 # --- the overview of a run
 
 
-def overview_of(width: int, terminal: bool = False) -> str:
+def overview_of(width: int, terminal: bool = False, cases: int = 1) -> str:
     case = CaseRow(
         case="c", number=4, setting="s", editor="rag", probes=2, steps=6, seconds=1.5, retries=0, errors=1, unscored=2,
         failed=0, finding=FAILURE,
@@ -106,13 +106,19 @@ def overview_of(width: int, terminal: bool = False) -> str:
     )  # fmt: skip
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=terminal, color_system=None, soft_wrap=width > 200)
-    show_overview(Overview(nodes=(node,), cases=(case,)), Path("run"), StepFilter(errors=True), console)
+    show_overview(Overview(nodes=(node,), cases=(case,) * cases), Path("run"), StepFilter(errors=True), console)
     return file.getvalue()
 
 
 def test_percentiles_of_times_are_no_intervals() -> None:
     assert "median ms" in overview_of(150) and "p95 ms" in overview_of(150) and "95 %" not in overview_of(150)
     assert "median ms" in overview_of(60) and "p95 ms" not in overview_of(60)
+
+
+@pytest.mark.parametrize(("cases", "more"), [(40, ""), (41, "and 1 more: --json lists all")])
+def test_at_most_forty_cases_are_listed_and_the_others_counted(cases: int, more: str) -> None:
+    text = overview_of(150, terminal=True, cases=cases)
+    assert ("more: --json" in text) == bool(more) and more in text and text.count("that is") <= 40
 
 
 def test_a_failure_is_whole_in_a_pipe_and_short_in_a_terminal() -> None:

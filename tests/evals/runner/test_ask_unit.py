@@ -18,6 +18,7 @@ from emend.evals.log.lines import BASELINE, EVENTS
 from emend.evals.log.records import RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.runner.ask_probe import needs_baseline, usage_until
+from emend.evals.runner.ask_unit import hit_at_1
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.evals.runner.run import run
@@ -130,6 +131,16 @@ def test_scorers_that_miss_the_unedited_answer_are_those_that_get_it(name):
     asked = SHARED.model_copy(update={"scorers": (name,), "rival": "red", "choices": ("blue", "red")})
     alone = score(asked, Answer(text="blue", log_probs=(-1.0, -2.0))).unscored.values()
     assert needs_baseline(asked) == any("unedited" in reason for reason in alone)
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "updates", "hit"),
+    [(("e", "x"), [], 1.0), (("x", "e"), [], 0.0), ((), [{}, {"hits": []}], 0.0), ((), [{}], None)],
+)
+def test_a_hit_is_counted_wherever_there_was_a_search(retrieved, updates, hit):
+    answer = Answer(text="blue", retrieved=retrieved, steps=[Step(node="n", update=u, ms=0.0) for u in updates])
+    assert hit_at_1(SHARED.model_copy(update={"edit_ids": ("e",)}), answer) == hit
+    assert hit_at_1(SHARED, answer) is None
 
 
 class Two(ToyBenchmark):

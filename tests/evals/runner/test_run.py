@@ -1,5 +1,6 @@
 """A run asks every unit once, under the right edits, finishes what is left, and writes down what it did."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ def _forget() -> None:
 
 
 def test_every_probe_is_recorded_and_scored(tmp_path: Path) -> None:
+    start = time.perf_counter(), time.process_time()
     summary = go(tmp_path / "run", editors=("unedited", EDITOR))
+    assert 0 < summary.seconds <= time.perf_counter() - start[0]
+    assert 0 < summary.cpu_seconds <= time.process_time() - start[1]
     result = records(tmp_path / "run")
     assert (summary.units, summary.finished, summary.records, summary.failed) == (12, 12, 24, 0)
     edited = [r for r in result if r.editor == EDITOR and r.kind == "efficacy"]

@@ -13,6 +13,7 @@ from emend.evals.log.records import read_records
 from emend.evals.trace import otlp_export as otlp
 from emend.evals.trace.otlp_spans import Span
 from emend.memory.errors import BadSettings, ExportFailed, MissingExtra
+from tests.evals import made
 from tests.evals.judged_runs import judge_model
 from tests.evals.toy_runs import go
 from tests.evals.toys import EDITOR
@@ -54,6 +55,11 @@ def test_case_probe_node_and_call_stand_in_each_other(smooth):
         assert probe.end_time_unix_nano >= call.end_time_unix_nano - 1_000_000
     nodes = [span.name for span in collector.within(collector.named("probe efficacy")[-1])]
     assert nodes == list(records[-2].path) and records[-2].kind == "efficacy"
+
+
+def test_a_case_of_one_probe_is_sent(tmp_path):
+    run = made.write_run(tmp_path / "run", [made.record("1", values={"em": 1.0})])
+    assert len(told(run).named("probe ")) == 1
 
 
 def test_each_case_links_to_the_span_of_its_run(smooth):

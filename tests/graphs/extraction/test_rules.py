@@ -8,7 +8,7 @@ import pytest
 from emend.graphs.extraction.base import has_name
 from emend.graphs.extraction.coreference import cast_of, resolve
 from emend.graphs.extraction.patterns import find_triplets
-from emend.graphs.extraction.rules import RulesExtractor
+from emend.graphs.extraction.rules import LONGEST, RulesExtractor
 from emend.graphs.extraction.sentences import split_sentences
 from emend.graphs.extraction.tagging import tag
 from emend.memory.errors import BadSettings
@@ -54,6 +54,7 @@ def test_no_word_gets_lost_and_every_one_gets_a_class():
     sentence = tag('Ana Rojo, 34, is Toleix\'s "boss" (since 1902).')
     assert len(sentence.words) == len(sentence.tags)
     assert sentence.text(0, 2) == "Ana Rojo" and sentence.text(6, 8) == "Toleix's"
+    assert tag("Ana is reading e-mails.").tags == "NBGnX" and tag("Ana is reading.").tags == "NBnX"
 
 
 STORY = [
@@ -105,6 +106,11 @@ def test_the_same_triplet_comes_once_and_in_order():
 )
 def test_a_name_has_a_capital_or_a_digit(phrase, named):
     assert has_name(phrase) is named
+
+
+def test_a_sentence_is_read_up_to_a_length():
+    for name, read in (("A" * (LONGEST - 15), True), ("A" * (LONGEST - 14), False)):
+        assert RulesExtractor().segment(f"{name} is Ana's boss.") == [f"{name} is Ana's boss."] * read
 
 
 @pytest.mark.parametrize("text", ["(" * 3000, "the " * 3000, "A, " * 1500, "X's " * 1500, "and or but " * 800])
