@@ -14,6 +14,7 @@ from emend.evals.log.config import Checkpoints
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines
+from emend.evals.shares.notes import merge_notes
 from emend.memory.edit import FrozenModel
 
 
@@ -43,6 +44,8 @@ class Report(FrozenModel):
     perplexity: tuple[PerplexityRow, ...] = ()
     """Perplexity of held-out texts under weight edits."""
     spent: RunCost | None = None
+    notes: tuple[str, ...] = ()
+    """How the run was merged from shares."""
 
 
 def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
@@ -99,4 +102,5 @@ def report(folder: Path, scoring: str | None = None) -> Report:
             perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
         ),
         spent=spent_of(gathered, folder),
+        notes=merge_notes(manifest),
     )

@@ -28,6 +28,7 @@ COMMANDS = {
     "demo": LazyCommand("run:demo", EVALUATE, "Evaluate five editors on the embedded model; no key, GPU or download."),
     "run": LazyCommand("run:run", EVALUATE, "Evaluate editors on a benchmark; repeat the command to continue."),
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
+    "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models judge a run's answers; calibrate the judges."),
     "report": LazyCommand("report:report", RESULTS, "Show a run's metrics, or compare them with published ones."),
     "trace": LazyCommand("trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."),

@@ -76,6 +76,7 @@ for each_metavar, names in {
     "WHEN": "fail_on_error",
     "KIND": "calibrate",
     "URL": "otlp",
+    "I/N": "share",
     "ID": "probe",
 }.items():
     FLAGS |= {name: Flag(metavar=each_metavar) for name in names.split()}

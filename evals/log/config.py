@@ -110,6 +110,49 @@ class Checkpoints(NamedTuple):
 
 
 NO_CHECKPOINTS = Checkpoints()
+MAX_SHARES = 1_000
+
+
+class Share(NamedTuple):
+    """One of `of` parts of a run, each evaluated by a process of its own; `number` is from 1."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse `I/N`.
+
+        Raises:
+            BadSettings: it has another form, or names no share from 1 to N.
+        """
+        number, slash, of = text.partition("/")
+        if not slash or not all(part.isascii() and part.isdigit() and len(part) <= 4 for part in (number, of)):
+            raise BadSettings(f"--share is '{text[:40]}': write I/N, such as 1/8 for the first of eight shares.")
+        if not 1 <= int(number) <= int(of) <= MAX_SHARES:
+            raise BadSettings(f"--share is '{text}': shares are numbered from 1 to N, and N is at most {MAX_SHARES}.")
+        return cls(int(number), int(of))
+
+    def limits(self, whole: "CallLimits") -> dict[str, Any]:
+        """Return the limits of this share, which all shares together add up to.
+
+        Raises:
+            BadSettings: there are fewer calls than shares.
+        """
+        limits: dict[str, Any] = {}
+        for name in ("rpm", "tpm", "max_cost"):
+            if (limit := getattr(whole, name)) is not None:
+                limits[name] = limit / self.of
+        if whole.max_calls is not None:
+            if 0 < whole.max_calls < self.of:
+                raise BadSettings(
+                    f"--max-calls {whole.max_calls} leaves no call to some of {self.of} shares: give more."
+                )
+            limits["max_calls"] = (whole.max_calls + self.of - self.number) // self.of
+        return limits
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
 
 
 class FailureLimit(NamedTuple):
@@ -234,6 +277,11 @@ class RunConfig(CallLimits):
         description="Text file, one passage per line, whose perplexity is measured under weight edits; none disables "
         "it; default: the benchmark's text, or a built-in one.",
     )
+    share: str | None = Field(
+        default=None,
+        description="Evaluate one of N parts of the run, such as 1/8, each in a folder of its own; emend merge joins "
+        "them. Limits of calls and cost are those of all parts together.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -253,6 +301,8 @@ class RunConfig(CallLimits):
                 "sequential has checkpoints. Give --mode sequential, or leave them out."
             )
         FailureLimit.parse(self.fail_on_error)
+        if self.share is not None:
+            Share.parse(self.share).limits(self)
         if not self.editors:
             raise BadSettings("no editor is named: give at least one, for example --editor rag.")
         if joined := next((name for name in self.editors if "," in name), None):
@@ -269,3 +319,12 @@ class RunConfig(CallLimits):
                     f"--set names the editor '{name}', which is not in the run: {nearest(name, [*self.editors, MODEL])}"
                 )
         return self
+
+    def policy(self, **replacements: Any) -> "CallPolicy":
+        """The call policy with these limits, in a share with its part of them.
+
+        Raises:
+            BadSettings: see `CallLimits.policy`.
+        """
+        limits = {} if self.share is None else Share.parse(self.share).limits(self)
+        return super().policy(**limits | replacements)

@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Required, Self
+from typing import Annotated, Any, Required, Self
 
-from pydantic import ConfigDict, model_validator
+from annotated_types import Le
+from pydantic import ConfigDict, NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import TypedDict
 
 from emend.agents.providers.usage import ProviderUsage
 from emend.evals.case import Metric
-from emend.evals.log.config import FREE, OLD_NAMES, RunConfig
+from emend.evals.log.config import FREE, MAX_SHARES, OLD_NAMES, RunConfig
 from emend.evals.log.records import read_model, replace
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, RunRefused
@@ -74,6 +75,32 @@ class CaseList(FrozenModel):
     again: int = 0
 
 
+class SharePart(FrozenModel):
+    """The part of a run that a folder has: share `number` of `of`, with so many units.
+
+    `together` is the number of neighbouring cases, or passes in mode `sequential`, that are dealt as one.
+    """
+
+    number: PositiveInt
+    of: Annotated[PositiveInt, Le(MAX_SHARES)]
+    together: Annotated[PositiveInt, Le(10**9)]
+    units: NonNegativeInt
+
+
+class MergedShare(FrozenModel):
+    """A share that was merged into a run: its units, and where and with what they were evaluated."""
+
+    number: PositiveInt
+    units: NonNegativeInt
+    finished: NonNegativeInt
+    failed: NonNegativeInt
+    versions: dict[str, str]
+    git: dict[str, Any] | None
+    platform: dict[str, Any]
+    started: str
+    spent: dict[str, ProviderUsage]
+
+
 class Manifest(FrozenModel):
     """Everything that a run was started with; `manifest.json` in its folder."""
 
@@ -86,6 +113,8 @@ class Manifest(FrozenModel):
     benchmark: dict[str, Any]
     """Provenance of the data."""
     metrics: tuple[Metric, ...]
+    mode: str = ""
+    """The configuration's, or the benchmark's if that names none; empty in older runs."""
     graphs: dict[str, GraphDrawing] = {}
     versions: dict[str, str]
     git: dict[str, Any] | None = None
@@ -95,6 +124,12 @@ class Manifest(FrozenModel):
     """The user's price file, as the last process read it."""
     spent: dict[str, ProviderUsage] = {}
     """ProviderUsage on models behind an API, by model, by all processes that came to an end."""
+    share: SharePart | None = None
+    """In the folder of a share only."""
+    shares: Annotated[NonNegativeInt, Le(MAX_SHARES)] = 0
+    """Number of shares that the run was divided into, if it was merged from some."""
+    merged: tuple[MergedShare, ...] = ()
+    """The shares that it was merged from."""
 
     @model_validator(mode="before")
     @classmethod
@@ -122,7 +157,9 @@ class Manifest(FrozenModel):
 
     @property
     def units(self) -> int:
-        """Number of units: cases of all settings, with those asked again, times editors, times repeats."""
+        """Number of units: cases of all settings and those asked again, times editors and repeats; or a share's."""
+        if self.share is not None:
+            return self.share.units
         cases = sum(listed.cases + listed.again for listed in self.cases.values())
         return cases * len(self.config.editors) * self.config.repeats
 
@@ -132,16 +169,15 @@ class Manifest(FrozenModel):
         Raises:
             RunRefused: something that decides the records differs; names each field with both values.
         """
-        then = _decisive(self.model_dump(mode="json", include=set(now)))
-        new = _decisive(now)
-        if changed := "; ".join(changes(then, new)):
+        then = decisive_fields(self.model_dump(mode="json", include=set(now)))
+        if changed := "; ".join(changes(then, decisive_fields(now))):
             raise RunRefused(
                 f"the run in '{folder}' was started differently ({changed}). Give the same, or another --out folder."
             )
 
 
-def _decisive(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Fields that decide the records, flat, under dotted names."""
+def decisive_fields(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that decide the records, flat, under dotted names."""
     parts = {name: manifest[name] for name in ("cases", "model", "editors") if name in manifest}
     config = {name: value for name, value in manifest["config"].items() if name not in FREE}
     return dict(_flat(config | parts))

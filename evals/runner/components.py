@@ -12,15 +12,17 @@ from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
-from emend.editors.base import Editor, EditorContext, MemoryLike
+from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION, with_triples
 from emend.evals.case import Benchmark, Case
-from emend.evals.log.config import MODEL, Checkpoints, FailureLimit, Mode, RunConfig
+from emend.evals.log.config import MODEL, Checkpoints, FailureLimit, Mode, RunConfig, Share
+from emend.evals.runner.batch_ahead import CHUNK
 from emend.evals.runner.perplexity import load_texts
 from emend.evals.runner.units import EditorPass, Group, groups, without_repeats
+from emend.evals.shares.deal import PASSES, Deal, pass_ids
 from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
@@ -91,8 +93,40 @@ class RunComponents:
         return without_repeats(case for case in stream if case.probes)
 
     def groups(self, setting: str) -> Iterator[Group]:
-        """Yield the groups of cases of a setting, in order."""
-        return groups(lambda: self.cases(setting), self.mode, self.checkpoints)
+        """Yield the groups of cases of a setting, in order; in a share, those that are dealt to it."""
+        whole = groups(lambda: self.cases(setting), self.mode, self.checkpoints)
+        deal, kind = self.deal, self.mode.kind
+        if deal is None or kind == "sequential":
+            return whole
+        if kind == "all":
+            return (group._replace(cases=lambda: deal.pick(setting, self.cases(setting))) for group in whole)
+        return deal.pick(setting, whole, deal.size // (self.mode.size or 1))
+
+    @cached_property
+    def deal(self) -> Deal | None:
+        """Parts of the run that are this share's; None for a whole run.
+
+        Groups are dealt whole, and with editors that solve ahead whole chunks of them, so that every number is that of
+        the whole run; a sequence is never divided, so that mode `sequential` deals passes.
+
+        Raises:
+            BadSettings: there are more shares than parts.
+        """
+        if self.config.share is None:
+            return None
+        share = Share.parse(self.config.share)
+        if self.mode.kind == "sequential":
+            return Deal.of(share, {PASSES: pass_ids(self.settings, self.config)})
+        ids = {setting: (case.id for case in self.cases(setting)) for setting in self.settings}
+        ahead = self.mode.kind == "single" and any(isinstance(each.editor, BatchSolver) for each in self.passes)
+        return Deal.of(share, ids, CHUNK if ahead else self.mode.size or 1)
+
+    @cached_property
+    def share_passes(self) -> tuple[EditorPass, ...]:
+        """Passes to evaluate: all of them, but for shares of mode `sequential`."""
+        if self.deal is None or self.mode.kind != "sequential":
+            return self.passes
+        return tuple(self.deal.pick(PASSES, self.passes))
 
     @cached_property
     def model_fingerprint(self) -> dict[str, Any]:

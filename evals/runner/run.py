@@ -85,7 +85,7 @@ def _evaluate_passes(context: EvaluationContext, units: int) -> Summary:
     results.progress.start(units, skipped=min(len(context.finished), units))
     pool = ThreadPoolExecutor(components.config.concurrency, "emend-unit")
     try:
-        for editor_pass in components.passes:
+        for editor_pass in components.share_passes:
             PassEvaluator(editor_pass, context, pool).evaluate()
     finally:
         context.stop.set()

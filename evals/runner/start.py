@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Case
-from emend.evals.log.config import NO_CHECKPOINTS, RunConfig
+from emend.evals.log.config import NO_CHECKPOINTS, RunConfig, Share
 from emend.evals.log.lines import CASES
 from emend.evals.log.locking import LOCK
-from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, git_state, machine, now, versions
+from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, SharePart, git_state, machine, now, versions
 from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
 from emend.evals.runner.components import MEMORY, RunComponents
 from emend.graphs.registry import GRAPHS
@@ -85,12 +85,27 @@ def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest
         editors=editors,
         benchmark=_provenance(components),
         metrics=tuple(components.benchmark.metrics()),
+        mode=str(components.mode),
         graphs=_graphs(components),
         versions=versions(),
         git=git_state(),
         platform=machine(),
         started=now(),
+        share=_share_part(components, cases),
     )
+
+
+def _share_part(components: RunComponents, cases: dict[str, CaseList]) -> SharePart | None:
+    """Return what a share evaluates; None for a whole run."""
+    deal, config = components.deal, components.config
+    if deal is None:
+        return None
+    share = Share.parse(str(config.share))
+    counts = {setting: listed.cases + listed.again for setting, listed in cases.items()}
+    if components.mode.kind != "sequential":
+        counts = {setting: deal.count(setting, listed.cases) for setting, listed in cases.items()}
+    units = sum(counts[each.setting] for each in components.share_passes)
+    return SharePart(number=share.number, of=share.of, together=deal.size, units=units)
 
 
 def _provenance(components: RunComponents) -> dict[str, Any]:

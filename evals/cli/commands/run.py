@@ -1,4 +1,4 @@
-"""The commands `emend run`, `resume` and `demo`."""
+"""The commands `emend run`, `resume`, `merge` and `demo`."""
 
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +52,24 @@ def resume(
         print_text(f"asking {name}" if is_url(name) else f"importing {name} from {source_file(name)}", err=True)
     with only_trusted(trusted):
         _print_next(run_and_report(config, folder))
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="SHARE...", help="Folders of a run's shares.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Run folder to write; new or empty.")],
+    partial: Annotated[bool, typer.Option("--partial", help="Accept missing and unfinished shares.")] = False,
+) -> None:
+    """Merge the shares of a run, made by emend run --share I/N, into one run folder.
+
+    With --partial, emend resume on the merged folder evaluates what is missing.
+    """
+    from emend.evals.shares.merge import merge as merge_shares
+
+    merged = merge_shares(folders, out, partial)
+    print_text(f"{merged.shares} shares, {merged.finished} of {merged.units} units finished, {merged.failed} failed")
+    for note in merged.notes:
+        print_text(f"  {note}")
+    print_text(f"\nThe run is in {out}. Next:\n  emend report {out}")
 
 
 def demo(

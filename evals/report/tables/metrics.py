@@ -163,6 +163,7 @@ def notes(report: Report, plain: bool = False) -> list[str]:
         )
     if report.missing:
         parts_shown.append(f"{report.missing} units are not done yet: the run is unfinished")
+    parts_shown += [one_line(note, 400) for note in report.notes]
     reasons = list(report.reasons.items())[:5]
     parts_shown += [f"unscored in {count} records: {one_line(reason, 160)}" for reason, count in reasons]
     parts_shown += [one_line(choice, 400) for choice in report.choices]

@@ -79,7 +79,8 @@ def spent_line(spent: RunCost) -> str:
     tokens = f"{spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, {spent.calls:,} calls"
     tokens += f", of which {spent.untold:,} did not report their tokens" if spent.untold else ""
     before = f" ({spent.baseline_tokens:,} tokens and {spent.baseline_calls:,} calls of them before any edit)"
-    time = f"; {spent.seconds:,.1f} s, {spent.cpu_seconds:,.1f} s of CPU" if spent.processes else ""
+    over = f" (summed over {spent.processes} processes)" if spent.processes > 1 else ""
+    time = f"; {spent.seconds:,.1f} s, {spent.cpu_seconds:,.1f} s of CPU{over}" if spent.processes else ""
     memory = f", at most {spent.peak_bytes / MIB:,.0f} MiB" if spent.peak_bytes else ""
     return tokens + (before if spent.baseline_calls else "") + time + memory
 
