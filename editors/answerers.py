@@ -11,11 +11,12 @@ from emend.agents.roles.decompose import cloze_of
 from emend.agents.scoring import ScoringModel
 from emend.editors.base import NO_COST, Answerer, EditCost
 from emend.graphs.direct import DirectContext
-from emend.graphs.execution import Graph, keep_steps, run_graph
+from emend.graphs.execution import Graph, run_graph
 from emend.graphs.registry import GRAPHS
 from emend.graphs.respond import RespondContext
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.steps import keep_steps
 
 DIRECT = "direct"
 Respond = Callable[[Probe, Sequence[str] | None], Answer]

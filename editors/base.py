@@ -3,14 +3,16 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from langchain_core.language_models import BaseChatModel
-
-from emend.agents.providers.policy import CallPolicy
 from emend.memory.edit import Edit, FrozenModel
 from emend.memory.probe import Answer, Probe
-from emend.memory.retrieval.base import Corpus, Retriever
+
+if TYPE_CHECKING:  # reading a run must not import LangChain
+    from langchain_core.language_models import BaseChatModel
+
+    from emend.agents.providers.policy import CallPolicy
+    from emend.memory.retrieval.base import Corpus, Retriever
 
 
 class Demonstration(FrozenModel):
@@ -96,7 +98,7 @@ class MemoryLike(Protocol):
         """Store the edits; existing ones are replaced, not doubled."""
         ...
 
-    def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
+    def view(self, edit_ids: Sequence[str] | None = None) -> "Corpus":
         """The entries of these edits alone, or of all."""
         ...
 
@@ -105,15 +107,15 @@ class MemoryLike(Protocol):
 class EditorContext:
     """Resources of an editor besides the edits: model, memory, retriever, demonstrations, prompt template, settings."""
 
-    model: BaseChatModel
+    model: "BaseChatModel"
     memory: MemoryLike | None = None
-    retriever: Callable[[Corpus], Retriever] | None = None
+    retriever: "Callable[[Corpus], Retriever] | None" = None
     demonstrations: Sequence[Demonstration] = ()
     wording: str = "new_fact"
     settings: dict[str, Any] = field(default_factory=dict)
     """Overrides of the editor's own settings, by field name."""
     seed: int = 0
-    policy: CallPolicy | None = None
+    policy: "CallPolicy | None" = None
     """Limits of the run, for a further model of the editor's."""
 
 

@@ -11,6 +11,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from emend.agents.calls import CallRecorder, record_calls
 from emend.memory.probe import Step
+from emend.memory.steps import keep_steps
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 """A compiled graph, for those who may not import langgraph."""
@@ -137,13 +138,3 @@ class _StepLog:
         awaited = {node for trigger in task.triggers for node in self._joins.get(trigger, ())}
         latest = {step.node: step.place for step in self.steps if step.node in awaited}
         return tuple(sorted({*self._previous, *latest.values()}))
-
-
-def keep_steps(error: Exception, steps: tuple[Step, ...]) -> None:
-    """Attach the steps that led to an error, for whoever records the failure."""
-    error.steps = steps  # type: ignore[attr-defined]
-
-
-def steps_of(error: BaseException) -> tuple[Step, ...]:
-    """The steps that led to an error raised by `run_graph`; empty for any other error."""
-    return getattr(error, "steps", ())

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from emend.agents.providers.policy import current_repeat
+from emend.agents.providers.repetition import current_repeat
 from emend.memory.edit import content_id
 
 LONGEST = 16_000

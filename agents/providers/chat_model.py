@@ -20,8 +20,9 @@ from emend.agents.parsing.messages import ReplySchema, cut_off_error, refusal_of
 from emend.agents.providers.errors import TRANSIENT, as_model_error, retry_after, status_of
 from emend.agents.providers.http_client import call_end
 from emend.agents.providers.journal import call_key, in_unit, replay_or_call
-from emend.agents.providers.policy import CallPolicy, current_repeat
+from emend.agents.providers.policy import CallPolicy
 from emend.agents.providers.repair import attach_responses
+from emend.agents.providers.repetition import current_repeat
 from emend.agents.providers.request import (
     address_of,
     call_once,

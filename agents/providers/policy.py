@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,23 +16,6 @@ from emend.agents.providers.prices import Prices
 from emend.agents.providers.rate_limit import RateLimiter
 from emend.agents.providers.usage import Ledger
 from emend.memory.errors import CallDropped, RateLimited
-
-_REPEAT: ContextVar[int] = ContextVar("repeat", default=0)
-
-
-@contextmanager
-def repetition(index: int) -> Iterator[None]:
-    """Make calls inside belong to this repeat, which never gets the cached reply of another one."""
-    token = _REPEAT.set(index)
-    try:
-        yield
-    finally:
-        _REPEAT.reset(token)
-
-
-def current_repeat() -> int:
-    """Return the repeat that calls belong to now; 0 outside of `repetition`."""
-    return _REPEAT.get()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from emend.evals.aggregate.columns import (
     order_by,
 )
 from emend.evals.case import Metric
+from emend.evals.log.baseline import read_baseline
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
@@ -99,8 +100,6 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
-    from emend.evals.runner.baseline import read_baseline  # imports the graphs' libraries
-
     names = ("input_tokens", "output_tokens", "calls", "untold")
     before = dict.fromkeys(names, 0)
     for _, answer in read_baseline(folder):

@@ -15,13 +15,14 @@ from emend.evals.components.config import SessionConfig
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.ask_probe import ask_recorded
 from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
-from emend.graphs.execution import keep_steps, listening, steps_of
+from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
 from emend.memory.probe import Answer, Probe, Reading, Step, Style
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import keep_steps, steps_of
 
 
 class ReadOnlyMemory:

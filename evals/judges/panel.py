@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import Field, FiniteFloat, model_validator
 
 from emend.agents.judging.base import Item
-from emend.agents.providers.policy import repetition
-from emend.evals.runner.queues import TaskQueue
+from emend.agents.providers.repetition import repetition
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings, CallDropped, ModelUnreachable, RateLimited, TooManyFailures
@@ -211,6 +210,8 @@ def ask_all(
         TooManyFailures: too many calls failed like that.
         ModelError: of another kind, which every call would meet; what was judged is kept.
     """
+    from emend.evals.runner.queues import TaskQueue
+
     counts, lock = CallCounts(), threading.Lock()
 
     def make(call: JudgeCall) -> None:

@@ -11,6 +11,7 @@ from pydantic import FiniteFloat
 from emend.agents.judging.base import Item, JudgeInput
 from emend.evals.case import Record
 from emend.evals.judges.panel import NOT_YET, CombinedVerdict, Judgement, Panel, combine, judge_id
+from emend.evals.log.baseline import read_baseline
 from emend.evals.log.events import event_of
 from emend.evals.log.lines import CASES
 from emend.evals.log.records import (
@@ -23,7 +24,6 @@ from emend.evals.log.records import (
     read_records,
     replace,
 )
-from emend.evals.runner.baseline import read_baseline
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings

@@ -1,14 +1,13 @@
 """One probe put to an edited model: which of text and log-probabilities is asked for, and what the calls used."""
 
 import time
-from collections.abc import Sequence
 
 from emend.agents.calls import record_calls
 from emend.editors.base import Answerer, Retrievable, Scorable
 from emend.evals.metrics.scorers import COMPARED, Ask, ask_of
-from emend.graphs.execution import steps_of
-from emend.memory.errors import BadSettings, ModelReplyError
-from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
+from emend.memory.errors import BadSettings
+from emend.memory.probe import Answer, Probe, Step, Usage
+from emend.memory.steps import usage_of_calls
 
 
 def needs_baseline(probe: Probe) -> bool:
@@ -57,29 +56,3 @@ def ask_recorded(editor: str, answerer: Answerer, probe: Probe) -> Answer:
     step = Step(node="answer", update=update, ms=(time.perf_counter() - start) * 1000, at=at, place=1, calls=calls)
     usage = usage_of_calls(calls) if answer.usage == Usage() else answer.usage
     return answer.but(steps=(step,), usage=usage)
-
-
-def usage_of_calls(calls: Sequence[ModelCall]) -> Usage:
-    """Total usage of model calls."""
-    return Usage(
-        input_tokens=sum(call.input_tokens for call in calls),
-        output_tokens=sum(call.output_tokens for call in calls),
-        calls=sum(not call.cached for call in calls),
-        cached=sum(call.cached for call in calls),
-        retries=sum(len(call.retries) for call in calls),
-        untold=sum(not (call.cached or call.input_tokens or call.output_tokens) for call in calls),
-    )
-
-
-def usage_until(error: Exception) -> Usage:
-    """Usage of an answer that ended in an error: all calls of its steps, failed ones too.
-
-    The error's own usage may be that of several calls, which the steps hold as well: it counts where there are none.
-    """
-    reported = error.usage if isinstance(error, ModelReplyError) else Usage()
-    calls = [call for step in steps_of(error) for call in step.calls]
-    if not calls:
-        return reported
-    counted = [call for call in calls if call.error is None or call.input_tokens or call.output_tokens]
-    refused = bool(reported.calls) and calls[-1] not in counted  # and the provider counted no tokens
-    return usage_of_calls(counted).plus(Usage(calls=int(refused)))

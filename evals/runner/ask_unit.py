@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from emend.agents.providers.policy import repetition
+from emend.agents.providers.repetition import repetition
 from emend.editors.base import Answerer, Scorable
 from emend.editors.memory_based.unedited import Unedited
 from emend.evals.benchmarks.triples import UNTOLD
@@ -12,13 +12,13 @@ from emend.evals.case import Record
 from emend.evals.log.events import event_of
 from emend.evals.metrics.scorers import SCORE_BASELINE, score
 from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, ProbeScores
-from emend.evals.runner.ask_probe import ask_recorded, needs_baseline, usage_until
+from emend.evals.runner.ask_probe import ask_recorded, needs_baseline
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.units import EditorPass, Unit
-from emend.graphs.execution import steps_of
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys
+from emend.memory.steps import steps_of, usage_until
 
 UNUSABLE = (ModelReplyError, ContextOverflow)
 """Errors that are a result: there was an answer, and it is unusable."""

@@ -2,76 +2,22 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 from emend.agents.providers.journal import CallJournal, unit_scope
-from emend.agents.providers.policy import repetition
+from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
-from emend.evals.log.lines import BASELINE
-from emend.evals.log.records import RunLog, read_models
-from emend.evals.runner.ask_probe import ask_probe, needs_baseline, usage_until
-from emend.graphs.execution import keep_steps
-from emend.memory.edit import FrozenModel, content_id
+from emend.evals.log.baseline import BaselineAnswer, read_baseline
+from emend.evals.log.records import RunLog
+from emend.evals.runner.ask_probe import ask_probe, needs_baseline
+from emend.memory.edit import content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
-from emend.memory.probe import Answer, Probe, Step, Usage
-from emend.memory.redaction import hide_keys
+from emend.memory.probe import Answer, Probe, Usage
+from emend.memory.steps import usage_until
 
 STRIPES = 64
 """Number of locks: different probes are asked at the same time, the same probe is asked once."""
-
-
-class BaselineAnswer(FrozenModel):
-    """A line of `baseline.jsonl`: the answer to one probe, or why the model's reply was unusable."""
-
-    key: str
-    probe: str
-    repeat: int = 0
-    answer: Answer | None = None
-    error: str = ""
-    kind: str = ""
-    """Class of the error."""
-    reply: str | None = None
-    steps: tuple[Step, ...] = ()
-    """Steps that led to the error."""
-    seconds: float = 0.0
-
-    @classmethod
-    def of(cls, outcome: Answer | Exception, **fields: Any) -> Self:
-        """Make the line from an answer or from the error that took its place."""
-        if isinstance(outcome, Answer):
-            return cls(answer=outcome, **fields)
-        reply = outcome.reply if isinstance(outcome, ModelReplyError) else None
-        error, steps = hide_keys(str(outcome)), getattr(outcome, "steps", ())
-        return cls(error=error, kind=type(outcome).__name__, reply=reply, steps=steps, **fields)
-
-    def result(self) -> Answer:
-        """Return the answer.
-
-        Raises:
-            ModelReplyError: the reply was unusable.
-            ContextOverflow: the prompt did not fit.
-        """
-        if self.answer is not None:
-            return self.answer
-        overflow = self.kind == ContextOverflow.__name__
-        error = ContextOverflow(self.error) if overflow else ModelReplyError(self.error, self.reply or "", Usage())
-        keep_steps(error, self.steps)
-        raise error
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens and calls, of an error too."""
-        try:
-            return self.result().usage
-        except (ModelReplyError, ContextOverflow) as error:
-            return usage_until(error)
-
-
-def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:
-    """Yield offset and content of the unedited model's answers; one that cannot be read is left out, with a warning."""
-    return read_models(folder / BASELINE, BaselineAnswer)
 
 
 class Baseline:

@@ -10,12 +10,13 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.providers.journal import run_journal
 from emend.editors.cost import highest_memory
 from emend.editors.restore_check import RestoreCheck
+from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS, EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.records import RunLog, repair_torn_tail
-from emend.evals.runner.baseline import Baseline, read_baseline
+from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.runner.failures import Failures

@@ -8,11 +8,11 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 
 from emend.agents.providers.usage import ProviderUsage
+from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.locking import LOCK, owned_folder
 from emend.evals.log.manifest import Manifest, MergedShare
 from emend.evals.log.records import AppendLog, json_line
-from emend.evals.runner.baseline import BaselineAnswer
 from emend.evals.shares.notes import merge_notes
 from emend.evals.shares.parts import LineSpan, ShareFolder, SharePlan, lines_of, open_shares
 from emend.memory.edit import FrozenModel, content_id

@@ -8,8 +8,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import convert_to_openai_messages, messages_from_dict
-
 from emend.evals.case import Record
 from emend.evals.log.events import split_passes
 
@@ -37,8 +35,12 @@ def trajectory(record: Record, steps: Sequence[dict[str, Any]]) -> list[dict[str
 
 def _conversation(stored: Any) -> list[dict[str, Any]]:
     """Convert a state's messages as LangChain stores them; empty for what a user's graph keeps under that name."""
+    if not stored:
+        return []
+    from langchain_core.messages import convert_to_openai_messages, messages_from_dict
+
     try:
-        return list(convert_to_openai_messages(messages_from_dict(stored or [])))
+        return list(convert_to_openai_messages(messages_from_dict(stored)))
     except Exception:  # anything may stand there, also in a stranger's folder
         return []
 

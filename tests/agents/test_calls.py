@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 from emend.agents.calls import drop_state_texts, record_calls, score_targets
 from emend.agents.llm import load_model
 from emend.agents.providers.policy import Backoff, CallPolicy
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.graphs.rag import RagContext, RagState, build
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import KeyRefused, RateLimited
@@ -18,6 +18,7 @@ from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Probe, Usage
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 from tests.provider.models import PLENTY
 from tests.provider.server import Provider

@@ -10,10 +10,10 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, EXAMPLES
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
-from emend.graphs.execution import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Answer, Probe
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel
 
 CHAIN = "Question: What is the capital of Sorn?\nThoughts:"

@@ -12,11 +12,12 @@ from pydantic import Field
 from emend.agents.roles.tools import NOTHING, TOOLS, Toolbox, can_call_tools
 from emend.editors.conformance_toys import PlainMemory
 from emend.graphs.agent import RECURSION_LIMIT, AgentContext, build
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.dense import Dense
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel
 from tests.provider.models import asked_model
 from tests.provider.protocols import Asked

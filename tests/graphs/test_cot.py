@@ -6,12 +6,13 @@ import pytest
 
 from emend.agents.roles.chain import DEMONSTRATIONS
 from emend.graphs.cot import CotContext, build
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.graphs.mello import MelloContext
 from emend.graphs.mello import build as build_mello
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedScoringModel
 
 APP, MELLO = build(), build_mello()

@@ -8,10 +8,11 @@ import pytest
 from emend.agents.roles.relevance import ModelEvaluator, RelevanceScores
 from emend.graphs.crag import CragContext, act, build
 from emend.graphs.crag_strips import MODES, TOP, decompose, recompose
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe, Usage
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedScoringModel
 from tests.paths import DATA
 

@@ -8,7 +8,8 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from emend.graphs.execution import listening, run_graph, steps_of
+from emend.graphs.execution import listening, run_graph
+from emend.memory.steps import steps_of
 
 
 class Counting(TypedDict, total=False):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from emend.graphs import ike, rag
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
 from emend.graphs.registry import GRAPHS, JUDGES
@@ -17,6 +17,7 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 from tests.paths import ROOT
 

@@ -9,11 +9,12 @@ import pytest
 
 from emend.agents.roles.decompose import DEMONSTRATIONS, read_check, read_round, stepwise_question
 from emend.agents.scoring import LimitedModel
-from emend.graphs.execution import run_graph, steps_of
+from emend.graphs.execution import run_graph
 from emend.graphs.mello import HOPS, HOPS_LIMIT, RECURSION_LIMIT, MelloContext, build
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry, Hit
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 from tests.paths import SHARED
 

@@ -126,7 +126,7 @@ def _answer(session: "Session", continued: bool, trace: bool, as_json: bool, tex
 
 def json_line(question: str, result: "Answer | EmendError", steps: bool) -> str:
     """A question and its answer's fields, or the error, as one line of JSON."""
-    from emend.graphs.execution import steps_of
+    from emend.memory.steps import steps_of
 
     fields: dict[str, Any]
     if isinstance(result, EmendError):
@@ -141,8 +141,8 @@ def _print_answer(answer: "Answer", after_steps: bool) -> None:
     """Print the answer in as many lines as it has; after steps, under a heading of its own."""
     from rich.text import Text
 
+    from emend.evals.report.console import console_for
     from emend.evals.report.escape import safe
-    from emend.evals.report.tables.metrics import console_for
 
     heading = Text("answer  ", style="bold") if after_steps else Text()
     console_for().print(heading + Text(safe(answer.text or "")), soft_wrap=True)
@@ -168,8 +168,8 @@ def _print_step(step: "Step", before: dict[str, Any]) -> None:
     """Print a step: its node, its duration in ms, and what it changed in the state."""
     from rich.text import Text
 
+    from emend.evals.report.console import console_for
     from emend.evals.report.escape import one_line
-    from emend.evals.report.tables.metrics import console_for
 
     console = console_for()
     console.print(Text(f"{step.node}", style="bold") + Text(f"  {step.ms:,.0f} ms", style="dim"))

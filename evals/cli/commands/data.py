@@ -44,9 +44,9 @@ def pull(
     from emend.evals.benchmarks.files import data_folder
     from emend.evals.data.pull import Puller
     from emend.evals.data.sources import source_of
+    from emend.evals.report.console import console_for
     from emend.evals.report.escape import one_line
     from emend.evals.report.tables.data_sets import download_bar, show_licences, show_outcomes
-    from emend.evals.report.tables.metrics import console_for
 
     source = source_of(name)
     folder = data_folder(name, to)

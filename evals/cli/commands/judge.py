@@ -183,7 +183,8 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
         ModelError: every call failed.
     """
     from emend.evals.aggregate.rows import report
-    from emend.evals.report.tables.metrics import console_for, show
+    from emend.evals.report.console import console_for
+    from emend.evals.report.tables.metrics import show
 
     show(report(folder, summary.scoring.id), console_for())
     items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())

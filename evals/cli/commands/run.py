@@ -83,8 +83,8 @@ def demo(
 ) -> None:
     """Evaluate five editors on the embedded model and explain the table; no key, GPU or download."""
     from emend.evals.log.manifest import Manifest
+    from emend.evals.report.console import console_for
     from emend.evals.report.demo import show_explanation
-    from emend.evals.report.tables.metrics import console_for
 
     config = RunConfig(
         benchmark="tinyworld",
@@ -100,8 +100,9 @@ def run_and_report(config: RunConfig, folder: Path) -> Path:
     """Run, print the table and the API costs, and return the folder."""
     from emend.evals.aggregate.rows import report
     from emend.evals.cli.interrupts import interruptible
+    from emend.evals.report.console import console_for
     from emend.evals.report.progress import progress_on
-    from emend.evals.report.tables.metrics import console_for, show
+    from emend.evals.report.tables.metrics import show
     from emend.evals.runner.run import run as run_config
     from emend.evals.runner.summary import spent_lines
 

@@ -1,10 +1,8 @@
 """The report for eyes: tables of editors by metrics, or a list of metrics where the terminal is narrow."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -30,14 +28,6 @@ class Block(NamedTuple):
     metrics: list[Metric]
     editors: list[str]
     rows: dict[tuple[str, str], MetricRow]
-
-
-def console_for(file: TextIO | None = None) -> Console:
-    """A console for reports: a pipe is as wide as the report, a terminal as wide as it is."""
-    stream = file or sys.stdout
-    if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
-        return Console(file=stream, highlight=False)
-    return Console(file=stream, highlight=False, width=400, soft_wrap=True)
 
 
 def show(report: Report, console: Console) -> None:

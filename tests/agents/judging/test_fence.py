@@ -10,7 +10,7 @@ from emend.agents.judging.base import Item
 from emend.agents.judging.fence import EMPTY, LONGEST, fenced, neutralise, shorten
 from emend.agents.judging.tendency import Tendency
 from emend.agents.judging.verdicts import Agreement
-from emend.agents.providers.policy import repetition
+from emend.agents.providers.repetition import repetition
 
 MARK = re.compile(r"^</?([\w -]+) ([0-9a-f]{12})>$", re.M)
 

@@ -11,7 +11,7 @@ from emend.agents.llm import load_model
 from emend.agents.parsing.messages import usage_of
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, call_key
-from emend.agents.providers.policy import repetition
+from emend.agents.providers.repetition import repetition
 from emend.memory.errors import BadSettings, ModelReplyError
 from emend.memory.probe import Usage
 from tests.fakes import ScriptedChatModel

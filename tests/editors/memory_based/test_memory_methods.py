@@ -9,12 +9,12 @@ from emend.editors.conformance import CAPITAL, CURRENCY, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, StepwiseModel, ToolModel
 from emend.editors.memory_based.chain_of_thought import AllEntries
 from emend.editors.memory_based.in_context import FactSelector, InContext
-from emend.graphs.execution import steps_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings, MissingData, ModelReplyError
 from emend.memory.probe import Probe
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import steps_of
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
 from tests.editors.speakers import speaker_for

@@ -11,9 +11,9 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel, change_about, next_steps
 from emend.editors.registry import EDITORS
-from emend.graphs.execution import steps_of
 from emend.memory.errors import ModelReplyError
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import steps_of
 from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, asked_model
 from tests.provider.protocols import Asked, Said, ToolCall

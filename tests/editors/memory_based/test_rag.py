@@ -6,9 +6,9 @@ from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, EXAMPLES, probe_of
 from emend.editors.conformance_toys import PlainMemory, ReadingModel
 from emend.editors.registry import EDITORS
-from emend.graphs.execution import steps_of
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.registry import RETRIEVERS
+from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel
 
 NAMES = ["rag", "ike"]

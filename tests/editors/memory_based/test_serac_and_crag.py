@@ -23,11 +23,11 @@ from emend.editors.conformance_toys import PlainMemory
 from emend.editors.memory_based.scope import ENOUGH
 from emend.editors.memory_based.wider_search import load_search
 from emend.evals.runner.evaluate import FATAL
-from emend.graphs.execution import steps_of
 from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding, load_embedding
 from emend.memory.errors import BadData, BadSettings, MemoryUnavailable, ModelReplyError
 from emend.memory.probe import Probe
+from emend.memory.steps import steps_of
 from emend.memory.store.chroma import ChromaMemory
 from tests.editors.methods import MANY, build
 from tests.fakes import ScriptedChatModel

@@ -12,8 +12,13 @@ import pytest
 from tests.evals.command_line import python
 from tests.evals.toy_runs import RUN
 from tests.evals.toys import BENCHMARK
+from tests.evals.traced_runs import smooth_run
 
 HEAVY = ("torch", "transformers", "chromadb", "langgraph", "langchain", "langchain_core", "numpy", "pydantic")
+MODEL_LIBRARIES = (
+    "torch", "transformers", "sentence_transformers", "chromadb", "langgraph", "langchain_core", "langsmith", "openai",
+    "anthropic", "httpx", "requests", "tenacity", "scipy", "sklearn", "pandas", "matplotlib",
+)  # fmt: skip
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -56,16 +61,22 @@ def test_help_takes_less_than_half_a_second() -> None:
     assert min(seconds() for _ in range(3)) < 0.5
 
 
-def test_listing_imports_no_model_library() -> None:
+def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain(tmp_path: Path) -> None:
+    commands = [["list"], *(["list", kind] for kind in ("editors", "benchmarks", "judges", "models", "graphs"))]
+    run = str(smooth_run(tmp_path / "run"))
+    commands += [["trace", run], ["trace", run, "1"], ["trace", run, "1", "--json"], ["report", run]]
     code = (
         "import sys; from emend.evals.cli.main import main\n"
-        "for kind in ('editors', 'benchmarks', 'retrievers', 'judges', 'models', 'graphs'):\n"
-        "    sys.argv = ['emend', 'list', kind]\n"
-        "    try: main()\n    except SystemExit: pass\n"
-        "print('HEAVY', [n for n in ('torch', 'transformers', 'chromadb', 'langgraph') if n in sys.modules])"
+        f"for command in {commands}:\n"
+        "    sys.argv = ['emend', *command]\n"
+        "    try: main()\n    except SystemExit as end: assert not end.code, command\n"
+        "    heavy = {name.partition('.')[0] for name in sys.modules}.intersection(\n"
+        f"        {MODEL_LIBRARIES} if command[0] == 'report' else {(*MODEL_LIBRARIES, 'numpy')})\n"
+        "    print('HEAVY', command[0], sorted(heavy))"
     )
     out, err = python(code).communicate(timeout=600)
-    assert out.splitlines()[-1] == "HEAVY []", err
+    heavy = [line for line in out.splitlines() if line.startswith("HEAVY")]
+    assert heavy == [f"HEAVY {command[0]} []" for command in commands], err
 
 
 @pytest.mark.slow

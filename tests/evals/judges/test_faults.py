@@ -14,8 +14,8 @@ from emend.evals.case import Record
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import ScoreSummary, score_run
 from emend.evals.judges.store import judged_records, read_judgements
+from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.lines import BASELINE
-from emend.evals.runner.baseline import BaselineAnswer
 from emend.graphs.registry import JUDGES
 from emend.memory.errors import ContextOverflow, ModelError, ModelReplyError, TooManyFailures
 from emend.memory.probe import Answer

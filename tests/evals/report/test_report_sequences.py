@@ -11,11 +11,11 @@ from emend.evals.aggregate.costs import costs_of, spent_of
 from emend.evals.aggregate.retention import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.case import Metric, Record
+from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.report.tables.metrics import render
 from emend.evals.report.tables.secondary import spent_line
-from emend.evals.runner.baseline import BaselineAnswer
 from emend.evals.runner.run import run
 from emend.memory.probe import ModelCall, Step, Usage
 from tests.evals.toys import BENCHMARK, FLEETING_EDITOR, ScriptedModel

@@ -17,15 +17,15 @@ from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, EVENTS
 from emend.evals.log.records import RunLog, read_lines, read_records, repair_torn_tail
 from emend.evals.metrics.scorers import SCORERS, score
-from emend.evals.runner.ask_probe import needs_baseline, usage_until
+from emend.evals.runner.ask_probe import needs_baseline
 from emend.evals.runner.ask_unit import hit_at_1
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
-from emend.graphs.execution import keep_steps
 from emend.memory.errors import BadSettings, ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, ModelCall, Probe, Step, Usage
+from emend.memory.steps import keep_steps, usage_until
 from tests.evals.toys import ToyBenchmark
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
 from tests.provider.models import asked_model
