@@ -4,7 +4,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -19,6 +19,9 @@ _trusted: frozenset[str] | None = None
 """Names as `module:attribute` that may be imported; None: all, for the user has typed them."""
 _named: set[str] = set()
 """Names that the user has typed or trusted, and that were imported."""
+OBJECT = "object"
+"""The module in names of objects that a caller of the Python API gave, which exist in this process alone."""
+_objects: dict[str, Any] = {}
 
 
 def named_by_user(name: str) -> bool:
@@ -68,8 +71,23 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
     return component
 
 
+def name_object(name: str, component: Any) -> str:
+    """Name by which this process loads an object: its `module:attribute` if it can be imported, else `object:NAME`."""
+    module, attribute = getattr(component, "__module__", None), getattr(component, "__qualname__", "")
+    if module not in (None, "__main__") and attribute and "<" not in attribute:
+        with suppress(ImportError, AttributeError, ValueError):
+            if _imported(f"{module}:{attribute}") is component:
+                return f"{module}:{attribute}"
+    _objects[name] = component
+    return f"{OBJECT}:{name}"
+
+
 def _imported(path: str) -> Any:
     module, _, attribute = path.partition(":")
+    if module == OBJECT:
+        if attribute not in _objects:
+            raise ImportError("it was an object of another process: give it to emend.run again")
+        return _objects[attribute]
     component: Any = importlib.import_module(module)
     for part in attribute.split("."):
         component = getattr(component, part)

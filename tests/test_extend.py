@@ -45,3 +45,10 @@ def test_the_suites_that_the_page_shows_pass(module, examples):
     assert len(suites) == 1 and len(tests) > 5
     for suite, name in tests:
         getattr(suite(), name)()
+
+
+def test_the_script_of_the_page_on_python_runs(tmp_path, monkeypatch, capsys):
+    page = PAGE.with_name("python.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(dict(FILE.findall(page))["docs_example"], "docs_example.py", "exec"), {"__name__": "docs_example"})
+    assert "['retrieve', 'compose', 'respond']" in capsys.readouterr().out

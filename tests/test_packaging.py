@@ -70,17 +70,18 @@ def test_every_package_is_listed() -> None:
         for root in ROOTS
         for folder in (ROOT / root).rglob("__init__.py")
     }
-    assert values == set(SETUPTOOLS["packages"])
+    assert values | {"emend"} == set(SETUPTOOLS["packages"])
 
 
 @pytest.mark.parametrize("pattern", SETUPTOOLS["package-data"]["*"])
 def test_every_data_pattern_matches_something(pattern: str) -> None:
-    folders = [ROOT.joinpath(*name.split(".")[1:]) for name in SETUPTOOLS["packages"]]
+    folders = [ROOT.joinpath(*(name.split(".")[1:] or ["emend"])) for name in SETUPTOOLS["packages"]]
     assert any(any(folder.glob(pattern)) for folder in folders)
 
 
 def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) -> None:
-    ours = {f"emend/{name}" for name in repository_files() if name.split("/")[0] in ROOTS}
+    files = [name for name in repository_files() if name.split("/")[0] in (*ROOTS, "emend")]
+    ours = {name if name.startswith("emend/") else f"emend/{name}" for name in files}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == ours
 

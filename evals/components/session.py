@@ -1,20 +1,22 @@
 """Questions to an edited model: a memory's edits are applied, and one question follows another."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
 
 from emend.agents.llm import MODELS
 from emend.agents.scoring import ScoringModel
-from emend.editors.base import Answerer, EditorContext
+from emend.editors.base import Answerer, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
 from emend.evals.components.config import SessionConfig
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.ask_probe import ask_recorded
-from emend.evals.runner.components import load_model_and_policy, refuse_unused_limits
+from emend.evals.runner.components import load_model_and_policy, open_lazily, refuse_unused_limits
 from emend.graphs.execution import listening
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData, EmendError, ModelError
@@ -42,11 +44,16 @@ class ReadOnlyMemory:
 class Session:
     """A model under an editor, over the current edits of a memory; a context manager.
 
+    Args:
+        config: model, editor, memory and retriever.
+        edits: edits to apply in place of the memory's; they are stored in a temporary memory.
+
     Raises:
         BadSettings: an unknown name, or limits for a local model. Also any error of loading a model or a memory.
     """
 
-    def __init__(self, config: SessionConfig) -> None:
+    def __init__(self, config: SessionConfig, edits: Sequence[Edit] | None = None) -> None:
+        self._edits = edits
         self._factory, self._retriever = EDITORS.load(config.editor), load_retriever(config.retriever)
         settings = config.model_dump(exclude={"editor", "memory", "retriever", "embedding"})
         self._run = RunConfig(benchmark="", editors=(config.editor,), concurrency=1, **settings)
@@ -56,14 +63,13 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
-            memory = resources.enter_context(self._memory()) if self._needs_memory else None
+            memory, edits = self._memory(resources)
             model, policy = load_model_and_policy(self._run)
             resources.callback(policy.close)
             if hasattr(model, "close"):
                 resources.callback(model.close)
-            shared, edits = (None, ()) if memory is None else (ReadOnlyMemory(memory), memory.edits(current=True))
             settings = self._config.overrides.get(self._config.editor, {})
-            context = EditorContext(model, shared, self._retriever, settings=settings, policy=policy)
+            context = EditorContext(model, memory, self._retriever, settings=settings, policy=policy)
             with EDITORS.plugin_errors(self._config.editor), RETRIEVERS.plugin_errors(self._config.retriever):
                 editor = self._factory(context)
                 refuse_unused_limits(self._run, policy)
@@ -72,15 +78,20 @@ class Session:
             self._resources = resources.pop_all()
         return self
 
-    @property
-    def _needs_memory(self) -> bool:
-        """All editors but the baseline need the memory's edits."""
-        return self._factory is not Unedited
-
-    def _memory(self) -> AbstractContextManager[Any]:
+    def _memory(self, resources: ExitStack) -> tuple[MemoryLike | None, Sequence[Edit]]:
+        """The memory and the edits that the editor gets; all editors but the baseline need them."""
+        if self._edits is not None:
+            folder = Path(resources.enter_context(TemporaryDirectory(prefix="emend-")))
+            temporary = open_lazily(folder, self._config.embedding or "auto")
+            resources.callback(temporary.close)
+            return temporary, self._edits
+        if self._factory is Unedited:
+            return None, ()
         from emend.memory.store.open_memory import open_memory
 
-        return open_memory(self._config.memory, self._config.embedding, search=True)
+        opened = open_memory(self._config.memory, self._config.embedding, search=True)
+        memory = resources.enter_context(opened)
+        return ReadOnlyMemory(memory), memory.edits(current=True)
 
     def __exit__(self, *raised: object) -> None:
         with EDITORS.plugin_errors(self._config.editor):

@@ -5,7 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from html import escape
+from importlib import import_module
+from typing import Any, TextIO
 
 from emend.evals.report.escape import safe
 from emend.evals.runner.results import Progress
@@ -149,6 +151,35 @@ class Bar(RunProgress):
     def close(self) -> None:
         """Remove the bar."""
         self._bars.stop()
+
+
+class NotebookBar(RunProgress):
+    """One bar below a notebook's cell, drawn anew every half second."""
+
+    def __init__(self, every: float = 0.5) -> None:
+        super().__init__()
+        self._every, self._last = every, float("-inf")
+
+    def start(self, total: int, skipped: int) -> None:
+        """Show the bar."""
+        super().start(total, skipped)
+        self._display = import_module("IPython.display").display(self._shown(), display_id=True)
+
+    def show(self) -> None:
+        """Move the bar if it was moved long enough ago."""
+        if time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._display.update(self._shown())
+
+    def close(self) -> None:
+        """Show the last counts."""
+        self._display.update(self._shown())
+
+    def _shown(self) -> Any:
+        return import_module("IPython.display").HTML(
+            f'<progress value="{self.processed}" max="{max(1, self.total)}" style="width:20em"></progress> '
+            f"<span>{escape(safe(self.line()))}</span>"
+        )
 
 
 def duration(seconds: float) -> str:

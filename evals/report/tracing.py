@@ -43,8 +43,12 @@ class TraceLine(NamedTuple):
 
 def show_trace(trace: Trace, console: Console) -> None:
     """Print the trace; in a terminal between words, into a pipe with no line broken."""
-    for line in _lines(trace):
-        _print_line(line, console)
+    console.print(trace_text(trace, console), soft_wrap=True)
+
+
+def trace_text(trace: Trace, console: Console) -> Text:
+    """The trace as one text, wrapped for the console."""
+    return Text("\n").join(line for trace_line in _lines(trace) for line in _wrapped(trace_line, console))
 
 
 def markdown(trace: Trace) -> str:
@@ -54,8 +58,8 @@ def markdown(trace: Trace) -> str:
     return "".join(chain.from_iterable(zip(blocks, [*gaps, ""], strict=True)))
 
 
-def _print_line(line: TraceLine, console: Console) -> None:
-    """Print a line, its parts under each other where it has several or is too long."""
+def _wrapped(line: TraceLine, console: Console) -> Iterator[Text]:
+    """The line, its parts under each other where it has several or is too long."""
     parts = list(line.text.split("\n", allow_blank=True))
     if not console.soft_wrap:
         width = max(NARROWEST, console.width - line.indent - HANGING)
@@ -63,7 +67,7 @@ def _print_line(line: TraceLine, console: Console) -> None:
     for place, part in enumerate(parts):
         margin = line.indent + (HANGING if place else 0)
         part.rstrip()
-        console.print(Text(" " * margin) + part if part.plain else Text(), soft_wrap=True)
+        yield Text(" " * margin) + part if part.plain else Text()
 
 
 def _lines(trace: Trace) -> Iterator[TraceLine]:

@@ -221,7 +221,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
         retriever=retriever,
         model=model,
         policy=policy,
-        memory=LazyMemory(lambda: _open_memory(folder / MEMORY, config.embedding, encoder), encoder),
+        memory=open_lazily(folder / MEMORY, config.embedding, encoder),
     )
 
 
@@ -275,6 +275,11 @@ def _try_retriever(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
     entry = Entry(id="x", edit_id="x", text="The capital of Veldania is Ostrim.")
     with RETRIEVERS.plugin_errors(name):
         retriever(ExactCorpus.of([entry], LexicalEmbedding()))
+
+
+def open_lazily(path: Path, embedding: str, encoder: Embedding | None = None) -> LazyMemory:
+    """A memory in a folder, made when an editor first uses it."""
+    return LazyMemory(lambda: _open_memory(path, embedding, encoder), encoder)
 
 
 def _open_memory(path: Path, embedding: str, encoder: Embedding | None) -> Any:

@@ -4,7 +4,6 @@ import inspect
 import json
 import math
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, get_type_hints
@@ -13,6 +12,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
+from emend.memory.retrieval.adapters import adapt
 from emend.memory.retrieval.base import Corpus, Retriever
 from emend.memory.retrieval.registry import RETRIEVERS
 
@@ -110,11 +110,8 @@ def _setting(text: str, pair: str) -> tuple[str, Any]:
 
 def _factory(name: str) -> Any:
     factory: Any = RETRIEVERS.load(name)
-    # A LangChain retriever can only exist if LangChain is imported; otherwise its slow import is avoided.
-    if "langchain_core.retrievers" in sys.modules:
-        from emend.memory.retrieval.langchain import adapted
-
-        factory = adapted(factory)
+    if name not in RETRIEVERS.builtin:
+        factory = adapt(factory, name)
     if not callable(factory):
         raise BadSettings(
             f"retriever '{name}' is a {type(factory).__name__}, no factory: name a class or function that takes a "

@@ -1,6 +1,5 @@
 """The commands `emend run`, `resume`, `merge` and `demo`."""
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,9 @@ def run(config: RunConfig, out: Out = None) -> None:
 
     An interrupted run is continued by the same command with the same --out, or by emend resume.
     """
-    _print_next(run_and_report(config, out or _new_folder(config.benchmark)))
+    from emend.evals.api.run import new_folder
+
+    _print_next(run_and_report(config, out or new_folder(config.benchmark)))
 
 
 @grouped
@@ -82,6 +83,7 @@ def demo(
     concurrency: Annotated[int, typer.Option(metavar="N", help="Number of units evaluated at the same time.")] = 4,
 ) -> None:
     """Evaluate five editors on the embedded model and explain the table; no key, GPU or download."""
+    from emend.evals.api.run import new_folder
     from emend.evals.log.manifest import Manifest
     from emend.evals.report.console import console_for
     from emend.evals.report.demo import show_explanation
@@ -92,23 +94,23 @@ def demo(
         limit=edits,
         concurrency=concurrency,
     )
-    folder = run_and_report(config, out or _new_folder("demo"))
+    folder = run_and_report(config, out or new_folder("demo"))
     show_explanation(Manifest.read(folder), folder, console_for())
 
 
 def run_and_report(config: RunConfig, folder: Path) -> Path:
     """Run, print the table and the API costs, and return the folder."""
-    from emend.evals.aggregate.rows import report
+    from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.console import console_for
-    from emend.evals.report.progress import progress_on
     from emend.evals.report.tables.metrics import show
-    from emend.evals.runner.run import run as run_config
     from emend.evals.runner.summary import spent_lines
 
     with interruptible(folder):
-        summary = run_config(config, folder, progress_on())
-    show(report(folder), console_for())
+        result = run_config(config, folder)
+    summary = result.summary
+    assert summary is not None
+    show(result.report, console_for())
     for line in spent_lines(folder, summary.spent):
         print_text(line)
     if summary.skipped and not summary.finished and not summary.failed:
@@ -120,13 +122,3 @@ def _print_next(folder: Path) -> None:
     print_text(f"\nThe run is in {folder}. Next:")
     print_text(f"  emend trace {folder} 1")
     print_text(f"  emend report {folder} --json")
-
-
-def _new_folder(name: str) -> Path:
-    """Path of a run folder that does not exist yet."""
-    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
-    stem = f"{plain}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder, count = Path("runs") / stem, 2
-    while folder.exists():
-        folder, count = Path("runs") / f"{stem}-{count}", count + 1
-    return folder

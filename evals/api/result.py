@@ -1,0 +1,173 @@
+"""A run as an object: its table, records, traces and comparisons."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emend.evals.aggregate.rows import Report
+from emend.evals.aggregate.rows import report as report_of
+from emend.evals.api.display import DisplayTable
+from emend.evals.case import Record
+from emend.evals.log.manifest import Manifest
+from emend.evals.log.records import read_records
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import pandas
+
+    from emend.evals.analyses.compare import Comparison
+    from emend.evals.runner.summary import Summary
+    from emend.evals.trace.case_trace import Trace
+
+
+class RunResult:
+    """A run folder, finished or not.
+
+    Attributes:
+        folder: the run folder.
+        summary: what the call that made this object did; None for a run that was loaded.
+
+    Raises:
+        BadData: there is no run in the folder, or its manifest is damaged.
+    """
+
+    def __init__(self, folder: str | Path, summary: "Summary | None" = None) -> None:
+        self.folder, self.summary = Path(folder), summary
+        self.manifest = Manifest.read(self.folder)
+
+    @cached_property
+    def report(self) -> Report:
+        """All rows of the run's report, which is computed once."""
+        return report_of(self.folder)
+
+    def table(self) -> DisplayTable:
+        """The table of metrics with their intervals, as `emend report` prints it."""
+        from emend.evals.report.tables.metrics import render
+
+        return DisplayTable(lambda console: render(self.report, console))
+
+    def records(self, editor: str | None = None) -> list[Record]:
+        """One record per probe, repeat and editor, or those of one editor."""
+        return [record for record in read_records(self.folder) if editor in (None, record.editor)]
+
+    def to_pandas(self, what: str = "metrics") -> "pandas.DataFrame":
+        """A data frame.
+
+        Args:
+            what: `metrics`: one row per editor, setting, mode and metric with mean, low, high, n and unscored;
+                `records`: one row per record, each score a column named `values.NAME`.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+            ValueError: neither of the two.
+        """
+        if what == "metrics":
+            return data_frame(self.report.rows)
+        if what == "records":
+            return data_frame(self.records(), "values", "usage", "tags")
+        raise ValueError(f"to_pandas('{what}'): write metrics or records")
+
+    def trace(self, case: int | str, editor: str | None = None, probe: str | None = None) -> "TraceView":
+        """The trace of a case: its number from 1, or the beginning of its id; of one editor or probe, or of all.
+
+        Raises:
+            BadSettings: there is no such case, editor or probe.
+        """
+        from emend.evals.trace.case_trace import trace
+        from emend.evals.trace.filters import RecordFilter
+
+        chosen = RecordFilter(editor=editor, probe=probe)
+        return TraceView(trace(self.folder, str(case), chosen))
+
+    def compare(self, first: "str | RunResult", second: str | None = None) -> "ComparisonView":
+        """Two editors of this run, or this run and another one, probe by probe, with paired tests.
+
+        Args:
+            first: editor that is the base of the comparison, or another run, which is compared with this one.
+            second: the other editor.
+
+        Raises:
+            BadSettings: no such editor, or the runs are not on the same data.
+        """
+        from emend.evals.analyses.compare import compare
+
+        if isinstance(first, RunResult):
+            return ComparisonView(compare(self.folder, first.folder, second, second))
+        return ComparisonView(compare(self.folder, None, first, second))
+
+    def __repr__(self) -> str:
+        config = self.manifest.config
+        return f"RunResult({str(self.folder)!r}: {config.benchmark}, {config.model}, {', '.join(config.editors)})"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+class TraceView(DisplayTable):
+    """The trace of one case, which shows itself; `trace` has all its fields."""
+
+    def __init__(self, trace: "Trace") -> None:
+        from emend.evals.report.tracing import trace_text
+
+        self.trace = trace
+        super().__init__(lambda console: trace_text(trace, console))
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """All steps in their order: node, place, state update, calls with prompt and reply, milliseconds."""
+        return [
+            {"editor": probe.record.editor, "probe": probe.record.probe} | step
+            for probe in self.trace.probes
+            for step in probe.visible_steps
+        ]
+
+    def to_markdown(self) -> str:
+        """The trace with all prompts and replies in full."""
+        from emend.evals.report.tracing import markdown
+
+        return markdown(self.trace)
+
+
+class ComparisonView(DisplayTable):
+    """The difference of two editors or runs, which shows itself; `comparison` has all its fields."""
+
+    def __init__(self, comparison: "Comparison") -> None:
+        from emend.evals.report.tables.comparison import render_comparison
+
+        self.comparison = comparison
+        super().__init__(lambda console: render_comparison(comparison))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row per metric and kind: both means, their difference, its interval, and the test's p."""
+        rows = [row.model_dump(exclude={"paired"}) | row.paired.model_dump() for row in self.comparison.rows]
+        return data_frame(rows)
+
+
+def load_run(folder: str | Path) -> RunResult:
+    """Load a run folder; nothing that it names is imported.
+
+    Raises:
+        BadData: there is no run in the folder, or its manifest is damaged.
+    """
+    return RunResult(folder)
+
+
+def data_frame(rows: Iterable[FrozenModel | dict[str, Any]], *nested: str) -> "pandas.DataFrame":
+    """A data frame of rows, in which the fields named by `nested` become columns `FIELD.NAME`.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("a data frame needs pandas: pip install 'emend[pandas]'.") from error
+    plain = [row if isinstance(row, dict) else row.model_dump() for row in rows]
+    return pandas.DataFrame([_flat(row, nested) for row in plain])
+
+
+def _flat(row: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
+    flat = {name: value for name, value in row.items() if name not in nested}
+    return flat | {f"{name}.{key}": value for name in nested for key, value in row.get(name, {}).items()}

@@ -1,0 +1,236 @@
+"""Retrievers of LangChain and LlamaIndex, vector stores and plain functions as retrieval strategies.
+
+They are recognised by their methods, so that neither library is imported here.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from emend.memory.errors import BadSettings
+from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
+
+QUERY = "query"
+"""First parameter of a plain function that searches; a factory's is the corpus."""
+Result = tuple[Any, float | None]
+"""A document, node, entry, id or text, and its score where the retriever gives one."""
+
+
+class AdaptedRetriever:
+    """Results of another library's retriever as hits; a result without an entry in scope is left out.
+
+    A result is matched by `id` in its metadata, then its own id, then its text. Scores are the retriever's own where it
+    gives them for all results, else 1 / rank.
+
+    Args:
+        corpus: the entries to search.
+        ask: returns the results for a query and a maximum number, best first.
+    """
+
+    def __init__(self, corpus: Corpus, ask: Callable[[str, int], Sequence[Result]]) -> None:
+        self._ask = ask
+        self._by_id = {entry.id: entry for entry in corpus.entries()}
+        self._by_text: dict[str, list[Entry]] = {}
+        for entry in corpus.entries():
+            self._by_text.setdefault(entry.text, []).append(entry)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """At most k hits in the retriever's order; empty if no result has an entry in scope."""
+        if not self._by_id or k <= 0:
+            return []
+        scores: dict[str, float | None] = {}
+        for result, score in self._ask(query, k):
+            entry = next((entry for entry in self._entries(result) if entry.id not in scores), None)
+            if entry is not None:
+                scores[entry.id] = score
+        first = list(scores.items())[:k]
+        scored = all(score is not None for _, score in first)
+        return [
+            Hit(entry=self._by_id[name], score=score if scored and score is not None else 1 / rank)
+            for rank, (name, score) in enumerate(first, 1)
+        ]
+
+    def check_documents(self, name: str) -> None:
+        """Search for the text of an entry.
+
+        Raises:
+            BadSettings: the retriever has results, and none of them is an entry: it is over other documents.
+        """
+        entry = next(iter(self._by_id.values()), None)
+        results = self._ask(entry.text, 10) if entry is not None else ()
+        if results and not any(self._entries(result) for result, _ in results):
+            raise BadSettings(
+                f"retriever '{name}' searches other documents than the memory's entries: none of its "
+                f"{len(results)} results for {results[0][0]!r:.80} is one. Make it from the entries: write a function "
+                "of the corpus, and give each document its entry's text, and its id as metadata['id']."
+            )
+
+    def _entries(self, result: Any) -> list[Entry]:
+        """The entries that match a result; several may have the same text."""
+        metadata = getattr(result, "metadata", None)
+        ids = [metadata.get("id")] if isinstance(metadata, Mapping) else []
+        ids += [getattr(result, name, None) for name in ("id", "node_id", "ref_doc_id")] + [result]
+        for key in ids:
+            if isinstance(key, str | int) and str(key) in self._by_id:
+                return [self._by_id[str(key)]]
+        return self._by_text.get(_text_of(result), [])
+
+
+def _text_of(result: Any) -> str:
+    """The text of LangChain's document, LlamaIndex's node, an entry, or the text itself."""
+    text = next((getattr(result, name) for name in ("page_content", "text") if hasattr(result, name)), result)
+    return text if isinstance(text, str) else ""
+
+
+def adapt(component: Any, name: str) -> Any:
+    """The factory of a strategy for whatever a user names as a retriever.
+
+    Args:
+        component: a factory of a `Retriever`, whose results may also be any of the following; a LangChain retriever or
+            its class, a vector store, a LlamaIndex retriever, a function `(query, corpus, k)` (the last two if it has
+            them), or an instance of a `Retriever`.
+        name: as which the user named it, for errors.
+
+    Returns:
+        A factory `(corpus, **settings) -> Retriever`; the component itself if it is no callable of any kind.
+    """
+    if isinstance(component, type):
+        if _is_langchain(component):
+            return _factory_of(component, name, lambda corpus, **settings: _built(component, corpus, settings))
+        return (
+            component
+            if hasattr(component, "search") or hasattr(component, "search_probe")
+            else _wrapped(component, name)
+        )
+    if inspect.isroutine(component) and QUERY not in _parameters(component)[:1]:
+        return _wrapped(component, name)
+    if _ask_of(component, None) is not None or _is_retriever(component):
+        return _factory_of(type(component), name, lambda corpus: component)
+    return component
+
+
+def _factory_of(cls: Any, name: str, build: Callable[..., Any]) -> Callable[..., Retriever]:
+    """A factory with the name of a class, for the run's records, and its settings."""
+    strategy = _checked(build, name)
+
+    def bind(corpus: Corpus, **settings: Any) -> Retriever:
+        return strategy(corpus, **settings)
+
+    bind.__module__, bind.__name__, bind.__qualname__ = cls.__module__, cls.__name__, cls.__qualname__
+    bind.__doc__ = cls.__doc__
+    fields = [field for field in getattr(cls, "model_fields", ()) if field not in ("documents", "docs")]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("corpus", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    bind.__signature__ = inspect.Signature([*parameters, *(inspect.Parameter(f, keyword) for f in fields)])  # type: ignore[attr-defined]
+    return bind
+
+
+def _wrapped(factory: Callable[..., Any], name: str) -> Callable[..., Retriever]:
+    """A user's factory, whose result is adapted."""
+    return functools.wraps(factory, updated=())(_checked(factory, name))
+
+
+def _checked(build: Callable[..., Any], name: str) -> Callable[..., Retriever]:
+    """A factory that adapts what another one makes, and checks once that its documents are the memory's."""
+    is_checked = False
+
+    def bind(corpus: Corpus, **settings: Any) -> Retriever:
+        nonlocal is_checked
+        retriever = build(corpus, **settings)
+        ask = _ask_of(retriever, corpus)
+        if ask is None:
+            return retriever  # type: ignore[no-any-return]
+        adapted = AdaptedRetriever(corpus, ask)
+        if not is_checked and corpus.entries():
+            adapted.check_documents(name)
+            is_checked = True
+        return adapted
+
+    return bind
+
+
+def _ask_of(component: Any, corpus: Corpus | None) -> Callable[[str, int], Sequence[Result]] | None:
+    """How another library's retriever, a vector store or a function is asked; None for anything else."""
+    if hasattr(component, "similarity_search") and hasattr(component, "as_retriever"):
+        return lambda query, k: _search_store(component, query, k, {})
+    plain = hasattr(component, "vectorstore") and not hasattr(component, "docstore")  # which maps chunks to parents
+    if plain and getattr(component, "search_type", "") == "similarity":
+        return lambda query, k: _search_store(component.vectorstore, query, k, dict(component.search_kwargs))
+    if _is_langchain(component):
+        return lambda query, k: [(document, None) for document in component.invoke(query)]
+    if hasattr(component, "retrieve") and hasattr(component, "_retrieve"):  # LlamaIndex
+        return lambda query, k: [(scored.node, scored.score) for scored in component.retrieve(query)]
+    if inspect.isroutine(component) and QUERY in _parameters(component)[:1]:
+        return functools.partial(_call, component, corpus)
+    return None
+
+
+def _is_langchain(component: Any) -> bool:
+    return hasattr(component, "_get_relevant_documents")
+
+
+def _is_retriever(component: Any) -> bool:
+    return hasattr(component, "search") or hasattr(component, "search_probe")
+
+
+def _parameters(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # written in C
+        return []
+
+
+def _call(function: Callable[..., Iterable[Any]], corpus: Corpus | None, query: str, k: int) -> list[Result]:
+    """Results of a plain function: hits, entries, ids or texts, each alone or as (result, score)."""
+    further = {"corpus": corpus, "k": k}
+    known = _parameters(function)
+    results = function(query, **{name: value for name, value in further.items() if name in known})
+    return [_as_result(result) for result in results]
+
+
+def _as_result(result: Any) -> Result:
+    if isinstance(result, Hit):
+        return result.entry, result.score
+    if isinstance(result, tuple) and len(result) == 2:
+        return result[0], float(result[1])
+    return result, None
+
+
+def _search_store(store: Any, query: str, k: int, settings: dict[str, Any]) -> list[Result]:
+    """Results of a vector store with their scores, higher for what is nearer.
+
+    A limit `k` in the settings holds. Stores without relevance scores give similarities or distances: the first result
+    is the nearest, so that the order tells which.
+    """
+    settings = settings | {"k": min(k, settings.get("k", k))}
+    try:
+        return [
+            (document, float(score))
+            for document, score in store.similarity_search_with_relevance_scores(query, **settings)
+        ]
+    except NotImplementedError:
+        pass
+    try:
+        results = store.similarity_search_with_score(query, **settings | {"k": max(2, settings["k"])})
+    except NotImplementedError:
+        return [(document, None) for document in store.similarity_search(query, **settings)]
+    sign = -1.0 if results and results[0][1] < results[-1][1] else 1.0
+    return [(document, sign * float(score)) for document, score in results[: settings["k"]]]
+
+
+def _built(cls: Any, corpus: Corpus, settings: dict[str, Any]) -> Any:
+    """A LangChain retriever over the memory's entries: by `from_documents`, by its field `documents`, or alone."""
+    from langchain_core.documents import Document
+
+    entries = corpus.entries()
+    documents = [Document(page_content=entry.text, id=entry.id, metadata={"id": entry.id}) for entry in entries]
+    try:
+        if hasattr(cls, "from_documents"):
+            return cls.from_documents(documents, **settings)
+        return cls(documents=documents, **settings) if "documents" in cls.model_fields else cls(**settings)
+    except (TypeError, ValueError, ImportError) as error:
+        raise BadSettings(
+            f"the LangChain retriever {cls.__name__} cannot be made from the memory's entries alone: {error}. "
+            "Write a function of the corpus that makes it, or an instance, and name that."
+        ) from error

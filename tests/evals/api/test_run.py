@@ -1,0 +1,116 @@
+import asyncio
+import threading
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from pydantic import ValidationError
+
+import emend
+from emend.evals.api.result import RunResult
+from emend.evals.api.run import RunOptions
+from emend.evals.log.config import RunConfig
+from emend.memory.errors import BadSettings, RunRefused
+from emend.memory.retrieval.base import Hit
+from tests.evals.toys import ScriptedModel, ToyBenchmark, ToyEditor, untimed
+
+
+def run(folder, **options):
+    toys: dict[str, Any] = {"benchmark": ToyBenchmark, "editors": ToyEditor, "model": ScriptedModel()}
+    return emend.run(out=folder, progress=False, **toys | options)
+
+
+def test_a_run_takes_classes_and_instances_where_the_command_takes_names(tmp_path):
+    by_name = emend.run(
+        "tests.evals.toys:ToyBenchmark",
+        "tests.evals.toys:ToyEditor",
+        ScriptedModel(),
+        out=tmp_path / "names",
+        progress=False,
+    )
+    for place, benchmark in enumerate((ToyBenchmark, ToyBenchmark(None, {}))):
+        by_object = run(tmp_path / str(place), benchmark=benchmark)
+        assert sorted(map(untimed, by_object.records())) == sorted(map(untimed, by_name.records()))
+        assert by_object.summary.finished == 6
+
+
+def test_objects_that_cannot_be_imported_are_named_in_this_process(tmp_path):
+    class Local(ToyEditor):
+        pass
+
+    result = run(tmp_path / "x", editors=[Local, lambda context: ToyEditor(context)])
+    assert result.manifest.config.editors == ("object:Local", "object:<lambda>")
+    assert {record.editor for record in result.records()} == {"object:Local", "object:<lambda>"}
+    assert run(tmp_path / "x", editors=[Local, lambda context: ToyEditor(context)]).summary.finished == 0
+
+
+def test_an_object_of_another_process_is_asked_for_again():
+    with pytest.raises(BadSettings, match=r"object:Gone.*emend\.run"):
+        emend.run(ToyBenchmark, "object:Gone", progress=False)
+
+
+def test_a_function_is_a_retriever_and_an_instance_an_embedding(tmp_path):
+    def last_first(query, corpus, k):
+        return [Hit(entry=entry, score=float(place)) for place, entry in enumerate(corpus.entries())][::-1][:k]
+
+    class Letters:
+        identity = "letters"
+
+        def documents(self, texts):
+            return [[1.0, 0.0] for _ in texts]
+
+        queries = documents
+
+    result = run(tmp_path / "x", editors="rag", retriever=last_first, embedding=Letters(), mode="all")
+    config = result.manifest.config
+    assert (config.retriever, config.embedding) == ("object:last_first", "object:Letters")
+    found = {record.retrieved[0] for record in result.records() if record.retrieved}
+    assert len(found) == 1
+
+
+def test_a_second_call_with_the_same_folder_continues_and_another_run_is_refused(tmp_path):
+    assert run(tmp_path / "x", limit=3).summary.finished == 3
+    assert run(tmp_path / "x", limit=3).summary.skipped == 3
+    with pytest.raises(RunRefused):
+        run(tmp_path / "x", limit=3, seed=7)
+
+
+def test_a_run_without_a_folder_gets_a_new_one_each_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {run(None, limit=1).folder for _ in range(2)}
+    assert len(folders) == 2 and all(folder.parent.name == "runs" for folder in folders)
+
+
+@pytest.mark.parametrize("wrong", [{"limits": 3}, {"limit": "many"}, {"mode": "some"}])
+def test_wrong_options_are_named(tmp_path, wrong):
+    with pytest.raises((ValidationError, BadSettings), match=next(iter(wrong))):
+        run(tmp_path / "x", **wrong)
+
+
+def test_it_runs_on_a_thread_and_in_an_event_loop(tmp_path):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(run(tmp_path / "thread")))
+    thread.start()
+    thread.join(60)
+
+    async def both():
+        runs = (
+            emend.arun(ToyBenchmark, ToyEditor, ScriptedModel(), out=tmp_path / name, progress=False) for name in "ab"
+        )
+        return await asyncio.gather(*runs)
+
+    results += asyncio.run(both())
+    assert [result.summary.finished for result in results] == [6, 6, 6]
+
+
+def test_every_option_of_a_run_can_be_given():
+    positional = {"benchmark", "editors", "model"}
+    assert set(get_type_hints(RunOptions)) | positional == set(RunConfig.model_fields)
+    assert all(get_origin(kind) is None or get_args(kind) for kind in get_type_hints(RunOptions).values())
+
+
+def test_the_package_has_its_names_and_a_version():
+    assert set(emend.__all__) <= set(dir(emend))
+    assert all(getattr(emend, name) for name in emend.__all__)
+    assert emend.RunResult is RunResult
+    with pytest.raises(AttributeError, match="rum"):
+        emend.rum  # noqa: B018
