@@ -35,7 +35,7 @@ check: $(STAMP) ## lint, formatting, types, import directions, structure and nam
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy tests scripts
-	$(BIN)/lint-imports --no-logo
+	cd typings && ../$(BIN)/lint-imports --no-logo --no-cache --config ../pyproject.toml
 	$(BIN)/pytest -q -p no:cacheprovider tests/test_architecture.py
 
 format: $(STAMP) ## let ruff mend what it can
