@@ -1,8 +1,10 @@
 """Every `bash` block of README and docs is run, line by line, in a folder that has the files shown above it."""
 
+import doctest
 import re
 import shlex
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +50,14 @@ def test_all_links_between_pages_lead_somewhere() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+ROOMS = ("memory", "agents", "graphs", "editors", "evals")
+EXAMPLES = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_in_a_docstring_is_true(path: Path) -> None:
+    module = import_module(".".join(("emend", *path.relative_to(ROOT).with_suffix("").parts)))
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed

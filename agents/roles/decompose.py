@@ -93,7 +93,7 @@ class Checked(BaseModel):
 def stepwise_question(probe: Probe) -> str:
     r"""The question to take in steps: the prompt without labels; of a prompt with chains of thought, its query.
 
-    >>> stepwise_question(Probe(kind="fact", prompt="Be brief.\nQuestion: Who?\nAnswer:", gold=("Ana",)))
+    >>> stepwise_question(Probe(kind="fact", prompt="Be brief.\nQuestion: Who?\nAnswer:", style="raw", gold=("Ana",)))
     'Be brief.\nWho?'
     """
     if not probe.prompt.strip() or probe.reading == "thoughts":

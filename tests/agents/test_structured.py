@@ -65,6 +65,13 @@ def test_a_reply_that_says_two_things_or_none_is_never_a_verdict(reply):
     assert (caught.value.reply, caught.value.calls) == (reply, 1)
 
 
+def test_the_form_in_a_prompt_has_the_letters_of_the_values():
+    class Named(BaseModel):
+        name: Literal["Zoë", "城"]
+
+    assert ReplySchema(Named).form == '{"name": "Zoë" or "城"}'
+
+
 def test_an_unparsable_reply_is_asked_for_again_with_the_problem():
     model = scripted("maybe", '{"reason": "r", "verdict": "perhaps"}', YES)
     asked = ask_structured(model, [SystemMessage("Judge."), HumanMessage("Does it?")], Verdict, retries=2)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from emend.agents.scope.base import corpus_of
 from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
+from emend.evals.cli.commands.train import _print_steps
 from emend.evals.cli.main import app
 from emend.evals.components.config import ScopeConfig
 from emend.evals.components.train_scope import questions_from, questions_of, train_scope_on
@@ -27,6 +28,13 @@ TINY = ScopeConfig(
     benchmark_options={"split": "seen"},
     also_check={"split": "unseen"},
 )
+
+
+def test_every_tenth_of_the_steps_is_told(capsys):
+    for step in range(1, 26):
+        _print_steps(step, 25)
+    told = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
+    assert told == [*range(2, 25, 2), 25]
 
 
 def test_a_question_is_about_its_relevant_edit_or_none():

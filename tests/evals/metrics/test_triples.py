@@ -71,6 +71,9 @@ def test_the_interval_of_f1_holds_it_and_is_the_same_each_time():
     documents = scored([1.0, 0.1], [0.2], [0.9], [0.3, 0.3, 1.0])
     one, other = f1_estimate(documents), f1_estimate(documents)
     assert one == other and one.mean is not None and one.low <= one.mean <= one.high  # type: ignore[operator]
+    for without in (scored([1.0, 0.1]), scored([0.1], [0.2])):  # one document; no match
+        estimate = f1_estimate(without)
+        assert estimate.mean is not None and estimate.low is estimate.high is None
 
 
 @pytest.mark.parametrize(

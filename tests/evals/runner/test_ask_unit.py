@@ -138,7 +138,7 @@ def test_scorers_that_miss_the_unedited_answer_are_those_that_get_it(name):
     [(("e", "x"), [], 1.0), (("x", "e"), [], 0.0), ((), [{}, {"hits": []}], 0.0), ((), [{}], None)],
 )
 def test_a_hit_is_counted_wherever_there_was_a_search(retrieved, updates, hit):
-    answer = Answer(text="blue", retrieved=retrieved, steps=[Step(node="n", update=u, ms=0.0) for u in updates])
+    answer = Answer(text="blue", retrieved=retrieved, steps=tuple(Step(node="n", update=u, ms=0.0) for u in updates))
     assert hit_at_1(SHARED.model_copy(update={"edit_ids": ("e",)}), answer) == hit
     assert hit_at_1(SHARED, answer) is None
 

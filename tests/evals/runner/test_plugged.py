@@ -61,6 +61,17 @@ class Chatty(Asking):
         return "New-0"
 
 
+class Undrawn(Asking):
+    """Names a graph that is nowhere."""
+
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        del self.app
+
+    def answer(self, probe: Probe) -> Answer:
+        return Answer(text="New-0", prompt=probe.prompt)
+
+
 class Failing:
     """A strategy with a mistake in it."""
 
@@ -106,6 +117,12 @@ def test_an_editors_calls_are_counted_and_traced_and_its_own_graph_is_drawn(tmp_
     events = [line for line in read_lines(tmp_path / "run", EVENTS) if line.get("node") == "answer"]
     assert all(len(event["calls"]) == 1 for event in events) and events
     assert "speak" in Manifest.read(tmp_path / "run").graphs["mine"]["mermaid"]
+
+
+def test_a_graph_that_is_not_there_is_left_out_of_the_manifest(tmp_path: Path) -> None:
+    plan = config(editors=("tests.evals.runner.test_plugged:Undrawn",), benchmark_options={"cases": "1"})
+    run(plan, tmp_path / "run", model=ScriptedChatModel(reply=lambda prompt: "New-0"))
+    assert Manifest.read(tmp_path / "run").graphs == {}
 
 
 def test_an_editor_that_answers_with_something_else_is_named(tmp_path: Path) -> None:

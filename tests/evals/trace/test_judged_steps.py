@@ -136,3 +136,4 @@ def test_an_older_scoring_without_steps_still_shows_its_verdicts(judgeable, tmp_
     (folder / FOLDER / f"{scoring.id}.events.jsonl").unlink()
     judged = all_judged(folder)
     assert judged and all(judgement.judgement.values and not judgement.steps for judgement in judged)
+    assert {judgement.together for judgement in judged} == {1}

@@ -27,6 +27,10 @@ def test_lexical_rows_have_length_1_or_0_without_a_word():
     assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 2048)
     assert np.linalg.norm(rows, axis=1) == pytest.approx([1, 1, 0, 1, 1], abs=1e-5)
     assert LexicalEmbedding().documents([]).shape == (0, 2048)
+    for word, trigrams in (("x", 1), ("Lyon", 4)):
+        (row,) = LexicalEmbedding().documents([word])
+        sizes = sorted(np.abs(row[row != 0]))
+        assert sizes == pytest.approx([sizes[-1] * (0.5 / trigrams**0.5) ** 0.5] * trigrams + [sizes[-1]])
 
 
 def test_a_lexical_vector_does_not_depend_on_process_or_batch():

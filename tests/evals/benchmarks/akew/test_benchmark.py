@@ -106,6 +106,7 @@ def test_a_triplet_that_lacks_a_part_is_dropped_and_counted(folder):
 def test_wiki_updates_carry_the_time_from_which_they_hold():
     for setting in SETTINGS:
         assert [case.edits[0].time for case in cases("wiki_update", setting)] == ["2021-06-01", None]
+        assert not any("hops" in case.tags for case in cases("wiki_update", setting))
 
 
 def test_all_settings_are_asked_the_same():
