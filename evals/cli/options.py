@@ -61,6 +61,7 @@ FLAGS = {
     "overrides": Flag("--set", "PART.KEY=VALUE"),
     "as_json": Flag("--json"),
     "memory": Flag(metavar="FOLDER|URL", envvar="EMEND_MEMORY"),
+    "memory_server": Flag("--memory", "URL"),
     "prices": Flag(metavar="FILE", panel=API_CALLS),
     "cache": Flag(metavar="FOLDER", panel=API_CALLS),
 }

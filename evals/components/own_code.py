@@ -31,8 +31,8 @@ def check_trust(config: RunConfig, trusted: tuple[str, ...], command: str) -> No
         listed = ", ".join(name if is_url(name) else f"{name} from {source_file(name)}" for name in lacking)
         again = " ".join(f"--trust {name}" for name in named)
         raise BadSettings(
-            f"the run folder names code that would be run, or servers that would get your prompts and key: {listed}. "
-            f"Look at it; to go on with it: {command} {again}"
+            "the run folder names code that would be run, or servers that would get your prompts, edits or key: "
+            f"{listed}. Look at it; to go on with it: {command} {again}"
         )
     settings = str(config.overrides)
     if unknown := [name for name in trusted if name not in named and name not in settings]:
@@ -61,7 +61,8 @@ def source_file(name: str) -> str:
 
 
 def _servers(config: RunConfig) -> Iterator[str]:
-    for url in _URL.findall(f"{config.model} {config.embedding} {config.retriever} {config.overrides}"):
+    named = f"{config.model} {config.embedding} {config.retriever} {config.memory_server} {config.overrides}"
+    for url in _URL.findall(named):
         try:
             host = urlsplit(url).hostname or ""
             local = host == "localhost" or ipaddress.ip_address(host).is_loopback

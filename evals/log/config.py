@@ -1,5 +1,6 @@
 """The configuration of a run, checked when it is made: modes, checkpoints and limits on failures."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -7,7 +8,7 @@ from pydantic import Field, model_validator
 
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
-from emend.memory.redaction import refuse_secrets
+from emend.memory.redaction import hide_keys, refuse_secrets
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
@@ -15,12 +16,25 @@ if TYPE_CHECKING:
 
 MODEL = "model"
 """The name in `overrides` under which the settings for loading the model are given."""
-FREE = ("concurrency", "fail_on_error", "data", "max_cost", "max_calls", "prices", "rpm", "tpm", "cache")
+FREE = (
+    "concurrency",
+    "fail_on_error",
+    "data",
+    "max_cost",
+    "max_calls",
+    "prices",
+    "rpm",
+    "tpm",
+    "cache",
+    "memory_server",
+)
 """Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 OVERRIDES = (
     "Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML file; "
     "repeatable; see: emend list editors --settings."
 )
+SERVER = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
+"""Address of a Chroma server; one with a user and password would be written to the manifest with them."""
 END, NO_CHECKPOINT = "end", "none"
 CHECKPOINT_EXAMPLES = "give numbers of edits, such as 10,50, every:10, end, several of these with commas, or none"
 OLD_NAMES = {
@@ -259,6 +273,11 @@ class RunConfig(CallLimits):
         description="Embedding of memory-based editors: auto, lexical, minilm, a sentence-transformers folder, or "
         "module:attribute.",
     )
+    memory_server: str | None = Field(
+        default=None,
+        description="Address of a Chroma server (http://HOST:PORT) that holds the memory of memory-based editors; "
+        "default: the run folder holds it.",
+    )
     prompt_template: str | None = Field(
         default=None,
         description="Prompt template that joins retrieved edits and a probe: new_fact, based_on_facts or brief; "
@@ -303,6 +322,11 @@ class RunConfig(CallLimits):
         FailureLimit.parse(self.fail_on_error)
         if self.share is not None:
             Share.parse(self.share).limits(self)
+        if self.memory_server is not None and not SERVER.fullmatch(self.memory_server):
+            raise BadSettings(
+                f"--memory is '{hide_keys(self.memory_server)}': give a Chroma server, http://HOST:PORT, without user, "
+                "password or path, or leave it out."
+            )
         if not self.editors:
             raise BadSettings("no editor is named: give at least one, for example --editor rag.")
         if joined := next((name for name in self.editors if "," in name), None):

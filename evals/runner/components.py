@@ -19,11 +19,12 @@ from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION, with_triples
 from emend.evals.case import Benchmark, Case
 from emend.evals.log.config import MODEL, Checkpoints, FailureLimit, Mode, RunConfig, Share
+from emend.evals.log.manifest import decisive_fields
 from emend.evals.runner.batch_ahead import CHUNK
 from emend.evals.runner.perplexity import load_texts
 from emend.evals.runner.units import EditorPass, Group, groups, without_repeats
 from emend.evals.shares.deal import PASSES, Deal, pass_ids
-from emend.memory.edit import Edit
+from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
 from emend.memory.errors import BadSettings
 from emend.memory.files import private_folder
@@ -221,7 +222,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
         retriever=retriever,
         model=model,
         policy=policy,
-        memory=open_lazily(folder / MEMORY, config.embedding, encoder),
+        memory=_run_memory(config, folder, benchmark, encoder),
     )
 
 
@@ -279,15 +280,34 @@ def _try_retriever(name: str, retriever: Callable[[Corpus], Retriever]) -> None:
 
 def open_lazily(path: Path, embedding: str, encoder: Embedding | None = None) -> LazyMemory:
     """A memory in a folder, made when an editor first uses it."""
-    return LazyMemory(lambda: _open_memory(path, embedding, encoder), encoder)
+    return LazyMemory(lambda: _open_memory(private_folder(path), _encoder(encoder, embedding)), encoder)
 
 
-def _open_memory(path: Path, embedding: str, encoder: Embedding | None) -> Any:
+def _run_memory(config: RunConfig, folder: Path, benchmark: Benchmark, encoder: Embedding | None) -> LazyMemory:
+    """A run's memory, in its folder or on a server."""
+    address = config.memory_server
+    if address is None:
+        return open_lazily(folder / MEMORY, config.embedding, encoder)
+
+    def connect() -> Any:
+        # Named by what the run is, so that its shares and workers use one memory, and other runs another.
+        fields = decisive_fields({"config": config.model_dump(mode="json", exclude={"share"})})
+        loaded = _encoder(encoder, config.embedding)
+        name = content_id("memory of a run", fields, loaded.identity, benchmark.provenance)
+        return _open_memory(address, loaded, f"run-{name}")
+
+    return LazyMemory(connect, encoder)
+
+
+def _encoder(encoder: Embedding | None, embedding: str) -> Embedding:
+    return encoder or load_embedding(embedding, cache_folder("vectors"))
+
+
+def _open_memory(place: Path | str, encoder: Embedding, name: str = "") -> Any:
     from emend.memory.store.chroma import ChromaMemory
 
     # Cases are worlds of their own: their edits contradict each other without one being later, unless they are dated.
-    encoder = encoder or load_embedding(embedding, cache_folder("vectors"))
-    return ChromaMemory(private_folder(path), encoder, superseding="time")
+    return ChromaMemory(place, encoder, superseding="time", name=name)
 
 
 def data_folder(benchmark: str, data: str | None) -> Path | None:

@@ -61,6 +61,7 @@ class ChromaMemory:
         superseding: which of several edits of a (subject, relation) is current; a new memory stores it (default
             `arrival`), and an existing one must have been created with it. None accepts the stored rule.
         create: False refuses a location without a memory.
+        name: keeps this memory apart from others on a server.
 
     Raises:
         MemoryMismatch: the stored memory was embedded by another model, or has another superseding rule.
@@ -75,6 +76,7 @@ class ChromaMemory:
         embedding: Embedding | None,
         superseding: Superseding | None = None,
         create: bool = True,
+        name: str = "",
     ) -> None:
         self.location = location = "in-process memory" if path is None else str(path)
         self.embedding = embedding
@@ -85,8 +87,9 @@ class ChromaMemory:
         create_with = (embedding.identity, superseding or "arrival") if create and embedding else None
         self._lock_file = lock_folder(path, create_with is not None)
         self._client: Client | None = None
+        self._private = path is None
         # In-process clients share their collections: a unique name keeps this memory apart.
-        self._suffix = f"-{uuid.uuid4().hex}" if path is None else ""
+        self._suffix = "".join(f"-{part}" for part in (uuid.uuid4().hex if path is None else "", name) if part)
         files = _files.setdefault(self._lock_file, IndexFiles(Path(location).resolve())) if self._lock_file else None
         self._database_errors = partial(database_errors, location, files)
         try:
@@ -108,7 +111,7 @@ class ChromaMemory:
 
     def close(self) -> None:
         """Release the folder or connection; an in-process memory is deleted. Exact views go on working."""
-        if self._suffix and self._client is not None:
+        if self._private and self._client is not None:
             for stored in self._collections.values():
                 self._client.delete_collection(stored.collection.name)
         self._release()

@@ -48,8 +48,9 @@ class MemoryCollection:
 
     def rows_about(self, facts: Iterable[str]) -> Iterator[MemoryRow]:
         """The rows about any of these facts, each once."""
-        ids, count = sorted(set(facts)), self.count()
-        if not ids or not count:
+        ids = sorted(set(facts))
+        count = self.count() if ids else 0
+        if not count:
             return
         if SCAN * len(ids) > count:
             yield from (row for row in self.rows() if not set(ids).isdisjoint(row.facts))

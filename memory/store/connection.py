@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from emend.memory.embeddings.embed import Embedding
-from emend.memory.errors import BadData, BadSettings, MemoryMismatch, MemoryUnavailable, MissingData
+from emend.memory.errors import BadData, BadSettings, EmendError, MemoryMismatch, MemoryUnavailable, MissingData
 from emend.memory.files import FILE_MODE, open_file, private_folder
 from emend.memory.store.collection import space_of
 from emend.memory.store.index_files import IndexFiles
@@ -128,8 +128,11 @@ def database_errors(location: str, files: IndexFiles | None) -> Iterator[None]:
         ) from error
     except ChromaError as error:
         raise BadSettings(f"the memory {location} refused this ({type(error).__name__}): {error}") from error
+    except EmendError:
+        raise
     except Exception as error:
-        if type(error) is not Exception:  # Chroma raises a bare Exception for a reply that it cannot parse
+        # For a reply that is none of Chroma's its client raises anything; for one that it cannot parse, Exception.
+        if type(error) is not Exception and not is_url(location):
             raise
         raise MemoryUnavailable(f"the memory {location} refused this: {error}. Stored edits are kept.") from error
 
@@ -159,17 +162,17 @@ def connect(path: Path | str | None) -> "Client":
 
 
 def _server(url: str, settings: Any) -> "Client":
-    import chromadb
+    from emend.memory.store.server import bounded_client
 
     try:
         parts = urlsplit(url)
         port = parts.port or 8000
         host, ssl = parts.hostname or "127.0.0.1", parts.scheme == "https"
         host = f"[{host}]" if ":" in host else host
-        return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
-    except ValueError as error:
+        return cast("Client", bounded_client(host, port, ssl, settings))
+    except Exception as error:  # whatever chromadb raises for a reply that is none of Chroma's
         raise BadSettings(
-            f"no Chroma server at '{url}': {error} Start one with "
+            f"no Chroma server at '{url}': {error or type(error).__name__}. Start one with "
             "`chroma run --host 127.0.0.1 --port 8000 --path FOLDER`, or name a folder."
         ) from error
 
