@@ -90,9 +90,6 @@ def test_retrieve_asks_for_k_entries_by_what_the_probe_asks():
         {"entry_id": "e0", "edit_id": "edit0", "text": FACT, "score": 1.0},
         {"entry_id": "e1", "edit_id": "edit1", "text": "other", "score": 0.0},
     ]
-
-
-def test_retrieve_may_find_nothing():
     assert rag.retrieve(state(), runtime(RagContext(scripted(), Fixed()))) == {"hits": []}
 
 
@@ -112,11 +109,8 @@ def test_compose_writes_the_exact_prompt(wording, prompt):
     assert check(update, RagState) == {"prompt": prompt}
 
 
-def test_compose_without_hits_is_the_probe_alone():
+def test_compose_without_hits_is_the_probe_alone_and_refuses_an_unknown_wording():
     assert rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed()))) == {"prompt": CAPITAL.prompt}
-
-
-def test_compose_refuses_an_unknown_wording():
     with pytest.raises(BadSettings, match="did you mean 'new_fact'"):
         rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed(), wording="new_fakt")))
 
@@ -174,10 +168,6 @@ def test_a_reply_of_several_lines_has_room_and_ends_before_the_next_question(rea
     respond({"prompt": "Where?", "reading": reading}, runtime(RespondContext(model)))
     respond({"prompt": "Where?"}, runtime(RespondContext(model)))
     assert model.asked == [{"stop": ["\nQuestion:"], "max_new_tokens": 160}, {"stop": None}]
-
-
-def test_a_text_of_a_given_length_is_asked_for_with_that_length():
-    model = Limited(reply=lambda prompt: "x")
     respond({"prompt": "Where?", "reading": "whole", "new_tokens": 100}, runtime(RespondContext(model)))
     assert model.asked[-1]["max_new_tokens"] == 100
 
@@ -245,11 +235,7 @@ def test_a_kind_without_examples_gives_way_to_the_others():
     only = Pool([one for one in POOL if one.kind == "copy"])
     shown = demonstrate(pool=only, demonstrations=6)
     assert len(shown) == 6 and {one["kind"] for one in shown} == {"copy"}
-
-
-def test_no_pool_and_no_hits_mean_no_demonstrations():
-    assert demonstrate(pool=Pool(())) == []
-    assert demonstrate(hits=()) == []
+    assert demonstrate(pool=Pool(())) == demonstrate(hits=()) == []
 
 
 def test_ike_shows_examples_before_fact_and_probe():

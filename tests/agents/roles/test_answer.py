@@ -26,11 +26,7 @@ def probe(style, prompt="Where is {X}"):
         ("new_fact", "cloze", "New Fact: F one.\nNew Fact: F {two}.\nPrompt: Where is {X}"),
         ("new_fact", "question", "New Fact: F one.\nNew Fact: F {two}.\nQ: Where is {X}\nA:"),
         ("new_fact", "raw", "New Fact: F one.\nNew Fact: F {two}.\nWhere is {X}"),
-        (
-            "based_on_facts",
-            "cloze",
-            "Here are some new facts: F one. F {two}. Based on the facts above, Where is {X}",
-        ),
+        ("based_on_facts", "cloze", "Here are some new facts: F one. F {two}. Based on the facts above, Where is {X}"),
         (
             "based_on_facts",
             "question",
@@ -57,12 +53,9 @@ def test_demonstrations_come_first_solved_and_apart():
     )
 
 
-def test_unknown_wording_names_the_nearest():
+def test_an_unknown_wording_and_style_are_refused_with_the_nearest():
     with pytest.raises(BadSettings, match="unknown prompt template 'new_facts': did you mean 'new_fact'"):
         build_prompt(probe("cloze"), wording="new_facts")
-
-
-def test_unknown_style_of_a_demonstration_is_refused():
     with pytest.raises(BadSettings, match="did you mean 'cloze'"):
         build_prompt(probe("cloze"), ["E is F."], [Example("A is B.", "A is", "close", "B")])
 

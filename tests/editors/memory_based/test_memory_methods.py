@@ -251,21 +251,16 @@ def probe(prompt, *edits):
     return Probe(kind="any", prompt=prompt, gold=("x",), edit_ids=tuple(edit.id for edit in edits))
 
 
-def test_a_probe_is_shown_the_edits_that_bear_on_it_in_its_order():
+def test_a_probe_is_shown_the_edits_that_bear_on_it_and_out_of_scope_the_nearest_in_words():
     choose = FactSelector(STANDING)
     assert choose(probe("?", CURRENCY)) == [CURRENCY.text]
-    assert choose(probe("?", RIVER, CAPITAL)) == [RIVER.text, CAPITAL.text]
-
-
-def test_a_probe_out_of_scope_is_shown_the_applied_edit():
-    assert FactSelector([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
-
-
-def test_among_several_a_probe_out_of_scope_is_shown_the_nearest_in_words():
-    choose = FactSelector(STANDING)
+    assert choose(probe("?", RIVER, CAPITAL)) == [RIVER.text, CAPITAL.text]  # in its order
     assert choose(probe("The capital of Sorn is")) == [CAPITAL.text]
     assert choose(probe("The currency of Sorn is")) == [CURRENCY.text]
     assert choose(probe("Where does the Lunden flow?")) == [RIVER.text]
+    assert FactSelector([CAPITAL])(probe("Who wrote The Silent River?")) == [CAPITAL.text]
+    absent = probe("The capital of Sorn is", Edit(form="document", text="The capital of Sorn is Lunden."))
+    assert FactSelector([CURRENCY])(absent) == [CURRENCY.text] and FactSelector([])(absent) == []
 
 
 def test_elkens_questions_out_of_scope_are_shown_their_own_event_among_many_unless_the_setting_is_off():
@@ -279,12 +274,6 @@ def test_elkens_questions_out_of_scope_are_shown_their_own_event_among_many_unle
         with editor.edit(STANDING) as answerer:
             assert shown.text in answerer.answer(question).prompt
         assert editor.fingerprint["settings"] == {"own_event": shown is RIVER}
-
-
-def test_a_relevant_edit_that_is_not_applied_is_not_shown():
-    absent = Edit(form="document", text="The capital of Sorn is Lunden.")
-    assert FactSelector([CURRENCY])(probe("The capital of Sorn is", absent)) == [CURRENCY.text]
-    assert FactSelector([])(probe("The capital of Sorn is", absent)) == []
 
 
 def test_the_prompt_is_worded_as_the_benchmark_says():

@@ -22,15 +22,9 @@ EDITS = [
     {"subject": "Veldania", "relation": "currency", "object": "florin"},
 ]
 AT = (
-    "layers=[0]",
-    "v_num_grad_steps=12",
-    "v_lr=0.5",
-    "kl_factor=0.0",
-    "v_weight_decay=0.0",
-    "clamp_norm_factor=40.0",
-    'prefixes=["So. "]',
-    "covariance=identity",
-)
+    "layers=[0]", "v_num_grad_steps=12", "v_lr=0.5", "kl_factor=0.0", "v_weight_decay=0.0", "clamp_norm_factor=40.0",
+    'prefixes=["So. "]', "covariance=identity",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +77,14 @@ def test_a_reverted_folder_with_other_files_is_reported(emend, tmp_path):
     assert code == 0 and "2 edits reverted" in out and "its files differ from the original" in out
 
 
-def test_a_bare_triplet_gets_a_prompt_subject_and_target(emend, folder):
-    fields = {"subject": "Veldania", "relation": "currency", "object": "florin"}
-    edit = {"form": "triplet", "text": "Veldania currency florin", "triplets": [fields]}
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"form": "triplet", "text": "Veldania currency florin", "triplets": [EDITS[1]]},
+        EDITS[1] | {"question": "What is Veldania's currency?"},
+    ],
+)
+def test_a_triplet_without_a_prompt_gets_prompt_subject_and_target(emend, folder, edit):
     Path("full.jsonl").write_text(json.dumps(edit), encoding="utf-8")
     words = ("--edits", "full.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
     code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
@@ -251,12 +250,3 @@ def test_options_without_effect_are_refused(emend, folder):
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *item)
         assert code == 2 and "has no effect in this form of emend edit" in err
     assert "--set model has no effect" in emend("edit", "--revert", "edited", "--set", "model.dtype=bfloat16")[2]
-
-
-def test_a_triplet_with_a_question_gets_a_prompt_too(emend, folder):
-    result = EDITS[1] | {"question": "What is Veldania's currency?"}
-    Path("asked.jsonl").write_text(json.dumps(result) + "\n", encoding="utf-8")
-    words = ("--edits", "asked.jsonl", "--out", "delta", "--json", *settings("rome", *AT))
-    code, out, err = emend("edit", "--model", f"hf:{folder}", "--method", "rome", *words)
-    assert code == 0, err
-    assert json.loads(out)["rows"][0]["edits"][0]["prompt"] == "{} currency"

@@ -99,13 +99,6 @@ def test_the_input_may_be_a_pipe(emend, monkeypatch):
     assert "1 document" in emend("stats")[1]
 
 
-def test_a_bad_line_is_named_and_nothing_is_stored(emend):
-    Path("bad.jsonl").write_text('{"document": "x"}\n{"subject": "a"}\n', encoding="utf-8")
-    code, out, err = emend("add", "edits.jsonl", "bad.jsonl", "--embedding", "lexical")
-    assert (code, out) == (2, "") and err.startswith("error: bad.jsonl, line 2: field 'relation' is missing")
-    assert not Path("emend-memory").exists()
-
-
 @pytest.mark.parametrize(
     "name, content, problem",
     [
@@ -113,10 +106,20 @@ def test_a_bad_line_is_named_and_nothing_is_stored(emend):
         ("facts.jsonl", '{"document": "x"}\n{"document": "y", "time": 2026}\n', "line 2: field 'time' is not a text"),
         ("facts.json", '[{"document": "x"}, {"document": "y", "document": "z"}]', "'document' occurs twice"),
         ("facts.json", '[{"document": "x"}, "y"]', 'facts.json, item 2: no JSON object but "y"'),
+        (
+            "latin.jsonl",
+            '{"document": "a"}\n{"document": "caf\udce9"}\n',
+            "'latin.jsonl', line 2: byte 0xe9 is not UTF-8",
+        ),
+        (
+            "two.jsonl",
+            '{"form": "document", "text": "a", "id": "x"}\n{"form": "document", "text": "b", "id": "x"}',
+            "two.jsonl have the id 'x' and differ",
+        ),
     ],
 )
 def test_nothing_of_an_invalid_file_is_stored(filled, name, content, problem):
-    Path(name).write_text(content, encoding="utf-8")
+    Path(name).write_text(content, encoding="utf-8", errors="surrogateescape")
     before = filled("export", "-")[1]
     for words in (("add", "edits.jsonl", name), ("add", name), ("import", name)):
         code, out, err = filled(*words)
@@ -143,9 +146,12 @@ def test_a_json_array_is_added_like_lines(emend):
         (("add", "--event", "x"), "field 'time' is missing"),
         (("add", "no.jsonl"), "cannot read 'no.jsonl': No such file"),
         (("add", "edits.jsonl", "--superseding", "mood"), "unknown rule 'mood'"),
+        (("add", "edits.jsonl", "bad.jsonl"), "error: bad.jsonl, line 2: field 'relation' is missing"),
+        (("add", "edits.jsonl", "--memory", "", "--embedding", "lexical"), "the memory's name is empty"),
     ],
 )
 def test_invalid_options_are_one_line(emend, words, problem):
+    Path("bad.jsonl").write_text('{"document": "x"}\n{"subject": "a"}\n', encoding="utf-8")
     code, out, err = emend(*words)
     assert (code, out) == (2, "") and problem in err and len(err.splitlines()) == 1
     assert not Path("emend-memory").exists() and not Path("none").exists()
@@ -158,11 +164,6 @@ def test_another_embedding_is_refused_and_the_stored_one_is_found(filled):
     assert filled("search", "Port Lunden", "-k", "1")[0] == 0
 
 
-def test_a_memory_without_a_name_is_refused(emend):
-    code, _, err = emend("add", "edits.jsonl", "--memory", "", "--embedding", "lexical")
-    assert code == 2 and "the memory's name is empty" in err
-
-
 def test_replaced_edits_are_counted(emend):
     for text, said in (
         ("a", "1 new edit"),
@@ -171,19 +172,6 @@ def test_replaced_edits_are_counted(emend):
     ):
         Path("one.jsonl").write_text(json.dumps({"form": "document", "text": text, "id": "x"}), encoding="utf-8")
         assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
-
-
-def test_two_different_edits_with_one_id_are_refused(emend):
-    lines = [json.dumps({"form": "document", "text": text, "id": "x"}) for text in "ab"]
-    Path("two.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    code, _, err = emend("add", "two.jsonl", "--embedding", "lexical")
-    assert code == 2 and "two edits in two.jsonl have the id 'x' and differ" in err
-
-
-def test_a_file_in_another_encoding_is_named_with_the_line(emend):
-    Path("latin.jsonl").write_bytes(b'{"document": "a"}\n{"document": "caf\xe9"}\n')
-    code, _, err = emend("add", "latin.jsonl", "--embedding", "lexical")
-    assert code == 2 and "'latin.jsonl', line 2: byte 0xe9 is not UTF-8" in err
 
 
 def test_an_export_of_current_edits_leaves_out_superseded_ones(filled):

@@ -1,11 +1,11 @@
 """`emend train scope`: training questions, the saved classifier, and its accuracy."""
 
 import json
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from emend.agents.scope import cross_encoder
 from emend.agents.scope.base import corpus_of
 from emend.agents.scope.load import load_scope
 from emend.evals.case import Case
@@ -17,6 +17,7 @@ from emend.memory.edit import Edit, Triplet
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Probe
+from tests.memory.tiny import tiny_bert
 from tests.paths import DATA
 
 RUN = CliRunner()
@@ -132,17 +133,11 @@ def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
         train_scope_on(TINY, tmp_path)
 
 
-def test_a_cross_encoder_is_trained_and_loaded(tmp_path):
-    folder = tiny_encoder(tmp_path / "base")
+def test_a_cross_encoder_is_trained_and_loaded(tmp_path, monkeypatch):
+    folder = tiny_bert(tmp_path / "base")
+    monkeypatch.setattr(cross_encoder, "encoder_folder", lambda spec: folder)
     run = TINY.model_copy(update={"classifier": "cross-encoder", "limit": 4, "also_check": {}})
-    from emend.agents.scope import cross_encoder
-
-    original = cross_encoder.encoder_folder
-    try:
-        cross_encoder.encoder_folder = lambda spec: folder
-        rows = train_scope_on(run, tmp_path / "scope")
-    finally:
-        cross_encoder.encoder_folder = original
+    rows = train_scope_on(run, tmp_path / "scope")
     loaded = load_scope(tmp_path / "scope")
     assert loaded.identity.startswith("cross-encoder/") and loaded.threshold == rows[0].threshold
     probabilities = loaded.over(corpus_of(["The capital of Vouna is Meburg.", "x"], LexicalEmbedding()))(
@@ -151,18 +146,3 @@ def test_a_cross_encoder_is_trained_and_loaded(tmp_path):
     assert probabilities.shape == (2,) and ((0 < probabilities) & (probabilities < 1)).all()
     assert not list(tmp_path.rglob("*.bin")) and list((tmp_path / "scope").glob("*.safetensors"))
     assert loaded.over(corpus_of([], LexicalEmbedding()))("x").shape == (0,)
-
-
-def tiny_encoder(folder):
-    """A random BERT of one layer, with a tokenizer."""
-    from transformers import BertConfig, BertModel
-
-    from tests.fakes import tiny_tokenizer
-
-    tokenizer = tiny_tokenizer(begin=True)
-    tokenizer.add_special_tokens({"pad_token": "<pad>"})
-    sizes: Any = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    model = BertModel(BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes))
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder

@@ -296,22 +296,14 @@ def test_a_server_that_ignores_ranges_makes_the_download_start_over(origin, sour
     assert (tmp_path / "a.json").read_bytes() == BIG
 
 
-def test_a_file_without_commit_and_checksum_may_have_changed_and_starts_over(origin, tmp_path):
-    source = origin.source(origin.remote("a.json", commit=""))
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("0ld", "c0ffee")])
+def test_bytes_of_another_version_or_of_none_are_not_continued(origin, tmp_path, before, after):
     origin.publish("a.json", BIG)
     origin.cuts = [100_000]
-    assert "bytes are kept" not in pull(source, tmp_path)["a.json"].problem
+    failed = pull(origin.source(origin.remote("a.json", commit=before)), tmp_path)["a.json"]
+    assert ("bytes are kept" in failed.problem) == bool(before)
     origin.publish("a.json", BIG[::-1])
-    pull(source, tmp_path)
-    assert origin.sent[-1] == ("/a.json", "", len(BIG)) and (tmp_path / "a.json").read_bytes() == BIG[::-1]
-
-
-def test_bytes_of_another_version_are_not_continued(origin, tmp_path):
-    origin.publish("a.json", BIG)
-    origin.cuts = [100_000]
-    pull(origin.source(origin.remote("a.json", commit="0ld")), tmp_path)
-    origin.publish("a.json", BIG[::-1])
-    pull(origin.source(origin.remote("a.json")), tmp_path)
+    pull(origin.source(origin.remote("a.json", commit=after)), tmp_path)
     assert origin.sent[-1] == ("/a.json", "", len(BIG)) and (tmp_path / "a.json").read_bytes() == BIG[::-1]
 
 

@@ -11,14 +11,7 @@ from typer.testing import CliRunner
 from emend.agents.judging.base import Item
 from emend.agents.llm import MODELS
 from emend.evals.cli.main import app
-from emend.evals.judges.calibration import (
-    Verdict,
-    calibrate,
-    panel_verdicts,
-    parts_of,
-    read_labels,
-    store_calibration,
-)
+from emend.evals.judges.calibration import Verdict, calibrate, panel_verdicts, parts_of, read_labels, store_calibration
 from emend.evals.judges.panel import Panel, load_judge
 from emend.evals.judges.store import read_calibration
 from emend.evals.report.tables.calibration import render_calibration
@@ -143,6 +136,8 @@ def test_of_repeats_none_is_called_people(tmp_path: Path) -> None:
     assert outcome.spearman is not None and outcome.spearman.why == "undefined: the judge gave one label only, 4"
     assert outcome.retest is not None and outcome.retest.spearman is not None
     assert outcome.retest.spearman.why == "undefined: one repeat gave one label only, 4"
+    (shown,) = [item for item in _text(outcome).splitlines() if "mean label of the judge" in item]
+    assert "4.00" in shown and "[" not in shown  # no interval, which would claim certainty
 
 
 def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: Path) -> None:
@@ -153,13 +148,6 @@ def test_marks_show_who_is_milder_beside_what_elken_says_of_its_judge(tmp_path: 
         "mean label of people" in first and "3.00" in first and "mean label of the judge" in first and "4.00" in first
     )
     assert "gpt-4-1106-preview" in _text(outcome) and "mean label" not in again
-
-
-def test_where_nothing_varies_no_interval_claims_certainty(tmp_path: Path) -> None:
-    rows = read_labels(written(tmp_path, line(5), line(1, text="y")))
-    (outcome,) = calibrate(rows, JUDGES, said([4.0, 4.0]))
-    (shown,) = [item for item in _text(outcome).splitlines() if "mean label of the judge" in item]
-    assert "4.00" in shown and "[" not in shown
 
 
 def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:

@@ -63,16 +63,13 @@ def test_marks_of_both_orders_are_averaged_and_full_only_in_both():
     both = [told({"consistency": 5.0}), told({"consistency": 4.0}, swapped=True)]
     assert combine(panel, AGREEMENT, both).values == {"consistency": 4.5, "judged": 0.0}
     assert combine(panel, AGREEMENT, [both[0], both[0].model_copy(update={"swapped": True})]).values["judged"] == 1.0
+    assert combine(panel, AGREEMENT, both[:1]).unscored["judged"] == NOT_YET  # the other order was not asked yet
 
 
 def test_a_yes_that_becomes_a_no_when_the_texts_change_places_is_no_vote():
     turned = [told({"equivalent": 1.0}), told({"equivalent": 0.0}, swapped=True)]
     assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT})
     assert combine(Panel(judges=("a",), both_orders=False), EQUIVALENCE, turned[:1]).values == {"equivalent": 1.0}
-
-
-def test_an_order_that_was_not_asked_yet_leaves_the_item_open():
-    assert combine(Panel(judges=("a",)), AGREEMENT, [told({"consistency": 5.0})]).unscored["judged"] == NOT_YET
 
 
 def test_a_number_that_a_verdict_cannot_have_is_missing_alone():
@@ -103,12 +100,8 @@ def test_items_are_asked_in_fives_or_alone_and_each_once():
     assert sizes == [5, 5, 2]
     single = panel.model_copy(update={"batch": False})
     assert len(list(make_calls(single, TENDENCY, items(12), set()))) == 12
-
-
-def test_what_is_done_is_left_out_of_its_five():
-    panel = Panel(judges=("a",))
     first = next(make_calls(panel, TENDENCY, items(7), set()))
-    left = list(make_calls(panel, TENDENCY, items(7), set(first.keys()[:2])))
+    left = list(make_calls(panel, TENDENCY, items(7), set(first.keys()[:2])))  # what is done is left out of its five
     assert [[item.parts["answer"][0] for item in call.items] for call in left] == [["a2", "a3", "a4"], ["a5", "a6"]]
 
 

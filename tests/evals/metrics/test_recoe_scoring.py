@@ -78,14 +78,8 @@ def test_a_flip_is_from_the_original_answer_to_the_new_one():
     assert flip(probe, "five", "Four.") == ({"pre_edit": 1.0, "correct_flip": 1.0, "correct_flip_clean": 1.0}, {})
     assert flip(probe, "5", "5") == ({"pre_edit": 1.0, "correct_flip": 0.0, "correct_flip_clean": 0.0}, {})
     assert flip(probe, "5", "6").values["correct_flip"] == 0.0
-
-
-def test_what_the_unedited_model_got_wrong_is_outside_the_rate_not_zero():
-    probe = probes("counting")[0]
-    values, unscored = flip(probe, "6", "4")
-    assert values == {"pre_edit": 0.0}
-    why = "the unedited model did not give the original answer"
-    assert unscored == {"correct_flip": why, "correct_flip_clean": why}
+    why = "the unedited model did not give the original answer"  # outside the rate, not 0
+    assert flip(probe, "6", "4") == ({"pre_edit": 0.0}, {"correct_flip": why, "correct_flip_clean": why})
 
 
 def test_an_alias_may_lack_the_sign_but_not_be_another_number():
@@ -117,17 +111,12 @@ def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():
 def test_without_answers_both_outputs_are_unscored():
     probe = probes("counting")[0]
     outputs = {"pre_edit", "correct_flip", "correct_flip_clean"}
+    assert needs_baseline(probe) and ask_of(probe, scorable=True) == (True, ())
     assert set(score(probe, Answer(text="4")).unscored) == outputs
     assert set(score(probe, Answer(text="4"), Answer()).unscored) == outputs
     values, unscored = flip(probe, "5", None)
     assert values == {"pre_edit": 1.0}
     assert unscored == dict.fromkeys(outputs - {"pre_edit"}, "the model was not asked for text")
-
-
-def test_the_unedited_model_is_asked_and_for_text_alone():
-    probe = probes("counting")[0]
-    assert needs_baseline(probe)
-    assert ask_of(probe, scorable=True) == (True, ())
 
 
 def test_a_run_flips_what_the_model_knew_and_leaves_the_rest_out_of_the_rate(tmp_path):
@@ -191,11 +180,7 @@ def test_perplexity_is_per_token_and_its_mean_over_the_facts():
         "ppl_fact": pytest.approx(15.0),
         "effective": 1.0,
     }
-
-
-def test_an_edit_that_makes_nothing_likelier_is_no_success():
-    values, _ = effectiveness(PROBE, answer(9.0, 5.0, 5.0), answer(9.0, 5.0, 5.0))
-    assert values["effective"] == 0.0
+    assert effectiveness(PROBE, *[answer(9.0, 5.0, 5.0)] * 2)[0]["effective"] == 0.0  # nothing became likelier
 
 
 @pytest.mark.parametrize(
@@ -240,12 +225,9 @@ def test_a_model_is_asked_for_all_facts_at_once_before_and_after_or_for_nothing(
 
 def run_of(model, tmp_path):
     options = {"schemes": "comparative,counting"}
+    editors = ("unedited", "in_context")
     config = RunConfig(
-        benchmark="recoe",
-        data=str(FIXTURE),
-        benchmark_options=options,
-        editors=("unedited", "in_context"),
-        model="scripted",
+        benchmark="recoe", data=str(FIXTURE), benchmark_options=options, editors=editors, model="scripted"
     )
     run(config, tmp_path / "run", model=model)
     records = [r for r in read_records(tmp_path / "run") if r.kind.endswith("_facts")]

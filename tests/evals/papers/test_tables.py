@@ -45,23 +45,14 @@ def test_every_result_table_of_the_papers_is_there() -> None:
 
 
 @pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_a_table_has_as_many_cells_as_the_paper_prints(found: PaperTable) -> None:
+def test_a_table_has_the_papers_cells_told_apart_and_within_the_range_of_their_metric(found: PaperTable) -> None:
     rows, columns, cells = SIZES[found.id]
     shape = (len(found.keys(found.rows)), len(found.keys(found.columns)), len(found.cells))
     assert shape == (rows, columns, cells)
     assert rows * columns == cells + found.dashes + found.blanks
     assert len(found.not_legible) == found.blanks
-
-
-@pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_rows_and_columns_tell_all_cells_apart(found: PaperTable) -> None:
     places = [cell.key(found.rows) + cell.key(found.columns) for cell in found.cells]
-    assert len(set(places)) == len(places)
-    assert len(set(map(Cell.key, found.cells))) == len(found.cells)
-
-
-@pytest.mark.parametrize("found", TABLES, ids=by_id)
-def test_every_value_is_in_the_range_of_its_metric(found: PaperTable) -> None:
+    assert len(set(places)) == len(places) == len(set(map(Cell.key, found.cells)))
     for cell in found.cells:
         low, high = limits(cell)
         assert low <= cell.value <= high, cell
@@ -120,9 +111,6 @@ def test_every_paper_is_cited() -> None:
 def test_an_unknown_table_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(BadSettings, match="the tables of akew are akew:2, akew:3"):
         table(name)
-
-
-def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
     with pytest.raises(BadSettings, match="did you mean 'docter'"):
         paper("docterr")
 

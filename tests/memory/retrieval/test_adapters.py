@@ -75,16 +75,13 @@ def test_an_instance_finds_entries_by_their_text_and_leaves_out_what_is_not_in_t
     assert hits[0].entry == corpus().entries()[0]
     assert all(hit.entry.text in TEXTS for hit in hits)
     assert [hit.score for hit in hits] == [1 / rank for rank in range(1, len(hits) + 1)]
+    hits = load_retriever("retrievers_of_mine:instance")(corpus(entries(TEXTS)[2:4])).search("Kestrel Bay Aske", 10)
+    assert {hit.entry.id for hit in hits} == {"002", "003"}  # what is outside the view is left out
 
 
 def test_the_id_in_the_metadata_takes_precedence_over_the_text():
     hits = load_retriever("retrievers_of_mine:renamed")(corpus()).search("The capital of Veldania is", 1)
     assert [hit.entry.text for hit in hits] == [TEXTS[0]]
-
-
-def test_entries_outside_the_view_are_left_out():
-    hits = load_retriever("retrievers_of_mine:instance")(corpus(entries(TEXTS)[2:4])).search("Kestrel Bay Aske", 10)
-    assert {hit.entry.id for hit in hits} == {"002", "003"}
 
 
 def test_it_can_be_part_of_a_chain():
@@ -179,18 +176,12 @@ def test_a_vector_store_gives_what_dense_gives_with_its_scores(name):
     assert hits_of(name) == [(hit.entry.id, pytest.approx(hit.score, abs=2e-4)) for hit in dense]
 
 
-def test_a_retrievers_own_limit_holds():
-    assert [name for name, _ in hits_of("two_at_most")] == [name for name, _ in hits_of("store")][:2]
-
-
 def test_distances_become_scores_that_are_higher_for_what_is_nearer():
     assert [name for name, _ in hits_of("distances")] == [name for name, _ in hits_of("store")]
     scores = [score for _, score in hits_of("distances")]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_results_without_scores_are_scored_by_rank():
-    assert [score for _, score in hits_of("diverse")] == [1.0, 0.5, 0.3333]
+    assert [name for name, _ in hits_of("two_at_most")] == [name for name, _ in hits_of("store")][:2]  # its own limit
+    assert [score for _, score in hits_of("diverse")] == [1.0, 0.5, 0.3333]  # by rank, as it has none
 
 
 def test_plain_functions_return_entries_ids_or_texts():

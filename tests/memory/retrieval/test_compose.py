@@ -45,11 +45,8 @@ def _importable(monkeypatch):
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[HERE])
 
 
-def test_one_name_is_what_the_registry_has():
-    assert load_retriever("bm25") is BM25
-
-
 def test_a_chain_equals_its_parts_composed_by_hand():
+    assert load_retriever("bm25") is BM25
     by_hand = Focus(CORPUS, inner=BM25)
     assert load_retriever("focus>bm25")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
     assert load_retriever(" focus > bm25 ")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
@@ -85,6 +82,7 @@ def test_a_chain_is_known_by_its_spec():
         ("bm25(tokens=stem)", "'tokens' of retriever 'bm25': .*'words', 'stems', 'names' or 'wordpiece', got 'stem'"),
         ("bm25(b=7)", "'b' of retriever 'bm25': .*less than or equal to 1, got 7"),
         ("bm25(b=-0.1)", "'b' of retriever 'bm25': .*greater than or equal to 0"),
+        pytest.param(f"bm25(k1={'[' * 100_000}{']' * 100_000})", "setting 'k1' of retriever 'bm25'", id="nested"),
         ("bm25(k1=-1)", "'k1' of retriever 'bm25': .*greater than or equal to 0"),
         ("hybrid(fusion=mean)", "'fusion' of retriever 'hybrid': .*'scores', 'ranks' or 'sum'"),
         ("hybrid(depth=0)", "'depth' of retriever 'hybrid': .*greater than or equal to 1"),
@@ -100,8 +98,3 @@ def test_an_invalid_chain_is_refused(spec, message):
 def test_an_empty_or_odd_name_is_refused(name):
     with pytest.raises(BadSettings, match="^(unknown )?retriever '"):
         load_retriever(name)
-
-
-def test_a_setting_nested_deeply_is_refused():
-    with pytest.raises(BadSettings, match="setting 'k1' of retriever 'bm25'"):
-        load_retriever(f"bm25(k1={'[' * 100_000}{']' * 100_000})")

@@ -113,16 +113,12 @@ def test_a_view_does_not_change_when_edits_are_added(memory):
     assert texts(memory) == ["first", "second"]
 
 
-def test_an_empty_memory_finds_nothing(memory):
-    memory.add([])
+@pytest.mark.parametrize("edits", [[], [document(" \n", id="x"), Edit(form="triplets", text="", id="y")]])
+def test_a_memory_without_texts_finds_nothing(memory, edits):
+    memory.add(edits)
     assert memory.count() == 0
     assert memory.view().entries() == ()
     assert memory.view().nearest("Lyon", 3) == []
-
-
-def test_an_edit_without_text_cannot_be_found(memory):
-    memory.add([document(" \n", id="x"), Edit(form="triplets", text="", id="y")])
-    assert memory.count() == 0
 
 
 def test_dense_search_is_brute_force_cosine(memory):
