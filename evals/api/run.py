@@ -40,6 +40,8 @@ class RunOptions(TypedDict, total=False):
     rpm: float
     tpm: float
     cache: str | Path
+    memory_server: str
+    share: str
 
 
 def run(

@@ -37,6 +37,19 @@ Plot = Annotated[
     typer.Option("--plot", metavar="FILE", callback=_check_plot, help="Draw a figure into this .png or .svg file."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help=OVERRIDES)]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="[EDITOR:]METRIC>=NUMBER",
+        help="Threshold, such as rag:efficacy>=0.9 or locality>=95%; without an editor for each but unedited; exit "
+        "code 1 if one is not met; repeatable; default: none.",
+    ),
+]
+Junit = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="With --require, write the outcomes into this file as JUnit XML."),
+]
 API_CALLS = "API calls"
 METAVARS: dict[Any, str] = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "TEXT"}
 

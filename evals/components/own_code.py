@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from emend.agents.llm import MODELS
 from emend.editors.registry import EDITORS
+from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.log.config import RunConfig
 from emend.memory.errors import BadSettings
@@ -77,7 +78,7 @@ def _own_names(config: RunConfig) -> Iterator[str]:
     if colon and provider not in MODELS.names():
         yield config.model
     yield from (name for name in config.editors if ":" in name and not EDITORS.installed(name))
-    if ":" in config.benchmark and not BENCHMARKS.installed(config.benchmark):
+    if ":" in config.benchmark and not (is_fact_file(config.benchmark) or BENCHMARKS.installed(config.benchmark)):
         yield config.benchmark
     yield from (name for name in _NAME.findall(config.retriever) if not RETRIEVERS.installed(name))
     if ":" in config.embedding and not Path(config.embedding).exists():

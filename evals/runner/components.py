@@ -15,6 +15,8 @@ from emend.agents.providers.policy import CallPolicy
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
 from emend.editors.registry import EDITORS
+from emend.evals.benchmarks.fact_file.benchmark import FactFile
+from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION, with_triples
 from emend.evals.case import Benchmark, Case
@@ -257,7 +259,7 @@ def load_benchmark(
     options = dict(options)
     triples = options.pop(OPTION, None)
     with BENCHMARKS.plugin_errors(name):
-        benchmark = BENCHMARKS.load(name)(data_folder(name, data), options)
+        benchmark = _make_benchmark(name, data, options)
         lacking = [part for part in ("settings", "cases", "metrics") if not hasattr(benchmark, part)]
         if lacking:
             raise TypeError(f"what it made has no {', no '.join(lacking)}")
@@ -269,6 +271,12 @@ def load_benchmark(
         if setting not in benchmark.settings:
             raise BadSettings(f"{name} has no setting '{setting}': {nearest(setting, list(benchmark.settings))}")
     return benchmark, chosen
+
+
+def _make_benchmark(name: str, data: str | None, options: Mapping[str, str]) -> Benchmark:
+    if is_fact_file(name):
+        return FactFile(name, Path(data) if data else None, options)
+    return BENCHMARKS.load(name)(data_folder(name, data), dict(options))
 
 
 def _try_retriever(name: str, retriever: Callable[[Corpus], Retriever]) -> None:

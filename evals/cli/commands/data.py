@@ -1,4 +1,4 @@
-"""The commands `emend data list`, `pull`, `check` and `stats`."""
+"""The commands `emend data list`, `pull`, `check`, `stats`, `schema` and `new`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -66,11 +66,21 @@ def pull(
 
 @data.command()
 def check(
-    target: Annotated[str, typer.Argument(metavar="BENCHMARK|FOLDER", help="Benchmark, or a folder with its files.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="BENCHMARK|FOLDER|FILE", help="Benchmark, a folder with its files, or a file of your own facts."
+        ),
+    ],
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
     """Check the files of a folder and list every fault by file, record and field; exit code 2 if there is one."""
+    from emend.evals.benchmarks.fact_file.read import is_fact_file
+
+    if is_fact_file(target):
+        _check_facts(target, as_json)
+        return
     from emend.evals.data.check import check as check_data
     from emend.evals.report.tables.data_sets import show_checked
 
@@ -91,3 +101,42 @@ def stats(name: Benchmark, folder: Folder = None, as_json: Json = False) -> None
 
     table = stats_of(name, folder)
     emit(table.plain(), as_json, lambda console: show_table(table, console))
+
+
+@data.command()
+def schema(as_json: Json = False) -> None:
+    """List the fields of a file of your own facts, for emend run --benchmark FILE."""
+    from emend.evals.benchmarks.fact_file.template import field_rows
+    from emend.evals.report.tables.data_sets import show_fields
+
+    rows = field_rows()
+    emit(rows, as_json, lambda console: show_fields(rows, console))
+
+
+@data.command()
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file: .jsonl, .json, .csv or .yaml.")],
+) -> None:
+    """Write a template of a file of facts."""
+    from emend.evals.benchmarks.fact_file.template import write_template
+
+    write_template(file)
+    print_text(f"Two facts are in {file}; the fields are listed by: emend data schema")
+    print_text(f"Next: emend run --benchmark {file} --editor unedited --editor rag")
+
+
+def _check_facts(name: str, as_json: bool) -> None:
+    from emend.evals.benchmarks.fact_file.read import check_facts
+    from emend.evals.report.escape import one_line
+
+    rows, faults = check_facts(name)
+    counts = {"facts": len(rows), "questions": sum(len(row.case.probes) for row in rows), "faults": len(faults)}
+    listed = [{"kind": "count", "reading": name, "what": what, "count": count} for what, count in counts.items()]
+    lines = [*map(one_line, faults), ", ".join(f"{count} {what}" for what, count in counts.items())]
+    emit(
+        [*listed, *({"kind": "fault", "problem": fault} for fault in faults)],
+        as_json,
+        lambda console: print_text("\n".join(lines)),
+    )
+    if faults:
+        raise typer.Exit(2)

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import Json, RunFolder, ScoringId
+from emend.evals.cli.options import Json, Junit, Require, RunFolder, ScoringId
 from emend.evals.cli.output import emit
+from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.memory.errors import BadSettings
 
 
@@ -25,25 +26,30 @@ def report(
             metavar="FOLDER", help="Print only CounterFact's RS, computed against the reference texts in this folder."
         ),
     ] = None,
+    require: Require = None,
+    junit: Junit = None,
 ) -> None:
     """Print a run's metrics with 95 % intervals, or compare them with published ones."""
     from emend.evals.aggregate.rows import report as report_of
     from emend.evals.report.tables.metrics import show
 
     if references is not None:
-        if svg is not None or against is not None or scoring is not None:
-            raise BadSettings("--references prints RS alone: leave out --svg, --against and --scoring.")
+        if svg is not None or against is not None or scoring is not None or require:
+            raise BadSettings("--references prints RS alone: leave out --svg, --against, --scoring and --require.")
         from emend.evals.aggregate.consistency import consistency_rows
         from emend.evals.report.tables.secondary import consistency_table
 
         scores = consistency_rows(folder, references)
         emit(scores, as_json, lambda console: console.print(consistency_table(scores)))
         return
+    check_thresholds(require, junit)
     result = report_of(folder, scoring)
     if svg is not None:
         from emend.evals.report.plots.svg import write_svg
 
         write_svg(result, svg)
+    if against is not None and require:
+        raise BadSettings("--against compares with a table, and --require checks this run's: give one of them.")
     if against is not None:
         from emend.evals.papers.compare_published import against as compare_published
         from emend.evals.report.tables.published import render_against
@@ -53,6 +59,7 @@ def report(
         return
     rows = (*result.rows, *result.forgetting, *result.perplexity, *result.costs)
     emit(rows, as_json, lambda console: show(result, console))
+    enforce_thresholds(result, require, junit)
 
 
 def papers(

@@ -1,13 +1,17 @@
 """The commands `emend run`, `resume`, `merge` and `demo`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import OptionalFields, RunFolder, grouped
+from emend.evals.cli.options import Junit, OptionalFields, Require, RunFolder, grouped
 from emend.evals.cli.output import print_text
+from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.log.config import FREE, RunConfig
+
+if TYPE_CHECKING:
+    from emend.evals.api.result import RunResult
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FOLDER", help="Run folder; default: runs/BENCHMARK-DATE-TIME.")
@@ -16,14 +20,17 @@ DEMO_EDITORS = ("unedited", "in_context", "rag", "ike", "ft")
 
 
 @grouped
-def run(config: RunConfig, out: Out = None) -> None:
+def run(config: RunConfig, out: Out = None, require: Require = None, junit: Junit = None) -> None:
     """Evaluate editors on a benchmark and print the table of metrics.
 
     An interrupted run is continued by the same command with the same --out, or by emend resume.
     """
     from emend.evals.api.run import new_folder
 
-    _print_next(run_and_report(config, out or new_folder(config.benchmark)))
+    check_thresholds(require, junit)
+    result = run_and_report(config, out or new_folder(config.benchmark))
+    _print_next(result.folder)
+    enforce_thresholds(result.report, require, junit)
 
 
 @grouped
@@ -52,7 +59,7 @@ def resume(
     for name in trusted:
         print_text(f"asking {name}" if is_url(name) else f"importing {name} from {source_file(name)}", err=True)
     with only_trusted(trusted):
-        _print_next(run_and_report(config, folder))
+        _print_next(run_and_report(config, folder).folder)
 
 
 def merge(
@@ -94,12 +101,12 @@ def demo(
         limit=edits,
         concurrency=concurrency,
     )
-    folder = run_and_report(config, out or new_folder("demo"))
+    folder = run_and_report(config, out or new_folder("demo")).folder
     show_explanation(Manifest.read(folder), folder, console_for())
 
 
-def run_and_report(config: RunConfig, folder: Path) -> Path:
-    """Run, print the table and the API costs, and return the folder."""
+def run_and_report(config: RunConfig, folder: Path) -> "RunResult":
+    """Run, and print the table and the API costs."""
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.console import console_for
@@ -115,7 +122,7 @@ def run_and_report(config: RunConfig, folder: Path) -> Path:
         print_text(line)
     if summary.skipped and not summary.finished and not summary.failed:
         print_text("Nothing was left to do: every unit was finished before.")
-    return folder
+    return result
 
 
 def _print_next(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Tables and progress bars of the `emend data` commands."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -167,3 +167,18 @@ def _size(size: int | None) -> str:
     if size < 1000:
         return f"{size} B"
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+
+
+def show_fields(rows: Sequence[Mapping[str, str]], console: Console) -> None:
+    """Print the fields of a file of facts."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("field", "type", "meaning"):
+        grid.add_column(name, no_wrap=name != "meaning")
+    for row in rows:
+        grid.add_row(*(Text(row[name]) for name in ("field", "type", "meaning")))
+    notes = (
+        "A fact is subject, relation and object; or document; or event and time.",
+        "In CSV, items of a list are separated by |, and a question from its answer by =>.",
+        "Template: emend data new FILE.jsonl; check: emend data check FILE",
+    )
+    console.print(grid, *dim(notes), sep="\n")

@@ -1,0 +1,1 @@
+"""Facts of your own, read from a file."""
