@@ -234,16 +234,10 @@ CALL_OF_HERMES = f'<tool_call>\n{{"name": "lookup", "arguments": {GIVEN}}}\n</to
 @pytest.mark.parametrize(
     "text",
     [
-        CALL_OF_HERMES,
+        *(text for _, text in WRITTEN.values()),
         f"I look it up.\n{CALL_OF_HERMES}",
-        f"<think>A {{brace.</think>{CALL_OF_HERMES}",
         f'<tool_call>{{"arguments": {GIVEN}, "name": "lookup"}}',
-        f"<tool_call>\n<function=lookup>\n{TAGS}</function>\n</tool_call>",
         f"<function=lookup>{GIVEN}</function>",
-        f"[TOOL_CALLS]lookup[ARGS]{GIVEN}",
-        f"[TOOL_CALLS]lookup[CALL_ID]a1b2c3d4e[ARGS]{GIVEN}",
-        f'[TOOL_CALLS] [{{"name": "lookup", "arguments": {GIVEN}}}]',
-        f'{{"name": "lookup", "parameters": {GIVEN}}}',
         f'{{"type": "function", "name": "lookup", "parameters": {GIVEN}}}',
         f'{{"type": "function", "function": {{"name": "lookup", "arguments": {GIVEN}}}}}',
         f'{{"tool_calls": [{{"function": {{"name": "lookup", "arguments": {json.dumps(GIVEN)}}}}}]}}',

@@ -88,11 +88,8 @@ def test_a_document_cannot_speak_from_outside_its_marks(form):
     assert prompt.endswith("</document>") and "</ Document >" not in prompt
 
 
-def test_each_form_has_a_fingerprint_of_its_own():
+def test_each_form_has_a_fingerprint_of_its_own_and_an_unknown_one_is_refused():
     assert len({extraction_prompt_id(form) for form in FORMS}) == len(FORMS)
-
-
-def test_unknown_form_is_refused():
     with pytest.raises(BadSettings, match="did you mean 'json'"):
         extraction_prompt("x", "jsno")
 

@@ -9,13 +9,7 @@ import torch
 
 from emend.agents.llm import load_model
 from emend.editors.base import NO_COST, EditorContext
-from emend.editors.checkpoint.deltas import (
-    check_weight_editor,
-    dtype_of,
-    read_delta,
-    read_manifest,
-    write_delta,
-)
+from emend.editors.checkpoint.deltas import check_weight_editor, dtype_of, read_delta, read_manifest, write_delta
 from emend.editors.checkpoint.edited_model import SUBFOLDER, revert, save_edited
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied

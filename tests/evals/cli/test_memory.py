@@ -165,11 +165,7 @@ def test_another_embedding_is_refused_and_the_stored_one_is_found(filled):
 
 
 def test_replaced_edits_are_counted(emend):
-    for text, said in (
-        ("a", "1 new edit"),
-        ("b", "0 new edits, 1 replaced"),
-        ("b", "0 new edits"),
-    ):
+    for text, said in (("a", "1 new edit"), ("b", "0 new edits, 1 replaced"), ("b", "0 new edits")):
         Path("one.jsonl").write_text(json.dumps({"form": "document", "text": text, "id": "x"}), encoding="utf-8")
         assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
 

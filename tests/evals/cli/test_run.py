@@ -25,7 +25,7 @@ def test_a_run_shows_its_table_and_the_next_commands(emend: Any, tmp_path: Path)
     assert "emend trace out 1" in output.out
     assert "6/6 units" in output.err
     rows = emend("report", "out", "--json").rows
-    assert set(rows[0]) == {"editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"}
+    assert list(rows[0]) == ["editor", "setting", "mode", "metric", "mean", "n", "unscored", "low", "high", "judge"]
     assert {(r["editor"], r["mean"]) for r in rows if r["metric"] == "ES"} == {(EDITOR, 100.0), ("unedited", 0.0)}
     again = emend("resume", "out", *TRUST)
     assert again.code == 0 and "Nothing was left to do" in again.out

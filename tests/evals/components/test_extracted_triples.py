@@ -21,8 +21,7 @@ DOCTER = AKEW.parent / "docter"
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "setting", "gold"),
-    [(TinyWorld(), "document", "is"), (Akew(AKEW), "unstruct", "")],
+    ("benchmark", "setting", "gold"), [(TinyWorld(), "document", "is"), (Akew(AKEW), "unstruct", "")]
 )
 def test_every_document_has_the_gold_fact_of_its_case(benchmark, setting, gold):
     assert text_setting(benchmark) == setting

@@ -130,10 +130,7 @@ def test_time_is_positive_and_excludes_the_embedding():
 
 @pytest.mark.parametrize(
     ("strategies", "more", "told"),
-    [
-        (["dens"], {}, "did you mean 'dense'"),
-        (["dense"], {"settings": ("plane",)}, "did you mean 'plain'"),
-    ],
+    [(["dens"], {}, "did you mean 'dense'"), (["dense"], {"settings": ("plane",)}, "did you mean 'plain'")],
 )
 def test_invalid_names_are_refused_with_a_remedy(strategies, more, told):
     with pytest.raises(BadSettings, match=told):

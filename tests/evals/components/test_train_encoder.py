@@ -46,8 +46,7 @@ def test_rows_name_split_and_encoder_and_count_questions_in_scope_only(encoder, 
 
 def test_an_embedding_that_is_not_an_encoder_is_refused(tmp_path):
     done = RUN.invoke(
-        app,
-        ["train", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")],
+        app, ["train", "encoder", "--benchmark", "tinyworld", "--embedding", "lexical", "--out", str(tmp_path / "x")]
     )
     assert done.exit_code != 0 and "cannot be trained" in str(done.exception or done.output)
     assert not (tmp_path / "x").exists()

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, ttest_rel
 
-from emend.evals.metrics.paired import (
-    MCNEMAR,
-    SIGN_FLIP,
-    Pair,
-    compare_pairs,
-    mcnemar,
-    relative_drop,
-)
+from emend.evals.metrics.paired import MCNEMAR, SIGN_FLIP, Pair, compare_pairs, mcnemar, relative_drop
 
 CASES, PROBES, RUNS = 40, 5, 400
 

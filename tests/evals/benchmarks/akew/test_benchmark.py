@@ -194,17 +194,11 @@ def test_a_sample_has_each_group_in_proportion(groups, limit):
     assert all(abs(given[g] - limit * size / sum(groups.values())) < 1 for g, size in groups.items())
 
 
-def test_an_edit_that_an_earlier_record_makes_too_is_a_repetition():
-    assert [kinds(case)[0] for case in cases()] == ["efficacy", "efficacy_repeated", "efficacy"]
-
-
-def test_a_record_whose_answer_another_records_edit_changes_is_contaminated():
+def test_an_edit_made_before_is_repeated_and_one_that_another_contradicts_is_contaminated():
     found = cases()
+    assert [kinds(case)[0] for case in found] == ["efficacy", "efficacy_repeated", "efficacy"]
     assert [case.tags["contaminated"] for case in found] == [True, False, False]
     assert [kinds(case)[-1] for case in found] == ["multihop_contaminated", "multihop", "multihop"]
-
-
-def test_edits_that_contradict_each_other_are_contaminated():
     found = cases("counterfact")
     assert [kinds(case)[0] for case in found] == ["efficacy_contaminated", "efficacy", "efficacy_contaminated"]
     assert [case.tags["contaminated"] for case in found] == [True, False, True]

@@ -137,18 +137,10 @@ def test_both_the_sound_and_the_codes_own_numbers_come_from_one_answer():
     assert abs(certain["magnitude"]) < 1 < abs(certain["magnitude_code"])  # the code's eps
 
 
-def test_the_choices_are_named_in_the_report():
-    told = " ".join(DocTER(FIXTURE).provenance["choices"])
-    assert "log space" in told and "retrieve" in told
-
-
 def test_reasoning_is_scored_by_label_too_beside_what_a_constant_answer_gets():
     probes = [probe for case in DocTER(FIXTURE, {"blocks": "reasoning"}).cases("doc") for probe in case.probes]
     told = [score(probe, Answer(text="True")).values for probe in probes]
-    assert told == [
-        {"acc": 1.0, "acc_true": 1.0, "constant": 1.0},
-        {"acc": 0.0, "acc_false": 0.0, "constant": 0.0},
-    ]
+    assert told == [{"acc": 1.0, "acc_true": 1.0, "constant": 1.0}, {"acc": 0.0, "acc_false": 0.0, "constant": 0.0}]
 
 
 def test_a_false_question_is_about_the_document_of_the_next_id(folder):
@@ -165,9 +157,11 @@ def test_a_false_question_is_about_the_document_of_the_next_id(folder):
         DocTER(folder).cases("doc")
 
 
-def test_questions_without_a_document_are_said_beside_the_results(folder):
-    assert DocTER(folder).provenance["choices"][-1].startswith("docter: 1 reasoning questions are not asked")
-    assert len(DocTER(folder, {"blocks": "locality"}).provenance["choices"]) == 2
+def test_choices_and_questions_without_a_document_are_said_beside_the_results():
+    choices = DocTER(FIXTURE).provenance["choices"]
+    assert "log space" in " ".join(choices) and "retrieve" in " ".join(choices)
+    assert choices[-1].startswith("docter: 1 reasoning questions are not asked")
+    assert len(DocTER(FIXTURE, {"blocks": "locality"}).provenance["choices"]) == 2
 
 
 @real

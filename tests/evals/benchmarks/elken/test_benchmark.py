@@ -233,8 +233,7 @@ def test_always_answering_c_is_never_right_in_scope_and_never_disturbs_what_is_o
 
 @real
 @pytest.mark.parametrize(
-    ("split", "records", "questions"),
-    [("test", 760, (1856, 1688, 3402, 796)), ("train", 677, (971, 1325, 3889, 1353))],
+    ("split", "records", "questions"), [("test", 760, (1856, 1688, 3402, 796)), ("train", 677, (971, 1325, 3889, 1353))]
 )
 def test_all_real_rows_become_cases(split, records, questions):
     benchmark = ELKEN(REAL, {"split": split})
