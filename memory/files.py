@@ -7,12 +7,14 @@ import errno
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from emend.memory.errors import BadData
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
+_BLOCK = 2**16
 _FLAGS = {
     "rb": os.O_RDONLY,
     "r+b": os.O_RDWR,
@@ -77,6 +79,17 @@ def read_input(path: Path) -> bytes:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
         return file.read()
+
+
+def line_ends(file: BinaryIO) -> Iterator[int]:
+    """Yield the offset after each line end, from the last one backwards; the file may be read elsewhere meanwhile."""
+    position = file.seek(0, os.SEEK_END)
+    while position:
+        end, position = position, max(0, position - _BLOCK)
+        file.seek(position)
+        block = file.read(end - position)
+        while (end := block.rfind(b"\n", 0, end)) >= 0:
+            yield position + end + 1
 
 
 def private_folder(path: Path, *, links: bool = False) -> Path:

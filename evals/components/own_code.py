@@ -1,6 +1,7 @@
 """The code and the servers that a run's configuration names, and the files from which the code would be imported."""
 
 import ipaddress
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -47,12 +48,18 @@ def is_url(name: str) -> bool:
 
 def source_file(name: str) -> str:
     """The file that importing `module:attribute` would run, spec without importing anything."""
-    places, origin = None, None
+    places: list[str] | None = None
+    origin = None
     parts = name.partition(":")[0].split(".")
     for count in range(1, len(parts) + 1):
         module = ".".join(parts[:count])
         try:
             spec = next((each for finder in sys.meta_path if (each := finder.find_spec(module, places))), None)
+        except KeyError:  # a folder without __init__.py inside another one, which is not imported
+            places = [
+                folder for place in places or () if os.path.isdir(folder := os.path.join(place, parts[count - 1]))
+            ]
+            continue
         except (ImportError, AttributeError, TypeError, ValueError, OSError):
             spec = None
         if spec is None:

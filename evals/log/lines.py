@@ -214,11 +214,18 @@ class PerplexityLine(_TextsLine, _PassLine, total=False):
     unscored: Required[str]
 
 
-class RecordHead(_Line, total=False):
-    """Unit of a record and the number of the unit's records."""
+class RecordHead(TypedDict):
+    """Unit of a record and the number of the unit's records; the line's other fields are parsed and not kept."""
 
-    unit: Required[Annotated[str, Field(min_length=1)]]
-    of: Required[PositiveInt]
+    unit: Annotated[str, Field(min_length=1)]
+    of: PositiveInt
+
+
+class RecordPlace(TypedDict):
+    """Unit and case of a record."""
+
+    unit: str
+    case: str
 
 
 _ACTS = ("edit", "run", PERPLEXITY, PERPLEXITY_BEFORE)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -28,11 +29,16 @@ from emend.evals.log.lines import (
     parser_of,
 )
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import open_file, replace_file
+from emend.memory.files import line_ends, open_file, replace_file
 from emend.memory.json_files import JsonLines, replace_surrogates
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
+DAMAGED_RECORD = (
+    "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
+    "folder."
+)
+"""What to do about a damaged record."""
 
 
 @contextmanager
@@ -228,7 +234,7 @@ def cut_file(path: Path, end: int | None = None) -> int:
     """
     with write_errors(f"'{path}'"), suppress(FileNotFoundError), open_file(path, "r+b") as file:
         if end is None:
-            end = max((file.tell() for line in iter(file.readline, b"") if line.endswith(b"\n")), default=0)
+            end = next(line_ends(file), 0)
         size = file.seek(0, os.SEEK_END)
         if size > end:
             file.truncate(end)
@@ -264,12 +270,15 @@ def _finished(path: Path) -> tuple[set[str], int]:
 
 def _events_end(path: Path, finished: set[str]) -> int:
     """Offset where the last line ends that belongs to a finished unit or to the run itself."""
-    ends = (
-        line.end
-        for line in JsonLines(path, _ignore, parse=parser_of(SCHEMAS[EVENTS]))
-        if "unit" not in line.fields or line.fields["unit"] in finished
-    )
-    return max(ends, default=0)
+    parse = parser_of(SCHEMAS[EVENTS])
+    with suppress(FileNotFoundError), open_file(path) as file:
+        for end, start in pairwise(chain(line_ends(file), (0,))):
+            file.seek(start)
+            with suppress(BadData):  # what cannot be read is cut off
+                event = parse(file.read(end - start), str(path))
+                if "unit" not in event or event["unit"] in finished:
+                    return end
+    return 0
 
 
 def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[int, M]]:
@@ -314,18 +323,31 @@ def read_records(folder: Path) -> Iterator[Record]:
     Raises:
         BadData: there is no file, or a line that is not at the torn end cannot be read; names file, line and field.
     """
+    require_records(folder)
     path = folder / RECORDS
-    if not path.exists():
+    records = read_models(path, Record, DAMAGED_RECORD.format(folder=folder))
+    yield from complete_units((record for _, record in records), path)
+
+
+def require_records(folder: Path) -> None:
+    """Check that a run folder has a file of records.
+
+    Raises:
+        BadData: it has none.
+    """
+    if not (folder / RECORDS).exists():
         raise BadData(f"'{folder}' has no {RECORDS}: restore it, or make the records with: emend resume {folder}")
+
+
+def complete_units(records: Iterable[Record | None], path: Path) -> Iterator[Record]:
+    """Yield the records of complete units, whose lines follow each other; None stands for lines of other units."""
     unit: list[Record] = []
     finished: set[str] = set()
-    remedy = (
-        f"Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in "
-        "another folder."
-    )
-    for _, record in read_models(path, Record, remedy):
-        if unit and unit[0].unit != record.unit:
+    for record in records:
+        if record is None or (unit and unit[0].unit != record.unit):
             unit = []
+        if record is None:
+            continue
         unit.append(_finite(record))
         if len(unit) < record.of:
             continue

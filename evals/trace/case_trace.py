@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import steps_from_events
 from emend.evals.log.lines import CASES, ERRORS
 from emend.evals.log.manifest import Manifest
-from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.records import read_lines
+from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter
 from emend.evals.trace.graph_paths import GraphEdges, edges_of
 from emend.evals.trace.judged_steps import JudgedItem, judged_steps
@@ -68,9 +68,11 @@ def trace(
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    line = find_case(folder, case)
-    of_case = [record for record in read_records(folder) if record.case == line["case"]]
-    chosen = [record for record in of_case if records.fits(record)]
+    with RunIndex(folder) as index:
+        line = find_case(index, case)
+        of_case = list(index.records(line["case"]))
+        chosen = [record for record in of_case if records.fits(record)]
+        events = {unit: index.events(unit) for unit in dict.fromkeys(record.unit for record in chosen)}
     finished = {record.unit for record in of_case}
     failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
     if not chosen and (of_case or not failures):
@@ -81,7 +83,7 @@ def trace(
         number=line["number"],
         setting=line["setting"],
         edits=tuple(line["edits"]),
-        probes=_traced(folder, chosen, judged),
+        probes=_traced(chosen, events, judged),
         failures=tuple(failures),
         ways=edges_of(manifest, line["setting"]),
     )
@@ -96,10 +98,10 @@ def open_failures(folder: Path, finished: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def _traced(
-    folder: Path, records: list[Record], judged: dict[tuple[str, str], list[JudgedItem]]
+    records: list[Record],
+    events: dict[str, dict[str, list[dict[str, Any]]]],
+    judged: dict[tuple[str, str], list[JudgedItem]],
 ) -> tuple[TracedProbe, ...]:
-    with EventIndex(folder) as index:
-        events = {unit: index.of(unit) for unit in dict.fromkeys(record.unit for record in records)}
     probes = []
     for record in records:
         steps = tuple(steps_from_events(events[record.unit].get(record.probe, ())))
@@ -160,34 +162,24 @@ def new_hits(hits: Sequence[Any], before: Sequence[Any]) -> list[Any]:
     return list(hits[count:] if list(hits[:count]) == list(before) else hits)
 
 
-def find_case(folder: Path, name: str) -> dict[str, Any]:
-    """Find the line of `cases.jsonl` by an id, the beginning of one, or a number.
+def find_case(index: RunIndex, name: str) -> dict[str, Any]:
+    """Find the line of `cases.jsonl` by an id, a number, or the beginning of an id.
 
     Raises:
         BadSettings: none or several fit; names the nearest.
         BadData: there are no cases, or a damaged line.
     """
-    ids: list[str] = []
-    fitting: dict[str, dict[str, Any]] = {}
-    numbered: dict[str, Any] | None = None
-    highest = 0
+    if line := index.case(name):
+        return line
+    folder = index.folder
+    ids, highest = [], 0
     for line in read_lines(folder, CASES):
-        if line["case"] == name:
-            return line
         ids.append(line["case"])
         highest = max(highest, int(line["number"]))
-        if line["case"].startswith(name):
-            fitting.setdefault(line["case"], line)
-        if numbered is None and str(line["number"]) == name:
-            numbered = line
-    if numbered is not None:  # a short number is a number, even where ids happen to begin with it
-        return numbered
-    if len(fitting) == 1:
-        return next(iter(fitting.values()))
-    if fitting:
-        raise BadSettings(f"'{name}' begins {len(fitting)} cases: {_some(list(fitting))}. Give more of the id.")
     if not ids:
         raise BadData(f"'{folder / CASES}' has no case: restore the file.")
+    if fitting := list(dict.fromkeys(case for case in ids if case.startswith(name))):
+        raise BadSettings(f"'{name}' begins {len(fitting)} cases: {_some(fitting)}. Give more of the id.")
     near = difflib.get_close_matches(name, ids, n=3, cutoff=0.6) or ids
     raise BadSettings(
         f"no case '{name}' in '{folder}': give a number from 1 to {highest}, or an id such as {_some(near)}."

@@ -7,11 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import steps_from_events
 from emend.evals.log.lines import CASES, COSTS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.case_trace import find_case, open_failures
 from emend.evals.trace.judged_steps import judged_steps
 from emend.evals.trace.otlp_spans import Span, UnitTrace, Value, run_id, spans_of, spans_of_failure
@@ -61,7 +61,8 @@ def export(
     manifest = Manifest.read(folder)
     if editor is not None and editor not in manifest.config.editors:
         raise BadSettings(f"the run has no editor '{editor}': {nearest(editor, list(manifest.config.editors))}")
-    case_id = None if case is None else str(find_case(folder, case)["case"])
+    with RunIndex(folder) as index:
+        case_id = None if case is None else str(find_case(index, case)["case"])
     run, cases = _run_span(folder, manifest), 0
 
     def spans() -> Iterator[Span]:
@@ -89,14 +90,14 @@ def _unit_spans(
     run, run_start = run_id(manifest.model_dump(mode="json")), _seconds(manifest.started)
     numbers = {(line["setting"], line["case"]): int(line["number"]) for line in read_lines(folder, CASES)}
     judged, finished = judged_steps(folder, case, scoring), set[str]()
-    with EventIndex(folder) as index:
+    with RunIndex(folder) as index:
         for unit, group in groupby(read_records(folder), key=lambda record: record.unit):
             records = list(group)
             first = records[0]
             finished.add(unit)
             if case in (None, first.case) and editor in (None, first.editor):
                 number = numbers.get((first.setting, first.case), 0)
-                steps = {probe: list(steps_from_events(events)) for probe, events in index.of(unit).items()}
+                steps = {probe: list(steps_from_events(events)) for probe, events in index.events(unit).items()}
                 judgements = {record.probe: judged.get((unit, record.probe), []) for record in records}
                 yield list(spans_of(UnitTrace(run, number, records, steps, judgements, content, run_start)))
     last = {line["unit"]: line for line in open_failures(folder, finished)}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from emend.evals.case import Record
-from emend.evals.log.event_index import EventIndex
 from emend.evals.log.events import retries_of, steps_from_events
 from emend.evals.log.lines import CASES
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
+from emend.evals.log.run_index import RunIndex
 from emend.evals.trace.case_trace import open_failures, trace
 from emend.evals.trace.filters import ALL_RECORDS, ALL_STEPS, RecordFilter, StepFilter, text_of, texts_of
 from emend.evals.trace.graph_paths import Path as GraphPath
@@ -182,12 +182,12 @@ def overview(folder: Path, records: RecordFilter = ALL_RECORDS, steps: StepFilte
 def _with_steps(folder: Path, editor: str | None) -> Iterator[tuple[Record, list[dict[str, Any]]]]:
     """Each record of an editor, or of all, with its steps."""
     unit, events = "", dict[str, list[dict[str, Any]]]()
-    with EventIndex(folder) as index:
+    with RunIndex(folder) as index:
         for record in read_records(folder):
             if editor is not None and record.editor != editor:
                 continue
             if record.unit != unit:
-                unit, events = record.unit, index.of(record.unit)
+                unit, events = record.unit, index.events(record.unit)
             yield record, list(steps_from_events(events.get(record.probe, ())))
 
 
