@@ -118,15 +118,12 @@ def test_missing_package_names_the_extra(provider, monkeypatch):
         load_model(f"{provider}:some-model")
 
 
-def test_api_model_is_deterministic_and_does_not_retry_by_itself(monkeypatch):
+def test_replies_of_providers_are_deterministic_bounded_and_not_retried_by_the_client(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
     model = load_model("openai:gpt-4.1-mini")
     assert (model.model_name, model.inner.temperature, model.inner.max_retries) == ("gpt-4.1-mini", 0, 0)
     assert fingerprint(model, "openai:gpt-4.1-mini") == "openai:gpt-4.1-mini"
     assert load_model("openai:gpt-4.1-mini", temperature=None).inner.temperature is None
-
-
-def test_anthropic_replies_are_bounded(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-secret")
     model = load_model("anthropic:claude-sonnet-4-5")
     assert (model.inner.max_tokens, model.inner.temperature, model.inner.max_retries) == (4096, 0, 0)

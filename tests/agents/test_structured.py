@@ -178,10 +178,13 @@ def test_an_empty_reply_is_asked_for_again(protocol):
     assert (asked.value.verdict, asked.usage.calls, provider.count) == ("yes", 2, 2)
 
 
-def test_two_tool_calls_that_differ_are_no_verdict():
+def test_two_calls_that_differ_and_another_rejection_are_no_verdict():
     calls = [ToolCall("Verdict", {"reason": "a", "verdict": v}) for v in ("yes", "no")]
     with Provider(lambda asked: Said(calls=calls)) as provider, pytest.raises(ModelReplyError, match="2 that differ"):
         ask_structured(asked_model(provider, "anthropic"), "Does it?", Verdict, retries=0)
+    with Provider(faults=["400"]) as provider, pytest.raises(RequestRefused):
+        ask_structured(asked_model(provider), "Does it?", Verdict)
+    assert provider.count == 1
 
 
 def test_a_server_without_schemas_is_asked_in_text_from_then_on():
@@ -190,12 +193,6 @@ def test_a_server_without_schemas_is_asked_in_text_from_then_on():
         for _ in range(2):
             assert ask_structured(model, "Does it?", Verdict).value.verdict == "yes"
     assert ["response_format" in request.body for request in provider.requests] == [True, False, False]
-
-
-def test_another_rejection_is_not_taken_for_one_of_the_schema():
-    with Provider(faults=["400"]) as provider, pytest.raises(RequestRefused):
-        ask_structured(asked_model(provider), "Does it?", Verdict)
-    assert provider.count == 1
 
 
 @pytest.mark.parametrize("schema", [Verdict, Verdict.model_json_schema()])

@@ -25,12 +25,9 @@ class Bounded:
     bound: float | None = None
 
 
-def test_lists_become_tuples_and_whole_numbers_fractions():
+def test_lists_become_tuples_whole_numbers_fractions_and_text_what_the_field_says():
     made = build_settings(Some, {"layers": [1, 2], "rate": 1}, "toy")
     assert made == Some((1, 2), 1.0) and isinstance(made.rate, float)
-
-
-def test_text_from_a_command_line_is_read_as_the_field_says():
     assert build_settings(Some, {"layers": (0,), "rate": "1e-3", "steps": "7"}, "toy") == Some((0,), 1e-3, 7)
 
 
@@ -42,12 +39,9 @@ def test_a_value_that_is_not_finite_is_refused_in_any_notation(value):
         build_settings(Bounded, {"bound": value}, "toy")
 
 
-def test_a_folder_as_settings_file_is_refused(tmp_path):
+def test_a_folder_as_settings_file_and_an_unknown_key_are_refused(tmp_path):
     with pytest.raises(BadSettings, match=f"settings file '{tmp_path}' cannot be read"):
         read_settings(tmp_path)
-
-
-def test_an_unknown_key_is_refused_with_the_nearest():
     with pytest.raises(BadSettings, match="unknown setting 'step' of editor 'toy': did you mean 'steps'"):
         build_settings(Some, {"layers": [1], "step": 3}, "toy")
 

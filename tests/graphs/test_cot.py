@@ -78,6 +78,9 @@ def test_targets_are_scored_behind_the_thoughts():
     final, _, _ = think("It is a fact.\nAnswer: Ostrim.", targets=["Ostrim", "Rome"])
     assert final["log_probs"] == [-1.0, -1.0] and final["prompt"].endswith("It is a fact.\nAnswer:")
     assert "reply" not in final and final["usage"]["calls"] == 2
+    probe = {"prompt": "Question: Q?\nThoughts:", "style": "raw", "reading": "thoughts"}
+    final, _, _ = think("Yes.\nAnswer: Ostrim", probe=probe, targets=["Ostrim"])
+    assert final["prompt"] == f"New Fact: {FACT}\nQuestion: Q?\nThoughts: Yes.\nAnswer:" and "reply" not in final
 
 
 @pytest.mark.parametrize("said", ["It is a fact.", "", "It is.\nAnswer:", "Answer: \n"])
@@ -98,12 +101,6 @@ def test_a_probe_that_asks_for_thoughts_keeps_its_own_form_and_examples():
     final, _, model = think("Yes.\nAnswer: Ostrim", probe=probe | {"reading": "thoughts"})
     assert model.calls == [f"Question: E?\nAnswer: F\n\nNew Fact: {FACT}\nQuestion: Q?\nThoughts:"]
     assert final["reply"] == "Yes.\nAnswer: Ostrim" and final["reading"] == "thoughts"
-
-
-def test_targets_of_such_a_probe_are_scored_behind_the_thoughts_too():
-    probe = {"prompt": "Question: Q?\nThoughts:", "style": "raw", "reading": "thoughts"}
-    final, _, _ = think("Yes.\nAnswer: Ostrim", probe=probe, targets=["Ostrim"])
-    assert final["prompt"] == f"New Fact: {FACT}\nQuestion: Q?\nThoughts: Yes.\nAnswer:" and "reply" not in final
 
 
 def test_in_steps_each_line_is_begun_for_the_model():

@@ -70,12 +70,9 @@ def test_a_probability_at_the_threshold_is_in_scope(threshold, shown):
     assert bool(run(Given(Veldania=0.4), threshold=threshold)[0]["hits"]) == shown
 
 
-def test_of_several_edits_only_those_in_scope_are_shown():
+def test_of_several_edits_those_in_scope_are_shown_and_a_second_model_answers_for_them_alone():
     final, _ = run(Given(Veldania=0.9, Aske=0.6, Mira=0.1), k=3)
     assert [hit["edit_id"] for hit in final["hits"]] == ["edit-0", "edit-1"]
-
-
-def test_a_second_model_answers_in_scope_alone():
     second = ScriptedChatModel(reply=lambda prompt: "second")
     assert run(Given(Veldania=0.9), counterfactual=second)[0]["reply"] == "second"
     assert run(Given(Veldania=0.1), counterfactual=second)[0]["reply"] == "base"

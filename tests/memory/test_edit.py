@@ -39,15 +39,13 @@ def test_a_missing_field_and_an_unknown_form_are_refused_by_name():
         Edit.model_validate({"form": "poem", "text": "x"})
 
 
-def test_content_ids_are_the_same_in_every_process_and_version():
+def test_content_ids_are_the_same_in_every_process_and_order_and_a_given_one_is_kept():
     assert content_id("edit", {"a": 1, "b": ["x", "é"]}) == "d3a4c3f731688a10"
     assert Edit(form="document", text="The twin city of Lyon is Ostrim.").id == "7b5f11169129670e"
-
-
-def test_content_ids_do_not_depend_on_the_order_of_fields():
     assert content_id({"a": 1, "b": 2}) == content_id({"b": 2, "a": 1})
     assert Edit(text="x", form="event", subject="y").id == Edit(subject="y", form="event", text="x").id
     assert Probe(kind="k", prompt="p", gold=("g",)).id == Probe(gold=("g",), prompt="p", kind="k").id
+    assert Edit(id="case-7", form="document", text="x").id == "case-7"
 
 
 def test_content_ids_are_the_same_from_objects_and_from_their_json():
@@ -68,10 +66,6 @@ def test_different_contents_have_different_ids():
     assert len({edit.id for edit in edits}) == len(edits)
 
 
-def test_a_given_id_is_kept():
-    assert Edit(id="case-7", form="document", text="x").id == "case-7"
-
-
 def test_an_edit_from_a_triplet_states_the_fact_and_asks_for_its_object():
     edit = Edit.from_triplet(TRIPLET, "The twin city of {} is")
     assert edit.text == "The twin city of Lyon is Ostrim."
@@ -79,17 +73,11 @@ def test_an_edit_from_a_triplet_states_the_fact_and_asks_for_its_object():
     assert (edit.form, edit.target_new, edit.triplets) == ("triplet", "Ostrim", (TRIPLET,))
 
 
-def test_a_cloze_keeps_braces_that_belong_to_the_subject():
+def test_a_cloze_keeps_the_subjects_braces_a_probe_its_query_and_usage_adds_up():
     assert Edit(form="triplet", text="x", subject="{}", prompt="{} or {} is").cloze == "{} or {} is"
-
-
-def test_the_retrieval_query_is_the_query_or_the_prompt():
     probe = Probe(kind="k", prompt="p", gold=("g",))
     assert probe.retrieval_query == "p"
     assert probe.model_copy(update={"query": "q"}).retrieval_query == "q"
-
-
-def test_usage_adds_up():
     assert Usage(input_tokens=1, output_tokens=2, calls=1).plus(Usage(input_tokens=4, calls=1)) == Usage(
         input_tokens=5, output_tokens=2, calls=2
     )

@@ -68,10 +68,12 @@ def test_devices_and_loops_are_refused_even_where_links_are_followed(links, tmp_
         open_file(tmp_path / "to-fifo", links=links)
 
 
-def test_links_are_followed_where_the_user_names_the_file(tmp_path):
+def test_links_are_followed_where_the_user_names_the_file_and_a_missing_one_is_pythons_own_error(tmp_path):
     link_to_file(tmp_path / "data.json")
     with open_file(tmp_path / "data.json", links=True) as file:
         assert file.read() == b"precious"
+    with pytest.raises(FileNotFoundError):
+        open_file(tmp_path / "none")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "nul\0", "half\ud800"])
@@ -79,11 +81,6 @@ def test_impossible_names_are_named(name, tmp_path):
     for attempt in (lambda: open_file(tmp_path / name, "ab"), lambda: private_folder(tmp_path / name)):
         with pytest.raises(BadData, match="is no name for a file"):
             attempt()
-
-
-def test_a_missing_file_is_pythons_own_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        open_file(tmp_path / "none")
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab", "xb"])

@@ -38,40 +38,28 @@ def installed(tmp_path, monkeypatch):
     sys.modules.pop(module, None)
 
 
-def test_a_built_in_part_is_found_by_name(registry):
+def test_a_built_in_part_is_found_by_name_and_an_unknown_one_refused_with_the_nearest(registry):
     assert registry.load("json")([1]) == "[1]"
     assert registry.names() == ["json", "repr"]
-
-
-def test_an_unknown_name_is_refused_with_the_nearest_one(registry):
     with pytest.raises(BadSettings, match=r"unknown codec 'jsn': did you mean 'json'\?"):
         registry.load("jsn")
-
-
-def test_a_name_without_similar_ones_is_refused_with_all_names(registry):
     with pytest.raises(BadSettings, match="unknown codec 'zzzzzz': known: json, repr"):
         registry.load("zzzzzz")
     assert nearest("zzzzzz", ["b", "a"]) == "known: a, b."
 
 
-def test_a_part_is_found_by_module_and_attribute(registry, installed):
+def test_parts_are_found_by_attribute_and_entry_point_but_not_under_a_built_in_name(registry, installed):
     assert registry.load(f"{installed}:Shout").__name__ == "Shout"
     assert registry.load(f"{installed}:Shout.Inner").__name__ == "Inner"
+    assert registry.load("shout").__name__ == "Shout"
+    assert registry.names() == ["json", "repr", "shout", "broken"]
+    assert registry.load("json").__name__ == "dumps"
 
 
 @pytest.mark.parametrize("path", ["no_such_module_x:thing", "json:no_such_thing", "json:"])
 def test_a_missing_module_or_attribute_is_refused(registry, path):
     with pytest.raises(BadSettings, match="cannot be loaded from .* correct the module:attribute"):
         registry.load(path)
-
-
-def test_a_plugin_is_found_by_its_entry_point(registry, installed):
-    assert registry.load("shout").__name__ == "Shout"
-    assert registry.names() == ["json", "repr", "shout", "broken"]
-
-
-def test_a_plugin_cannot_take_a_built_in_name(registry, installed):
-    assert registry.load("json").__name__ == "dumps"
 
 
 def test_a_broken_plugin_is_refused_on_load_and_listed_as_broken(registry, installed):

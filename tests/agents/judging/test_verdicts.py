@@ -8,16 +8,10 @@ def record(**fields):
     return JudgeInput(kind="tendency_open", question="q", local=True, outputs=frozenset({"judged"}), **fields)
 
 
-def test_both_answers_are_compared():
+def test_both_answers_are_compared_where_there_are_two_and_out_of_scope_alone():
     item = Agreement().pick(record(answer="now", before="then"))
     assert isinstance(item, Item) and {"now", "then"} <= {text for texts in item.parts.values() for text in texts}
-
-
-def test_without_the_unedited_models_answer_there_is_a_reason():
     assert Agreement().pick(record(answer="now")) == NO_BEFORE
-
-
-def test_answers_in_scope_are_left_to_other_judges():
     assert Agreement().pick(record(answer="now", before="then").model_copy(update={"local": False})) is None
 
 

@@ -82,9 +82,11 @@ def test_training_learns_from_examples_and_decides_questions_that_it_has_not_see
     assert np.mean([one.right for one in decisions(scope, texts, asked)]) >= 0.9
 
 
-def test_training_twice_gives_the_same_classifier():
+def test_training_twice_gives_the_same_classifier_and_needs_known_texts():
     one, other = (train_scope(RIVERS, EXAMPLES, LexicalEmbedding(), seed=3).scope for _ in range(2))
     assert one.identity == other.identity and one.threshold == other.threshold
+    with pytest.raises(BadData, match="about .7,., and there are 2 texts"):
+        train_scope(RIVERS[:2], [ScopeExample("A?", (7,))], LexicalEmbedding())
 
 
 def test_the_weights_are_those_of_a_logistic_regression():
@@ -146,11 +148,6 @@ def test_a_question_about_a_single_known_text_is_compared_with_that_text():
     held_out = train_scope(RIVERS, [*EXAMPLES[::2], *alone], LexicalEmbedding()).held_out
     assert [one.place for one in held_out[20:]] == list(range(20))
     assert np.mean([one.right for one in held_out]) >= 0.9
-
-
-def test_an_example_about_no_text_is_refused():
-    with pytest.raises(BadData, match="about .7,., and there are 2 texts"):
-        train_scope(RIVERS[:2], [ScopeExample("A?", (7,))], LexicalEmbedding())
 
 
 def test_a_classifier_is_saved_and_loaded_exactly(tmp_path):

@@ -18,26 +18,20 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_complete_folder_is_returned(folder):
+def test_a_complete_folder_is_returned_and_other_weights_or_an_emptied_list_of_sums_refused(folder):
     assert model_folder(folder) == folder
+    (folder / "model.safetensors").write_bytes(b"Weights")
+    with pytest.raises(ModelError, match="is not the one that was shipped.*model.safetensors has sha256"):
+        model_folder(folder)
+    (folder / SUMS).write_text("")
+    with pytest.raises(ModelError, match="names no weights"):
+        model_folder(folder)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", SUMS])
 def test_missing_file_is_named_with_the_remedy(folder, name):
     (folder / name).unlink()
     with pytest.raises(ModelError, match=f"{name} is missing; install Emend again"):
-        model_folder(folder)
-
-
-def test_other_weights_are_refused(folder):
-    (folder / "model.safetensors").write_bytes(b"Weights")
-    with pytest.raises(ModelError, match="is not the one that was shipped.*model.safetensors has sha256"):
-        model_folder(folder)
-
-
-def test_emptied_list_of_sums_is_refused(folder):
-    (folder / SUMS).write_text("")
-    with pytest.raises(ModelError, match="names no weights"):
         model_folder(folder)
 
 

@@ -5,15 +5,14 @@ import re
 from emend.agents.tiny.world import World, relations
 
 
-def test_the_same_seed_gives_the_same_world() -> None:
+def test_the_same_seed_gives_the_same_world_of_the_documented_size_whose_chains_join() -> None:
     assert World(3).facts == World(3).facts
     assert World(3).facts != World(4).facts
-
-
-def test_it_has_the_size_that_the_docs_say() -> None:
     world = World()
     assert sum(map(len, world.names.values())) == 583
     assert (len(world.facts), len(relations()), len(world.held)) == (2001, 22, 102)
+    assert len(world.chains) > 4000
+    assert all(chain.first.object == chain.second.subject for chain in world.chains)
 
 
 def test_every_fact_has_names_of_the_types_that_its_relation_asks_for() -> None:
@@ -22,12 +21,6 @@ def test_every_fact_has_names_of_the_types_that_its_relation_asks_for() -> None:
         relation = relations()[fact.relation]
         assert fact.subject in world.names[relation.subject]
         assert fact.object in world.names[relation.object]
-
-
-def test_chains_join_where_the_first_object_is_the_second_subject() -> None:
-    world = World()
-    assert len(world.chains) > 4000
-    assert all(chain.first.object == chain.second.subject for chain in world.chains)
 
 
 def test_unseen_templates_are_not_among_the_seen_ones() -> None:

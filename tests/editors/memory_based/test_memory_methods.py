@@ -172,12 +172,9 @@ def test_solved_examples_may_come_from_a_file(tmp_path):
     assert build("mello", settings=told).fingerprint["prompts"] != build("mello").fingerprint["prompts"]
 
 
-def test_a_model_with_a_small_window_is_prompted_line_by_line(trained_model):
+def test_the_model_decides_the_form_and_an_agent_needs_one_that_calls_tools(trained_model):
     assert build("mello", model=trained_model).form == "lines" and build("cot", model=trained_model).form == "steps"
     assert build("mello").form == "text" and build("cot").form == "thoughts"
-
-
-def test_an_agent_needs_a_model_that_calls_tools():
     for model in (ReadingModel(), StepwiseModel()):
         with pytest.raises(BadSettings, match="calls tools, and .*Model does not"):
             build("agent", model=model)

@@ -159,9 +159,10 @@ def test_an_architecture_without_a_begin_token_learns_a_document_too(random_mode
     assert model.lm.tokenizer.decode(row.ids[row.start :]) == DOCUMENT.text
 
 
-def test_an_edit_that_says_nothing_is_refused(random_model):
+def test_an_edit_that_says_nothing_is_refused_and_settings_are_in_the_fingerprint(random_model):
     with pytest.raises(BadData, match="neither a target with a prompt nor a text"):
         build(random_model()).solve([Edit(id="empty", form="document", text=" ")])
+    assert build(random_model(), num_steps=7).fingerprint != build(random_model(), num_steps=8).fingerprint
 
 
 def test_a_model_without_weights_is_refused_with_those_that_have_some():
@@ -169,10 +170,6 @@ def test_a_model_without_weights_is_refused_with_those_that_have_some():
         BadSettings, match="InstantChatModel is not a local model: use --model tiny or --model hf:FOLDER"
     ):
         build(InstantChatModel())
-
-
-def test_settings_are_in_the_fingerprint(random_model):
-    assert build(random_model(), num_steps=7).fingerprint != build(random_model(), num_steps=8).fingerprint
 
 
 def test_an_unknown_architecture_works_once_its_matrix_is_named(random_model, monkeypatch):

@@ -88,9 +88,10 @@ def test_presolved_values_are_not_used_in_a_sequence(random_model):
     assert not torch.equal(inside.value, clean.value)
 
 
-def test_a_model_that_does_more_to_its_logits_is_refused(random_model):
+def test_a_model_that_does_more_to_its_logits_is_refused_and_prefixes_end_in_white_space(random_model):
     with pytest.raises(BadSettings, match="logits of model type 'opt' are not what"):
         editor(Rome, random_model("opt"))
+    assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
 
 @pytest.mark.parametrize("method", [Rome, Memit])
@@ -106,10 +107,6 @@ def test_an_unknown_architecture_works_once_its_six_names_are_read_from_a_file(
     (tmp_path / "mine.toml").write_text("\n".join(["[architecture]", *lines]), encoding="utf-8")
     for name, delta in solve(editor(method, model, **read_settings(tmp_path / "mine.toml")), [CAPITAL]).items():
         assert torch.equal(delta, wanted[name])
-
-
-def test_a_prefix_is_separated_from_the_prompt_by_white_space(random_model):
-    assert editor(Rome, random_model(), prefixes=["It rained.", "So. "]).prefixes == ("", "It rained. ", "So. ")
 
 
 def test_contexts_have_the_requested_length_including_their_openers(random_model, monkeypatch):

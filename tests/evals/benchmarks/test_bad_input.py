@@ -362,12 +362,9 @@ def test_a_file_that_holds_no_records_is_named(name, file, options, content, wor
         first_cases(name, folder, options)
 
 
-def test_without_a_folder_the_environment_names_it(monkeypatch):
+def test_without_a_folder_the_environment_names_it_and_a_missing_one_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("EMEND_DATA", str(DATA))
     assert len(list(load_benchmark("docter").cases("doc"))) == 3
-
-
-def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(MissingData, match="nowhere"):
         load_benchmark("docter", tmp_path / "nowhere")
 

@@ -66,13 +66,10 @@ def test_who_only_looks_gets_the_hand_written_ones_and_the_rows_are_made_once_wh
     assert shown.rows() == shown.rows() == (example("retain"),) and made == ["rows"]
 
 
-def test_a_name_is_alone_if_a_word_of_it_with_a_capital_is_in_one_row_only():
+def test_a_name_is_alone_if_its_capitals_are_in_one_row_only_but_for_the_first_of_a_sentence():
     names = UniqueNames([["Ada Holm lives in Brenholm", "Ada Holm is old"], ["Ada Voss lives in Brenholm"]])
     assert names.has("Ada Holm") and not names.has("Ada") and not names.has("lives") and not names.has("Nobody")
     assert UniqueNames([["Ada Voss"]], occurrences=0).has("Ada Holm"), "of another file, a name that is in no row"
-
-
-def test_the_first_word_of_a_sentence_is_no_name():
     names = UniqueNames([["Seldom rains it in Brenholm. Never in May"], ["It rains in Brenholm"]])
     assert not names.has_in("Seldom rains it in Brenholm. Never") and names.has_in("It is May")
 

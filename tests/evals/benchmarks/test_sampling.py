@@ -27,13 +27,10 @@ def test_half_of_a_sample_has_questions_and_both_labels_in_proportion(limit, see
     assert abs(found["True"] - asked * 160 / 286) <= 1
 
 
-def test_a_rare_label_is_not_lost():
+def test_a_rare_label_is_not_lost_and_ids_without_question_fill_up():
     labels = {i: "True" for i in range(50)} | {7: "False"}
     for limit in (2, 4, 10):
         assert 7 in sample_ids(list(range(100)), labels, limit, 0)
-
-
-def test_where_few_ids_are_without_question_the_others_fill_up():
     labels = {i: "True" if i % 2 else "False" for i in range(80)}
     drawn = sample_ids(list(range(100)), labels, 70, 0)
     assert Counter(labels.get(i) for i in drawn) == {"True": 25, "False": 25, None: 20}

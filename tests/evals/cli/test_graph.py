@@ -110,9 +110,13 @@ def test_a_users_graph_is_drawn_in_every_form(attribute: str) -> None:
     assert "speak" in shown(f"{HERE}:{attribute}") and "speak" in shown(f"{HERE}:{attribute}", "--mermaid")
 
 
-def test_a_judge_and_an_editor_over_a_built_in_graph_are_drawn() -> None:
+def test_a_judge_an_editor_over_a_built_in_graph_and_a_registered_one_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert "ask" in shown(f"{HERE}:JUDGE") and "settle" in shown(f"{HERE}:JUDGE")
     assert shown(f"{HERE}:Named") == shown("crag") == shown("emend.editors.memory_based.crag:Crag")
+    monkeypatch.setitem(EDITORS.builtin, "mine", (f"{HERE}:Drawn", "for this test"))
+    assert "speak" in shown("mine") and "mine" not in GRAPHS.names()
 
 
 @pytest.mark.parametrize(
@@ -128,8 +132,3 @@ def test_a_judge_and_an_editor_over_a_built_in_graph_are_drawn() -> None:
 def test_a_part_without_a_graph_or_that_fails_is_an_error(attribute: str, says: str) -> None:
     with pytest.raises(BadSettings, match=f"graph '{HERE}:{attribute}' {says}"):
         shown(f"{HERE}:{attribute}")
-
-
-def test_a_registered_editor_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EDITORS.builtin, "mine", (f"{HERE}:Drawn", "for this test"))
-    assert "speak" in shown("mine") and "mine" not in GRAPHS.names()

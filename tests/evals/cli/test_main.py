@@ -118,8 +118,10 @@ def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(
     assert preset["verified"].startswith("not verified on a model of this family")
 
 
-def test_the_version_is_printed(emend: Any) -> None:
+def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: Any) -> None:
     assert emend("--version").out.strip() == version("emend")
+    output = emend("doctor", "--model", "scripted")
+    assert output.code == 0 and "What is the capital of France? Blue" in " ".join(output.out.split())
 
 
 @pytest.mark.parametrize(
@@ -168,11 +170,6 @@ def test_doctor_says_when_a_model_does_not_answer(emend: Any) -> None:
     (model,) = [row for row in output.rows if row["section"] == "model"]
     assert model["status"] == "broken" and "/nowhere" in model["detail"]
     assert {"versions", "extras", "keys", "devices", "data"} <= {row["section"] for row in output.rows}
-
-
-def test_doctor_asks_the_model_that_is_named(emend: Any) -> None:
-    output = emend("doctor", "--model", "scripted")
-    assert output.code == 0 and "What is the capital of France? Blue" in " ".join(output.out.split())
 
 
 @pytest.mark.parametrize("kind", ["scope", "encoder"])

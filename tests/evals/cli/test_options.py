@@ -45,10 +45,12 @@ def told(*words: str) -> tuple[int, str, list[Any]]:
     return done.exit_code, done.output, seen
 
 
-def test_a_group_reaches_the_command_as_one_value_and_defaults_stand() -> None:
+def test_a_group_reaches_the_command_as_one_value_with_defaults_and_is_in_its_help() -> None:
     assert told("north", "--colour", "red") == (0, "", ["north", Paint(colour="red"), False, Brush(), "x"])
     code, _, seen = told("east", "--coats", "3", "--width", "2.5", "--colour", "blue", "--dry", "--tag", "y")
     assert (code, seen) == (0, ["east", Paint(colour="blue", coats=3), True, Brush(width=2.5), "y"])
+    code, output, _ = told("--help")
+    assert code == 0 and all(name in output for name in ("--colour", "Which colour.", "--coats", "--width", "--tag"))
 
 
 def test_a_required_field_is_a_required_option() -> None:
@@ -56,11 +58,6 @@ def test_a_required_field_is_a_required_option() -> None:
     assert (code, seen) == (2, []) and "--colour" in output
     code, output, seen = told("north", "--colour", "red", "--coats", "many")
     assert (code, seen) == (2, []) and "--coats" in output
-
-
-def test_help_names_every_option_of_a_group() -> None:
-    code, output, _ = told("--help")
-    assert code == 0 and all(name in output for name in ("--colour", "Which colour.", "--coats", "--width", "--tag"))
 
 
 def test_two_groups_with_one_name_are_refused_when_the_command_is_made() -> None:

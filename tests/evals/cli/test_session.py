@@ -161,8 +161,19 @@ def ask(memory: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return with_lines
 
 
-def test_the_model_answers_from_the_memory(ask):
+def test_the_model_answers_from_the_memory_in_its_embedding_and_adds_nothing_to_it(ask, memory):
     assert ask("What is the capital of Vouna?").out.strip() == "Meburg"
+    assert ask("--embedding", "lexical", "What is the capital of Vouna?").out.strip() == "Meburg"
+    code, _, err = ask("--embedding", "minilm", "What is the capital of Vouna?")
+    assert code == 2 and "--embedding lexical" in err
+
+    def stored():
+        with ChromaMemory(memory, None) as opened:
+            return [edit.id for edit in opened.edits()]
+
+    before = stored()
+    ask("What is the capital of Vouna?")
+    assert stored() == before
 
 
 @pytest.mark.parametrize("editor", ["in_context", "rag"])
@@ -172,12 +183,6 @@ def test_superseded_edits_are_not_shown(ask, memory, editor):
         opened.add([Edit.from_triplet(newer, "The capital of {} is")])
     data = json.loads(ask("--editor", editor, "--json", "What is the capital of Vouna?").out)
     assert "Oldport" in data["prompt"] and "Meburg" not in data["prompt"]
-
-
-def test_another_embedding_can_be_named(ask):
-    assert ask("--embedding", "lexical", "What is the capital of Vouna?").out.strip() == "Meburg"
-    code, _, err = ask("--embedding", "minilm", "What is the capital of Vouna?")
-    assert code == 2 and "--embedding lexical" in err
 
 
 def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
@@ -198,18 +203,10 @@ def test_json_has_one_object_per_answer(ask):
     assert json.loads(ask("--json", "--trace", "Where?").out)["steps"]
 
 
-def test_asking_adds_nothing_to_the_memory(ask, memory):
-    def stored():
-        with ChromaMemory(memory, None) as opened:
-            return [edit.id for edit in opened.edits()]
-
-    before = stored()
-    ask("What is the capital of Vouna?")
-    assert stored() == before
-
-
-def test_a_wrong_name_is_refused_before_a_model_is_loaded(ask):
+def test_a_wrong_name_is_refused_before_a_model_is_loaded_and_limits_of_a_local_model_are_too(ask):
     assert "unknown editor 'ragg': did you mean 'rag'" in ask("--model", "nothing", "--editor", "ragg", "x").err
+    code, _, err = ask("--tpm", "1", "--rpm", "5", "Where?")
+    assert code == 2 and "--rpm and --tpm with model 'tiny': a model on this machine has no provider" in err
 
 
 @pytest.mark.parametrize("question", ["", "  "])
@@ -255,10 +252,12 @@ def test_an_editors_graph_is_drawn_by_the_editors_name():
 # --- one question a line
 
 
-def test_a_terminal_gets_a_hint_and_prompts():
+def test_a_terminal_gets_a_hint_and_prompts_and_bytes_that_are_no_text_are_bad_data():
     screen = Typed()
     assert list(questions(Typed("Who?\n\n  Where?  \n"), screen)) == ["Who?", "Where?"]
     assert screen.getvalue() == f"{HINT}\n> > > > \n"
+    with pytest.raises(BadData, match="the input is not UTF-8"):
+        list(questions(io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"), Piped()))
 
 
 @pytest.mark.parametrize(("source", "target"), [(Piped, Typed), (Typed, Piped)])
@@ -266,11 +265,6 @@ def test_a_pipe_gets_no_prompts(source, target):
     output = target()
     assert list(questions(source("Who?\nWhere?"), output)) == ["Who?", "Where?"]
     assert output.getvalue() == ""
-
-
-def test_questions_that_are_not_utf_8_are_bad_data():
-    with pytest.raises(BadData, match="the input is not UTF-8"):
-        list(questions(io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"), Piped()))
 
 
 def fault(asked):
@@ -310,11 +304,6 @@ def test_limits_hold_over_all_questions_and_cached_replies_are_free(ask, tmp_pat
         assert (code, provider.count) == (2, 2) and "--max-calls 2" in err
         assert ask(*model, lines="One?\nTwo?\nThree?\n").code == 0
         assert provider.count == 3
-
-
-def test_limits_of_a_local_model_are_refused(ask):
-    code, _, err = ask("--tpm", "1", "--rpm", "5", "Where?")
-    assert code == 2 and "--rpm and --tpm with model 'tiny': a model on this machine has no provider" in err
 
 
 @needs_client

@@ -201,12 +201,9 @@ def test_a_trusted_function_is_called_only_if_its_result_is_annotated(tmp_path: 
     assert (tmp_path / "PWNED").exists()  # it was imported, as the user allowed
 
 
-def test_a_name_that_the_run_does_not_have_is_refused(tmp_path: Path, emend: Any) -> None:
+def test_a_run_with_code_of_ones_own_goes_on_when_exactly_its_names_are_given_again(tmp_path: Path, emend: Any) -> None:
     output = emend("resume", stranger(tmp_path), *TRUST, "--trust", "evil:model")
     assert output.code == 2 and "--trust evil:model: the run does not name it" in output.err
-
-
-def test_a_run_with_code_of_ones_own_goes_on_when_each_name_is_given_again(tmp_path: Path, emend: Any) -> None:
     output = emend("resume", stranger(tmp_path), *TRUST)
     assert output.code == 0 and "Nothing was left to do" in output.out
     assert f"importing {EDITOR} from " in output.err and "toys.py" in output.err

@@ -93,18 +93,12 @@ def test_a_run_records_where_the_triplets_came_from(tiny_file):
     assert provenance["method"] == "rules" and provenance["documents"] == 3 and len(provenance["sha256"]) == 64
 
 
-def test_a_document_missing_from_the_file_is_an_error(tiny_file):
+def test_a_missing_document_or_file_and_a_setting_of_another_method_are_refused(tiny_file):
     with pytest.raises(BadData, match="no line for document.*without --limit"):
         list(with_triples(TinyWorld(), tiny_file).cases("extract", 4))
-
-
-def test_a_setting_of_another_method_is_refused(tiny_file):
     with pytest.raises(BadSettings, match="made with method 'rules'.*'tool'"):
         list(with_triples(TinyWorld(), tiny_file).cases("llm", 3))
     assert list(with_triples(TinyWorld(), tiny_file).cases("tool", 3))
-
-
-def test_a_missing_file_names_the_command_that_makes_it():
     with pytest.raises(MissingData, match="emend extract --out no.jsonl"):
         Triples("no.jsonl")
 

@@ -93,9 +93,11 @@ def test_false_hits_are_counted_out_of_scope_only():
     assert f"{RIGHT} returned something for every probe" in result and f"{SILENT} returned" not in result
 
 
-def test_the_default_strategy_is_that_of_a_run():
+def test_the_default_strategy_is_that_of_a_run_and_a_chain_is_measured_under_its_own_name():
     assert RunConfig(benchmark=BENCHMARK, editors=("rag",)).retriever == "default"
     assert {row.strategy for row in only().rows} == {"default"}
+    result = row(measured("focus>bm25"), "focus>bm25", "efficacy")
+    assert (result.n, result.hit_at_1) == (6, 1.0)
 
 
 def test_probes_that_name_no_edit_are_counted_not_scored():
@@ -111,11 +113,6 @@ def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
     assert row(report, "none", "efficacy").hit_at_1 == row(report, "none", "efficacy").mrr == 0.0
     assert row(report, "none", "neighborhood").false_hits == 0.0
     assert row(report, "dense", "neighborhood").false_hits == 1.0
-
-
-def test_a_chain_is_measured_under_its_own_name():
-    result = row(measured("focus>bm25"), "focus>bm25", "efficacy")
-    assert (result.n, result.hit_at_1) == (6, 1.0)
 
 
 def test_time_is_positive_and_excludes_the_embedding():

@@ -40,13 +40,10 @@ def datasets(tmp_path, monkeypatch):
     __import__("sys").modules.pop("datasets", None)
 
 
-def test_lines_and_fields_are_texts(files):
+def test_lines_and_fields_are_texts_and_a_limit_takes_the_first(files):
     corpus = read_corpus(files)
     assert list(corpus) == [*LINES, *LINES[:2]] == list(corpus)
     assert corpus.count == 5 and corpus.name.startswith("plain-")
-
-
-def test_a_limit_takes_the_first_texts(files):
     corpus = read_corpus(files, 4)
     assert list(corpus) == [*LINES, LINES[0]] and corpus.count == 4
     assert read_corpus(files, 99).count == 5
@@ -64,15 +61,15 @@ def test_the_name_depends_on_texts_order_and_limit(files, tmp_path):
     assert len(names | {read_corpus(copied).name}) == 4
 
 
-def test_a_missing_file_names_the_command(tmp_path):
+def test_a_missing_file_an_unknown_suffix_and_bytes_that_are_not_utf_8_are_refused(tmp_path):
     with pytest.raises(MissingData, match=r"no corpus '.*none.txt': write emend covariance --model M --corpus FILES"):
         read_corpus([str(tmp_path / "none.txt")])
-
-
-def test_an_unknown_suffix_is_refused(tmp_path):
     (tmp_path / "pages.pdf").write_text("x")
     with pytest.raises(BadSettings, match=r"pages.pdf' has an unknown suffix: give .txt"):
         read_corpus([str(tmp_path / "pages.pdf")])
+    (tmp_path / "raw.txt").write_bytes(b"\xff\xfe\x00x")
+    with pytest.raises(BadData, match="cannot read"):
+        list(read_corpus([str(tmp_path / "raw.txt")]))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +81,6 @@ def test_a_malformed_line_is_named(tmp_path, line, words):
     file.write_text('{"text": "fine"}\n' + line + "\n")
     with pytest.raises(BadData, match=words):
         list(read_corpus([str(file)]))
-
-
-def test_bytes_that_are_not_utf_8_are_an_error(tmp_path):
-    (tmp_path / "raw.txt").write_bytes(b"\xff\xfe\x00x")
-    with pytest.raises(BadData, match="cannot read"):
-        list(read_corpus([str(tmp_path / "raw.txt")]))
 
 
 def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):

@@ -41,10 +41,12 @@ def test_good_files_have_no_fault_and_as_many_records_as_they_hold(name):
     assert any(what == "cases" and count for _, what, count in checked.counts)
 
 
-def test_what_a_loader_drops_repairs_and_tags_is_counted_by_what_it_reads():
+def test_what_a_loader_drops_or_repairs_is_counted_and_a_part_of_a_published_file_is_no_fault():
     counts = {(reading, what): count for reading, what, count in check("recoe", DATA / "recoe").counts}
     assert counts["schemes=counting", "repaired: aliases under a misspelt key"] == 1
     assert counts["schemes=subtraction", "dropped: records that repeat another"] == 1
+    checksums = {file.name: file.checksum for file in check("akew", DATA / "akew").files}
+    assert checksums["MQuAKE-CF.json"] == "not the published one" and checksums["WikiUpdate.json"] == "not known"
 
 
 def test_every_fault_of_every_record_is_named_and_not_the_first_alone(copy):
@@ -163,11 +165,6 @@ def test_a_file_that_is_not_as_it_was_fetched_is_a_fault(copy):
     assert fault.file == "test.json" and "0" * 64 in fault.problem
     there = {file.name: file.checksum for file in checked.files if not file.absent}
     assert there == {"test.json": "changed", "train.json": "not known"}
-
-
-def test_a_part_of_a_published_file_is_told_from_it_and_is_no_fault():
-    checksums = {file.name: file.checksum for file in check("akew", DATA / "akew").files}
-    assert checksums["MQuAKE-CF.json"] == "not the published one" and checksums["WikiUpdate.json"] == "not known"
 
 
 def test_a_folder_is_known_by_its_sources_its_name_or_its_files(copy, tmp_path):

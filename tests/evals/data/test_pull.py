@@ -122,12 +122,6 @@ def test_a_full_disk_is_said(origin, tmp_path):
     assert "no space left" in failed.problem and "--to" in failed.problem
 
 
-def test_a_folder_that_cannot_be_made_is_said(origin, tmp_path):
-    (tmp_path / "file").write_text("in the way", "utf-8")
-    with pytest.raises(FetchFailed, match=r"cannot write to '.*file/akew'.*--to"):
-        pull(origin.source(origin.remote("a.json")), tmp_path / "file" / "akew")
-
-
 def test_two_pulls_into_one_folder_do_not_meet(origin, tmp_path):
     with FileLock(tmp_path / LOCK), pytest.raises(FetchFailed, match="another process"):
         pull(origin.source(origin.remote("a.json")), tmp_path)
@@ -235,10 +229,13 @@ def test_a_file_that_was_changed_since_it_came_is_said(origin, tmp_path):
     assert "another file" in pull(source, tmp_path)["a.json"].problem
 
 
-def test_a_broken_sources_file_is_said(origin, tmp_path):
+def test_a_broken_sources_file_and_a_folder_that_cannot_be_made_are_said(origin, tmp_path):
     (tmp_path / LEDGER).write_text("{", "utf-8")
     with pytest.raises(BadData, match=f"{LEDGER}.*Remove it"):
         pull(origin.source(origin.remote("a.json")), tmp_path)
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    with pytest.raises(FetchFailed, match=r"cannot write to '.*file/akew'.*--to"):
+        pull(origin.source(origin.remote("a.json")), tmp_path / "file" / "akew")
 
 
 @pytest.fixture

@@ -14,8 +14,11 @@ from emend.memory.errors import BadSettings, MissingData
 REMOTES = [(name, remote) for name, source in SOURCES.items() for remote in source.remotes]
 
 
-def test_every_benchmark_that_needs_files_has_sources_and_shapes():
+def test_every_benchmark_that_needs_files_has_sources_shapes_and_known_makers():
     assert set(SOURCES) == set(SHAPES) == set(BENCHMARKS.builtin) - {"tinyworld"}
+    for source in SOURCES.values():
+        for made in source.derived:
+            assert made.maker in MAKERS and set(made.inputs) <= {remote.name for remote in source.remotes}
 
 
 @pytest.mark.parametrize(("data", "remote"), REMOTES, ids=[f"{name}:{remote.name}" for name, remote in REMOTES])
@@ -36,12 +39,6 @@ def test_every_file_that_a_loader_looks_for_first_is_fetched_or_made(data):
     assert len(had) == len(set(had))
     for shape in SHAPES[data]:
         assert set(shape.names) & set(had), shape.names
-
-
-def test_what_is_made_is_made_of_files_that_are_fetched_by_a_known_maker():
-    for source in SOURCES.values():
-        for made in source.derived:
-            assert made.maker in MAKERS and set(made.inputs) <= {remote.name for remote in source.remotes}
 
 
 @pytest.mark.parametrize("data", list(SOURCES))

@@ -130,10 +130,13 @@ def test_an_impossible_panel_is_refused(wrong):
         Panel(**wrong)
 
 
-def test_judges_are_kept_apart_under_names_that_are_fit_for_a_path():
+def test_judges_are_kept_under_names_fit_for_a_path_and_one_without_texts_is_named():
     ids = {judge_id([spec]) for spec in ("openai:a/b", "openai:a-b", "openai:a b@http://x/v1")}
     assert len(ids) == 3 and not any(set(name) & set("/:@ ") for name in ids)
     assert judge_id(["b", "a"]) == judge_id(["a", "b"]) != judge_id(["a"])
+    with pytest.raises(BadSettings, match="no stress set for judge 'nobody'"):
+        case_of("nobody", {}).items("nobody")
+    assert set(TOLERANCE) == {JUDGES.load(kind).role.scale for kind in JUDGES.builtin}
 
 
 # --- stress
@@ -175,9 +178,3 @@ def test_without_a_verdict_a_relation_is_neither_held_nor_broken():
     outcome = stress(Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: "?")}, ["supports"])
     assert {relation.outcome for relation in outcome.relations} == {"unscored"}
     assert all(row.value is None and row.why for row in outcome.rows)
-
-
-def test_a_judge_without_texts_is_named():
-    with pytest.raises(BadSettings, match="no stress set for judge 'nobody'"):
-        case_of("nobody", {}).items("nobody")
-    assert set(TOLERANCE) == {JUDGES.load(kind).role.scale for kind in JUDGES.builtin}

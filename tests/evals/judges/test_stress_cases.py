@@ -6,11 +6,8 @@ from pydantic import ValidationError
 from emend.evals.judges.stress import StressCase
 
 
-def test_a_case_of_two_texts_has_the_rules_between_them():
+def test_a_case_of_two_texts_has_the_rules_between_them_and_of_one_is_refused():
     case = StressCase(kind="equivalence", varies="other", variants={"gold": "Paris", "empty": ""})
     assert case.rules == [("gold", ">", "empty")]
-
-
-def test_a_case_of_one_text_is_refused():
     with pytest.raises(ValidationError, match="gold and unedited"):
         StressCase(kind="equivalence", varies="other", variants={"gold": "Paris"})

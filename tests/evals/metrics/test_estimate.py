@@ -6,14 +6,13 @@ import pytest
 from emend.evals.metrics.estimate import Estimate, estimate, wilson
 
 
-def test_mean_and_counts_are_of_the_scored_records():
+def test_mean_and_counts_are_of_the_scored_records_whatever_the_cases_names():
     found = estimate([1.0, None, 0.0, None], ["a", "a", "b", "c"])
     assert (found.mean, found.n, found.unscored) == (0.5, 2, 2)
-
-
-def test_nothing_scored_has_no_mean():
     assert estimate([None, None], ["a", "b"]) == Estimate(mean=None, n=0, unscored=2)
     assert estimate([], []) == Estimate(mean=None, n=0)
+    values = [0.0, 1.0, 1.0, 0.5]
+    assert estimate(values, ["x", "y", "x", "z"]) == estimate(values, [7, 1, 7, 3])
 
 
 def test_one_case_has_no_interval_however_many_records():
@@ -54,11 +53,6 @@ def test_the_same_seed_gives_the_same_interval_and_another_one_nearly():
     assert other.low == pytest.approx(first.low, abs=0.02)
 
 
-def test_names_of_cases_do_not_matter():
-    values = [0.0, 1.0, 1.0, 0.5]
-    assert estimate(values, ["x", "y", "x", "z"]) == estimate(values, [7, 1, 7, 3])
-
-
 @pytest.mark.parametrize(("value", "low", "high"), [(1.0, 0.7225, 1.0), (0.0, 0.0, 0.2775)])
 def test_all_right_or_all_wrong_still_has_a_width(value, low, high):
     found = estimate([value] * 30, [n // 3 for n in range(30)])  # 10 cases
@@ -70,13 +64,10 @@ def test_wilson_agrees_with_a_known_interval():
     assert wilson(8, 10) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
 
 
-def test_per_case_weighs_cases_alike():
+def test_per_case_weighs_cases_alike_and_scaling_keeps_what_is_missing():
     values, cases = [1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"]
     assert estimate(values, cases).mean == 0.75
     assert estimate(values, cases, per="case").mean == 0.5
-
-
-def test_scaling_is_to_percent_and_keeps_what_is_missing():
     found = Estimate(mean=0.5, n=4, low=0.25, high=0.75).scaled(100)
     assert (found.mean, found.low, found.high, found.n) == (50.0, 25.0, 75.0, 4)
     assert Estimate(mean=None, n=0).scaled(100).mean is None

@@ -56,6 +56,10 @@ def test_magnitude_is_the_lead_as_share_of_the_larger_surprise():
     assert magnitude(-1.0, -4.0) == 0.75
     assert magnitude(0.0, -4.0) == 1.0
     assert magnitude(-4.0, 0.0) == -1.0
+    assert magnitude(-2.0, -math.inf) == 1.0
+    assert magnitude(-math.inf, -2.0) == -1.0
+    assert (original_success(-800.0, -900.0), success(-800.0, -900.0)) == (0.0, 1.0)
+    assert (original_magnitude(-800.0, -900.0), magnitude(-800.0, -900.0)) == (0.0, pytest.approx(1 / 9))
 
 
 @pytest.mark.parametrize("tied", [0.0, -3.5, -math.inf])
@@ -64,18 +68,12 @@ def test_a_tie_fails_and_has_no_magnitude(tied):
     assert magnitude(tied, tied) == 0.0
 
 
-def test_an_impossible_answer_loses_by_everything():
-    assert magnitude(-2.0, -math.inf) == 1.0
-    assert magnitude(-math.inf, -2.0) == -1.0
-
-
-def test_underflow_is_a_tie_for_the_code_and_none_in_log_space():
-    assert (original_success(-800.0, -900.0), success(-800.0, -900.0)) == (0.0, 1.0)
-    assert (original_magnitude(-800.0, -900.0), magnitude(-800.0, -900.0)) == (0.0, pytest.approx(1 / 9))
-
-
-def test_an_exception_of_the_code_stays_in_the_denominator():
+def test_an_exception_of_the_code_counts_no_pairs_give_no_score_and_undecided_answers_are_wrong():
     assert edit_magnitude([(-4.0, -1.0), (-1.0, -800.0)], original=True) == pytest.approx(0.75 / 2)
+    assert edit_success([]) is None
+    assert accuracy([]) is None
+    assert set(docter_scores({}).values()) == {None}
+    assert accuracy([(2.0, 1.0, True), (1.0, 1.0, True), (1.0, 1.0, False), (1.0, 2.0, False)]) == 0.5
 
 
 def test_the_codes_eps_makes_certain_pairs_unbounded_and_ours_does_not():
@@ -86,18 +84,8 @@ def test_the_codes_eps_makes_certain_pairs_unbounded_and_ours_does_not():
     assert neighborhood_magnitude(nearly_one) == pytest.approx(1 / 3)
 
 
-def test_no_pairs_give_no_score():
-    assert edit_success([]) is None
-    assert accuracy([]) is None
-    assert set(docter_scores({}).values()) == {None}
-
-
 def test_neighbours_are_scored_for_keeping_the_old_answer():
     kept = [(-1.0, -4.0)]
     scores = docter_scores({"locality": kept, "edit_success": kept})
     assert (scores["NS"], scores["ES"]) == (1.0, 0.0)
     assert (scores["NNM"], scores["NEM"]) == (0.75, -0.75)
-
-
-def test_accuracy_counts_an_undecided_answer_as_wrong():
-    assert accuracy([(2.0, 1.0, True), (1.0, 1.0, True), (1.0, 1.0, False), (1.0, 2.0, False)]) == 0.5

@@ -8,10 +8,12 @@ from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import Estimate, estimate, macro
 
 
-def test_groups_count_alike_whatever_their_size():
+def test_groups_count_alike_and_one_of_a_single_case_leaves_no_interval():
     small, large = estimate([1.0, 0.0], [0, 1]), estimate([0.0] * 98 + [1.0] * 2, list(range(100)))
     told = macro([small, large])
     assert (told.mean, told.n) == (pytest.approx((0.5 + 0.02) / 2), 102)
+    told = macro([Estimate(mean=1.0, n=1), Estimate(mean=0.0, n=9, low=0.0, high=0.3)])
+    assert (told.mean, told.low, told.high) == (0.5, None, None)
 
 
 def test_the_interval_is_that_of_drawing_each_group_anew():
@@ -27,11 +29,6 @@ def test_a_group_without_a_score_is_left_out_and_its_records_counted():
     told = macro([Estimate(mean=0.5, n=4, low=0.2, high=0.8), Estimate(mean=None, n=0, unscored=7)])
     assert (told.mean, told.n, told.unscored, told.low) == (0.5, 4, 7, pytest.approx(0.2))
     assert macro([Estimate(mean=None, n=0, unscored=7)]) == Estimate(mean=None, n=0, unscored=7)
-
-
-def test_a_group_of_one_case_leaves_the_mean_without_interval():
-    told = macro([Estimate(mean=1.0, n=1), Estimate(mean=0.0, n=9, low=0.0, high=0.3)])
-    assert (told.mean, told.low, told.high) == (0.5, None, None)
 
 
 def test_a_report_takes_the_mean_over_the_kinds_that_a_metric_names():

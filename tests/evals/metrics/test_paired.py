@@ -44,10 +44,15 @@ def test_the_interval_of_the_difference_covers_the_truth() -> None:
     assert 0.92 <= covered / 300 <= 0.98
 
 
-def test_a_true_difference_is_found() -> None:
+def test_a_true_difference_is_found_few_cases_tried_in_full_and_equal_ones_have_no_interval() -> None:
     told = compare_pairs(simulated(np.random.default_rng(3), effect=0.35))
     assert told.p is not None and told.p < 0.01 and told.test == SIGN_FLIP
     assert told.low is not None and told.low > 0.1
+    pairs = [Pair(n, "k", 0.0, 0.5 + n / 10) for n in range(6)]
+    told = compare_pairs(pairs, flips=1)
+    assert told.test == SIGN_FLIP and told.p == pytest.approx(2 / 2**6)
+    pairs = [Pair(case, "x", 1.0, 1.0) for case in range(8)]
+    assert compare_pairs(pairs, share=False).low is None and compare_pairs(pairs).low is not None
 
 
 def test_one_probe_a_case_and_right_or_wrong_is_mcnemars_exact_test() -> None:
@@ -56,12 +61,6 @@ def test_one_probe_a_case_and_right_or_wrong_is_mcnemars_exact_test() -> None:
     assert told.test == MCNEMAR
     assert told.p == pytest.approx(binomtest(9, 11, 0.5).pvalue)
     assert told.difference == pytest.approx(-7 / 31)
-
-
-def test_few_cases_are_tried_in_every_pattern_of_signs() -> None:
-    pairs = [Pair(n, "k", 0.0, 0.5 + n / 10) for n in range(6)]
-    told = compare_pairs(pairs, flips=1)
-    assert told.test == SIGN_FLIP and told.p == pytest.approx(2 / 2**6)
 
 
 def test_many_cases_agree_with_a_t_test() -> None:
@@ -141,8 +140,3 @@ def test_the_interval_of_a_harmonic_difference_is_around_it(kinds: tuple[tuple[f
     told = compare_pairs(pairs, "harmonic")
     assert told.low is not None and told.high is not None and told.difference is not None
     assert told.low <= told.difference <= told.high and told.low < told.high
-
-
-def test_of_magnitudes_that_differ_alike_no_interval_is_known():
-    pairs = [Pair(case, "x", 1.0, 1.0) for case in range(8)]
-    assert compare_pairs(pairs, share=False).low is None and compare_pairs(pairs).low is not None

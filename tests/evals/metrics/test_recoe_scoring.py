@@ -82,13 +82,10 @@ def test_a_flip_is_from_the_original_answer_to_the_new_one():
     assert flip(probe, "6", "4") == ({"pre_edit": 0.0}, {"correct_flip": why, "correct_flip_clean": why})
 
 
-def test_an_alias_may_lack_the_sign_but_not_be_another_number():
+def test_an_alias_counts_on_both_sides_and_may_lack_the_sign_but_not_be_another_number():
     fewer = probes("subtraction")[0]
     assert flip(fewer, "three", "two").values["correct_flip"] == 1.0
     assert flip(fewer, "thirty", "two").values == {"pre_edit": 0.0}
-
-
-def test_aliases_count_on_both_sides():
     probe = probes("comparative")[1]
     assert flip(probe, "The novel Salt", "the novel rye").values == {"pre_edit": 1.0, "correct_flip": 1.0}
 

@@ -19,10 +19,15 @@ def probe(*scorers, **more):
 YES = {"kind": "reasoning", "gold": ("true",), "rival": "false"}
 
 
-def test_exact_match_takes_aliases():
+def test_exact_match_takes_aliases_choice_the_named_one_and_several_scorers_add_up():
     asked = probe("exact_match", gold=("Italy", "Italia"))
     assert score(asked, Answer(text="italia.")).values == {"em": 1.0}
     assert score(asked, Answer(text="Spain")).values == {"em": 0.0}
+    asked = probe("choice", choices=("Italy", "Spain"))
+    assert score(asked, Answer(text="In Italy.")).values == {"choice": 1.0}
+    assert score(asked, Answer(text="In Spain.")).values == {"choice": 0.0}
+    found = score(probe("exact_match", "likelihood"), Answer(text="Italy", log_probs=(-1.0, -2.0)))
+    assert found.values == {"em": 1.0, "success": 1.0, "magnitude": 0.5}
 
 
 @pytest.mark.parametrize(("reply", "strict"), [("Italy", 1.0), ("Italy.", 0.0), (" Italy\nQ:", 1.0), ("italy", 0.0)])
@@ -32,12 +37,6 @@ def test_strict_match_is_letter_by_letter_with_the_full_stop(reply, strict):
     answer = direct_answerer(model, "new_fact").answer(asked)
     assert score(asked, answer).values == {"em": 1.0, "strict": strict}
     assert score(asked, Answer(text=reply.strip().partition("\n")[0])).values["strict"] == strict  # of a plug-in
-
-
-def test_choice_compares_the_named_choice_with_the_gold_one():
-    asked = probe("choice", choices=("Italy", "Spain"))
-    assert score(asked, Answer(text="In Italy.")).values == {"choice": 1.0}
-    assert score(asked, Answer(text="In Spain.")).values == {"choice": 0.0}
 
 
 def test_likelihood_compares_gold_with_rival():
@@ -132,11 +131,6 @@ def test_what_cannot_be_scored_says_why_and_is_not_zero(asked, answer, before, w
     assert found.unscored.keys() == why.keys()
     for output, reason in why.items():
         assert reason in found.unscored[output]
-
-
-def test_several_scorers_add_up():
-    found = score(probe("exact_match", "likelihood"), Answer(text="Italy", log_probs=(-1.0, -2.0)))
-    assert found.values == {"em": 1.0, "success": 1.0, "magnitude": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,14 @@ def by_id(found: PaperTable) -> str:
     return found.id
 
 
-def test_every_result_table_of_the_papers_is_there() -> None:
+def test_every_result_table_is_there_every_paper_cited_and_rows_hold_numbers() -> None:
     assert {found.id for found in TABLES} == set(SIZES)
+    for told in papers():
+        assert told.arxiv in told.citation and told.title in told.citation
+        assert told.benchmark == told.name
+    (first, *_) = table("akew:2").cells
+    assert first.as_row()["value"] == 97.33 and "printed" not in first.as_row()
+    assert table("akew:2").as_row()["cells"] == 144
 
 
 @pytest.mark.parametrize("found", TABLES, ids=by_id)
@@ -101,24 +107,12 @@ def counts(printed: str, size: int) -> bool:
     return any(hundredths in (10_000 * n // size, (20_000 * n + size) // (2 * size)) for n in range(size + 1))
 
 
-def test_every_paper_is_cited() -> None:
-    for told in papers():
-        assert told.arxiv in told.citation and told.title in told.citation
-        assert told.benchmark == told.name
-
-
 @pytest.mark.parametrize("name", ["akew:9", "akew", "akew:", "akew:two"])
 def test_an_unknown_table_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(BadSettings, match="the tables of akew are akew:2, akew:3"):
         table(name)
     with pytest.raises(BadSettings, match="did you mean 'docter'"):
         paper("docterr")
-
-
-def test_json_rows_hold_numbers() -> None:
-    (first, *_) = table("akew:2").cells
-    assert first.as_row()["value"] == 97.33 and "printed" not in first.as_row()
-    assert table("akew:2").as_row()["cells"] == 144
 
 
 # The texts of the papers, where they are at hand.

@@ -66,17 +66,11 @@ def test_unscored_is_counted_and_never_zero() -> None:
     assert (empty.mean, empty.n, empty.unscored, empty.low) == (None, 0, 1, None)
 
 
-def test_per_case_weighs_cases_alike() -> None:
+def test_rows_weigh_cases_leave_out_what_was_not_measured_and_follow_the_order_of_the_run() -> None:
     records = [record("a", 1, success=1.0), record("a", 1, success=1.0), record("a", 2, success=0.0)]
     assert rows_of(gather(records), [BY_CASE], ["a"])[0].mean == 0.5
     assert rows_of(gather(records), [ES], ["a"])[0].mean == pytest.approx(200 / 3)
-
-
-def test_what_was_not_measured_has_no_row() -> None:
     assert [row.metric for row in rows_of(gather([record("a", 1, success=1.0)]), [ES, NEM, LOSS], ["a"])] == ["ES"]
-
-
-def test_editors_stand_in_the_order_of_the_run() -> None:
     records = [record("b", 1, success=1.0), record("a", 1, success=1.0)]
     assert [row.editor for row in rows_of(gather(records), [ES], ["b", "a"])] == ["b", "a"]
     assert [row.editor for row in rows_of(gather(records), [ES], ["a", "b"])] == ["a", "b"]
@@ -110,10 +104,11 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[1;32m" not in text and "100.0" in text
 
 
-def test_intervals_are_as_fine_as_they_must_be() -> None:
+def test_intervals_are_as_fine_as_they_must_be_and_durations_as_people_say_them() -> None:
     assert interval(20.0, 80.0, ES) == "[20, 80]"
     assert interval(97.42, 97.61, ES) == "[97.4, 97.6]"
     assert interval(0.1, 0.2, LOSS) == "[0.100, 0.200]"
+    assert [duration(s) for s in (5, 65, 3700)] == ["5 s", "1 min 05 s", "1 h 01 min"]
 
 
 def test_notes_tell_what_is_missing() -> None:
@@ -202,7 +197,3 @@ def test_a_bar_can_be_shown_on_anything() -> None:
     bar.unit("[rag]", tokens=5)
     bar.close()
     assert (bar.processed, bar.tokens) == (2, 5)
-
-
-def test_durations_are_said_as_people_say_them() -> None:
-    assert [duration(s) for s in (5, 65, 3700)] == ["5 s", "1 min 05 s", "1 h 01 min"]

@@ -57,10 +57,11 @@ def test_a_checkpoint_is_compared_with_the_first_asking_of_the_cases_that_stood(
     assert four.low == 0.0 and four.high is not None and four.first.low is not None and four.first.low < 100.0
 
 
-def test_askings_at_checkpoints_are_not_in_the_metrics_of_the_run() -> None:
+def test_askings_at_checkpoints_are_not_in_the_metrics_of_the_run_nor_costs_in_an_old_folder(tmp_path: Path) -> None:
     (row,) = rows_of(gather(SEQUENCE), [ES], ["a"])
     assert (row.mean, row.n, row.unscored) == (100.0, 3, 1)
     assert forgetting_of(gather(SEQUENCE[:4]), [ES], ["a"]) == []
+    assert [row.metric for row in costs_of(gather(SEQUENCE), tmp_path, ["a"])] == ["s/probe", "in/probe", "out/probe"]
 
 
 def test_a_metric_over_cases_is_that_at_checkpoints_too() -> None:
@@ -95,10 +96,6 @@ def test_costs_are_means_over_probes_and_over_edits(tmp_path: Path) -> None:
     spent = spent_of(gather(SEQUENCE), tmp_path)
     assert (spent.input_tokens, spent.calls, spent.processes, spent.baseline_calls) == (230, 10, 0, 0)
     assert spent_line(spent) == "230 tokens in, 10 out, 10 calls"
-
-
-def test_an_old_folder_has_the_costs_of_probes_alone(tmp_path: Path) -> None:
-    assert [row.metric for row in costs_of(gather(SEQUENCE), tmp_path, ["a"])] == ["s/probe", "in/probe", "out/probe"]
 
 
 @pytest.mark.parametrize("width", [80, 120])

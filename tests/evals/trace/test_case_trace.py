@@ -55,14 +55,13 @@ def test_an_unknown_case_names_the_nearest(smooth: Path) -> None:
         trace(smooth, "7")
 
 
-def test_a_beginning_of_several_ids_is_told(smooth: Path) -> None:
+def test_an_ambiguous_id_an_editor_that_is_not_there_and_no_run_are_refused(smooth: Path, tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="'' begins 6 cases"):
         trace(smooth, "")
-
-
-def test_what_fits_nothing_names_what_there_is(smooth: Path) -> None:
     with pytest.raises(BadSettings, match="case .* has no editor 'ike': known: rag"):
         trace(smooth, "1", records=RecordFilter(editor="ike"))
+    with pytest.raises(BadData, match=r"is no run folder: it has no manifest.json"):
+        trace(tmp_path, "1")
 
 
 def test_a_probe_is_chosen_by_the_beginning_of_its_id(smooth: Path) -> None:
@@ -102,11 +101,6 @@ def test_what_a_model_said_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\\x1b[2J" in text and "[bold]red[/bold]\\u202e" in text
 
 
-def test_no_run_there(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"is no run folder: it has no manifest.json"):
-        trace(tmp_path, "1")
-
-
 # --- walks over several hops: each step shows what it found itself, also where the others are hidden
 
 FIRST, SECOND = "The capital of Land0 is New-0.", "The capital of Land1 is New-1."
@@ -140,10 +134,12 @@ def hits(text):
     return [line.strip() for line in text.splitlines() if line.strip().startswith(("hit ", "- hit "))]
 
 
-def test_each_retrieval_shows_its_own_hit(walked):
+def test_each_retrieval_shows_its_own_hit_and_json_the_state_as_it_was(walked):
     first, second = hits(shown_walk(walked, node="retrieve"))
     assert first.startswith("hit 1") and first.endswith(FIRST)
     assert second.startswith("hit 1") and second.endswith(SECOND)
+    (row,) = rows(found(walked, node="retrieve"))
+    assert [len(step["update"]["hits"]) for step in row["steps"]] == [1, 2]
 
 
 def test_the_steps_that_are_hidden_count_as_well(walked):
@@ -159,11 +155,6 @@ def test_markdown_tells_what_grew_once(walked):
     assert first.startswith("- hit 1, ") and "Land0" in first
     assert second.startswith("- hit 1, ") and "Land1" in second
     assert result.count(f"Retrieved fact: {FIRST}") == 1 and "\ntranscript +:\n" in result and "\nhops +:\n" in result
-
-
-def test_json_has_the_state_as_it_was(walked):
-    (row,) = rows(found(walked, node="retrieve"))
-    assert [len(step["update"]["hits"]) for step in row["steps"]] == [1, 2]
 
 
 def test_hits_that_took_the_place_of_others_are_shown_and_those_that_stayed_are_said_to():

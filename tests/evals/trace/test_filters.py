@@ -71,7 +71,7 @@ def test_an_unknown_node_names_the_nearest(smooth):
             asked()
 
 
-def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
+def test_a_text_is_found_wherever_it_stands_in_either_case_and_in_the_step_of_the_node(smooth):
     traced = trace(smooth, "2", records=RecordFilter(editor="rag"), steps=StepFilter(grep="capital of LAND1 is new"))
     steps = [step["node"] for probe in traced.probes for step in probe.visible_steps]
     assert set(steps) == {"retrieve", "compose", "respond"}  # the hit, the prompt, and what the model was asked
@@ -79,23 +79,18 @@ def test_a_text_is_found_wherever_it_stands_in_either_case(smooth):
         trace(smooth, "2", steps=StepFilter(grep="zebra"))
     with pytest.raises(BadSettings, match="nothing in '.*' fits node 'compose' and text 'zebra'"):
         overview(smooth, steps=StepFilter(grep="zebra", node="compose"))
-
-
-def test_a_whole_run_tells_in_which_cases_a_text_stands(smooth):
     summary = overview(smooth, steps=StepFilter(grep="Land4"))
     assert {row.number for row in summary.cases} == {5}
     assert all("Land4" in row.finding for row in summary.cases)
-
-
-def test_node_and_text_must_fit_the_same_step(smooth):
     traced = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="retrieve", grep="New-0"))
     assert {step["node"] for probe in traced.probes for step in probe.visible_steps} == {"retrieve"}
 
 
-def test_nothing_went_wrong_is_no_error(smooth):
+def test_nothing_went_wrong_is_no_error_and_no_column_of_retries(smooth):
     assert "nothing failed, was retried or is unscored" in shown(smooth, "1", errors=True)
     assert "nothing failed, was retried or is unscored" in short(smooth, errors=True)
     assert command(smooth, "1", "--errors").exit_code == 0
+    assert not [row for row in report(smooth).costs if row.metric == "retries/probe"]
 
 
 def test_retries_stand_in_the_step_in_which_they_happened(rough):
@@ -123,10 +118,6 @@ def test_retries_are_counted_per_probe_node_case_and_run(rough):
     assert [row.retries for row in summary.cases] == [2, 0, 0, 0]
     (row,) = [row for row in report(rough).costs if row.metric == "retries/probe"]
     assert row.mean == pytest.approx(2 / 6) and row.n == 6
-
-
-def test_a_run_without_retries_has_no_such_column(smooth):
-    assert not [row for row in report(smooth).costs if row.metric == "retries/probe"]
 
 
 def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
@@ -175,10 +166,12 @@ def test_what_the_model_was_asked_is_whole_again_though_kept_once(smooth):
     assert [call["kind"] for step in probe.steps for call in step["calls"]] == ["chat", "score"]
 
 
-def test_records_hold_the_way_through_the_graph(smooth):
+def test_records_hold_the_way_through_the_graph_and_walks_are_told_apart(smooth):
     ways = {record.path for record in read_records(smooth) if record.editor == "rag"}
     walk = ("retrieve", "compose", "respond")
     assert ways == {walk, walk * 2}  # asked for a text, and some for probabilities besides
+    steps = [{"node": "a", "place": 1}, {"node": "b", "place": 2}, {"node": "a", "place": 3}, {"node": "a", "place": 1}]
+    assert [len(walk) for walk in split_passes(steps)] == [3, 1]
 
 
 def test_a_trajectory_is_a_conversation_in_openais_form(smooth):
@@ -225,27 +218,16 @@ def test_a_run_of_an_agent_is_traced(tmp_path, keys):
     assert overview(tmp_path / "run").nodes
 
 
-def test_walks_are_told_apart_by_the_numbers_of_their_steps():
-    steps = [{"node": "a", "place": 1}, {"node": "b", "place": 2}, {"node": "a", "place": 3}, {"node": "a", "place": 1}]
-    assert [len(walk) for walk in split_passes(steps)] == [3, 1]
-
-
 def path(*nodes):
     return paths_of(LOOP, steps_through(*nodes))
 
 
-def test_the_way_taken_is_marked_on_the_graph_with_the_numbers_of_its_steps():
+def test_the_way_taken_is_marked_with_the_numbers_of_its_steps_or_of_times():
     text = mermaid(LOOP, [*path("plan", "use", "plan", "say")])
     assert 'n0 ==>|"1"| n1' in text and 'n1 ==>|"2"| n2' in text and 'n2 ==>|"3"| n1' in text
     assert 'n1 ==>|"4"| n3' in text and 'n3 ==>|"5"| n4' in text and "class n0,n1,n2,n3,n4 taken" in text
-
-
-def test_a_way_not_taken_stays_thin_and_a_choice_dashed():
     text = mermaid(LOOP, [*path("plan", "say")])
     assert "n1 -.-> n2" in text and "n2 --> n1" in text and "class n0,n1,n3,n4 taken" in text
-
-
-def test_of_different_walks_the_numbers_of_times_are_told():
     text = mermaid(LOOP, [*path("plan", "say"), *path("plan", "use", "plan", "say"), *path("plan", "say")])
     assert 'n0 ==>|"3x"| n1' in text and 'n1 ==>|"1x"| n2' in text and 'n3 ==>|"3x"| n4' in text
 

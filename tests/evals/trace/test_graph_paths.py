@@ -64,14 +64,15 @@ def taken(app: Any) -> set[str]:
     return values
 
 
-def test_branches_beside_each_other_lead_from_where_they_split_to_where_they_join() -> None:
+def test_branches_lead_from_where_they_split_to_where_they_join_and_loops_end() -> None:
     app = made("fan nop compose", "start>fan start>nop fan>compose nop>compose compose>end")
     assert taken(app) == {"start>fan 1", "start>nop 2", "fan>compose 3", "nop>compose 3", "compose>end 4"}
-
-
-def test_branches_of_unlike_length_that_end_apart() -> None:
     app = made("a b c d", "start>a a>b a>c c>d b>end d>end")
     assert taken(app) == {"start>a 1", "a>b 2", "a>c 3", "c>d 4", "b>end 5", "d>end 5"}
+    app = made("a", "start>a", a=(lambda state: "a" if len(state["seen"]) < 3 else END, ["a", END]))
+    assert taken(app) == {"start>a 1", "a>a 2, 3", "a>end 4"}
+    app = joined("a", "b", "c")
+    assert taken(app) == {"start>a 1", "start>b 2", "b>c 3", "a>join 4", "c>join 4", "join>end 5"}
 
 
 def test_a_router_may_choose_several_and_one_node_several_times() -> None:
@@ -79,16 +80,6 @@ def test_a_router_may_choose_several_and_one_node_several_times() -> None:
     assert taken(both) == {"start>fan 1", "fan>a 2", "fan>b 3", "a>c 4", "b>c 4", "c>end 5"}
     sent = made("fan a c", "start>fan a>c c>end", fan=(lambda state: [Send("a", state)] * 3, ["a"]))
     assert taken(sent) == {"start>fan 1", "fan>a 2, 3, 4", "a>c 5", "c>end 6"}
-
-
-def test_a_loop_ends_where_its_router_says() -> None:
-    app = made("a", "start>a", a=(lambda state: "a" if len(state["seen"]) < 3 else END, ["a", END]))
-    assert taken(app) == {"start>a 1", "a>a 2, 3", "a>end 4"}
-
-
-def test_a_join_of_branches_of_unlike_length_follows_both() -> None:
-    app = joined("a", "b", "c")
-    assert taken(app) == {"start>a 1", "start>b 2", "b>c 3", "a>join 4", "c>join 4", "join>end 5"}
 
 
 def joined(short: str, first: str, second: str) -> Any:

@@ -197,9 +197,12 @@ def test_no_collector_is_told_at_once(smooth):
         otlp.export(smooth, address)
 
 
-def test_a_collector_that_refuses_is_told_with_what_it_says(smooth):
+def test_a_collector_that_refuses_or_breaks_off_is_told_with_what_it_took(smooth, capfd):
     with Collector(status=401) as collector, pytest.raises(ExportFailed, match=r"refuses \(HTTP 401: not so\)"):
         otlp.export(smooth, collector.address)
+    with Collector(refuse_after=1) as collector, pytest.raises(ExportFailed, match="took 0 spans and then no more"):
+        otlp.export(smooth, collector.address)
+    assert capfd.readouterr().err == ""
 
 
 def test_header_values_that_a_collector_repeats_are_hidden(smooth, monkeypatch):
@@ -219,12 +222,6 @@ def test_no_redirect_is_followed_and_nothing_is_sent_there(smooth, monkeypatch, 
         with pytest.raises(ExportFailed, match="which is not followed" if first == 0 else "took 0 spans"):
             otlp.export(smooth, collector.address)
     assert len(collector.requests) == first + 1 and not other.requests
-
-
-def test_a_collector_that_breaks_off_is_told_with_how_much_it_took(smooth, capfd):
-    with Collector(refuse_after=1) as collector, pytest.raises(ExportFailed, match="took 0 spans and then no more"):
-        otlp.export(smooth, collector.address)
-    assert capfd.readouterr().err == ""
 
 
 def test_without_the_extra_the_remedy_is_told(smooth, monkeypatch):

@@ -33,12 +33,9 @@ def test_a_probe_without_steps_stands_behind_or_before_the_one_beside_it() -> No
     assert times({"a": steps(BEGAN + 10)})["u"] == (10, 16)
 
 
-def test_steps_that_tell_no_time_stand_behind_each_other() -> None:
+def test_steps_that_tell_no_time_stand_behind_each_other_or_where_the_run_began() -> None:
     spans = times({"a": steps(BEGAN + 5), "b": steps(0, 0)})
     assert (spans["b"], spans["0 n1"], spans["1 n2"]) == ((7, 9), (7, 8), (8, 9))
-
-
-def test_where_no_step_tells_a_time_it_is_when_the_run_began() -> None:
     spans = times({"b": steps(0)})
     assert (spans["u"], spans["a"], spans["b"], spans["0 n1"]) == ((0, 6), (0, 2), (2, 4), (2, 3))
 

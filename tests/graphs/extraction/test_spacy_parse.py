@@ -84,17 +84,11 @@ def test_the_extractor_segments_extracts_and_knows_entities_parsing_each_sentenc
     assert extractor.fingerprint.startswith("spacy/en_by_hand/1/")
 
 
-def test_a_pipeline_of_another_language_is_refused():
+def test_a_pipeline_of_another_language_without_parts_or_missing_is_refused():
     with pytest.raises(BadSettings, match="'zh'.*--model"):
         SpacyExtractor(Pipeline()).extract(["奥斯陆"], "zh")
-
-
-def test_a_pipeline_without_parser_or_entities_is_refused():
     with pytest.raises(BadSettings, match="no parser and no ner"):
         SpacyExtractor(Pipeline(("parser", "ner")))
-
-
-def test_a_missing_pipeline_is_told_with_the_command_that_gets_it():
     with pytest.raises(MissingExtra, match="python -m spacy download en_no_such"):
         load_extractor("spacy", "en_no_such")
 

@@ -100,24 +100,15 @@ def test_without_a_related_fact_the_share_of_the_related_is_not_there():
 # --- asking again
 
 
-def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong_with_it():
+def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong_up_to_a_limit():
     told, model = said("coherence", "Perhaps.", YES, retries=1)
     assert told.values == {"supported": 1.0} and told.usage.calls == 2
     assert "Perhaps." in model.calls[1] and AGAIN[:20] in model.calls[1]
-
-
-def test_asking_again_ends_and_the_last_reply_is_kept():
     told, model = said("coherence", "One.", "Two.", "Three.", "Four.", retries=2)
     assert (told.values, told.reply, len(model.calls)) == ({}, "Three.", 3)
     assert told.problem
-
-
-def test_either_question_about_a_chain_has_tries_of_its_own():
     told, model = said("recall", "?", ATOMS, "?", LABELS, retries=1)
     assert told.values["recall_consistent"] == 0.5 and len(model.calls) == 4
-
-
-def test_so_many_retries_are_refused():
     with pytest.raises(BadSettings, match="retries is 10"):
         said("coherence", YES, retries=10)
 
@@ -136,10 +127,12 @@ def numbered(*numbers: int, **more: Any) -> dict[str, Any]:
     return {"marks": [GOOD_MARKS | {"number": number, "coherence": min(number, 5)} | more for number in numbers]}
 
 
-def test_a_batch_is_read_by_number_and_not_by_place():
+def test_a_batch_is_read_by_number_and_what_was_read_is_kept_when_asked_again():
     told, model = batch(numbered(3, 1, 2))
     assert [one.values["coherence_mark"] for one in told] == [1, 2, 3]
     assert sum(one.usage.calls for one in told) == len(model.calls) == 1
+    told, _ = batch(numbered(1, 2), numbered(2, 3), retries=1)
+    assert [one.values.get("coherence_mark") for one in told] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -150,11 +143,6 @@ def test_what_a_batch_leaves_out_or_rates_twice_is_unscored_and_nothing_shifts(g
     assert [place for place, one in enumerate(told) if one.problem] == unscored
     for place, one in enumerate(told):
         assert one.problem or one.values["coherence_mark"] == place + 1
-
-
-def test_what_was_read_of_a_batch_is_kept_when_it_is_asked_for_again():
-    told, _ = batch(numbered(1, 2), numbered(2, 3), retries=1)
-    assert [one.values.get("coherence_mark") for one in told] == [1, 2, 3]
 
 
 def test_a_batch_in_the_papers_lines_is_read_item_by_item():

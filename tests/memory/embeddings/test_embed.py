@@ -93,12 +93,9 @@ def test_minilm_is_normalised_and_the_same_twice_and_in_batches(minilm, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_minilm_knows_meaning_where_no_word_is_shared(minilm):
+def test_minilm_knows_meaning_where_no_word_is_shared_and_is_named_by_its_weights(minilm):
     scores = minilm.documents(["He passed away in 1987.", "She bakes bread."]) @ minilm.queries(["date of death"])[0]
     assert scores.argmax() == 0
-
-
-def test_minilm_is_named_by_its_weights_not_by_its_folder(minilm):
     name, tokens, digest = minilm.identity.split("/")
     assert (name, tokens, len(digest)) == ("all-MiniLM-L6-v2", "256", 12)
 

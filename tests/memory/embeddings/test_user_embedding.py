@@ -107,9 +107,11 @@ def test_its_vectors_are_those_that_it_gives(name: str) -> None:
     assert made.documents([]).shape == made.queries([]).shape == (0, 26)
 
 
-def test_its_identity_has_its_source_and_similarity() -> None:
+def test_its_identity_has_its_source_and_similarity_and_later_failures_are_named_too() -> None:
     assert load("Letters").identity == f"{HERE}:Letters/letters-1"
     assert load("Dotted").identity == f"{HERE}:Dotted/letters-1/dot"
+    with pytest.raises(BadSettings, match="Later' cannot be made or used .ConnectionError: no service"):
+        load("Later").queries(["A flood?"])
 
 
 @pytest.mark.parametrize(
@@ -129,11 +131,6 @@ def test_its_identity_has_its_source_and_similarity() -> None:
 def test_objects_that_are_no_embedding_are_refused_by_name(name: str, problem: str) -> None:
     with pytest.raises(BadSettings, match=f"^embedding '{HERE}:{name.replace('+', '.')}'.*{problem}"):
         load(name)
-
-
-def test_later_failures_are_named_too() -> None:
-    with pytest.raises(BadSettings, match="Later' cannot be made or used .ConnectionError: no service"):
-        load("Later").queries(["A flood?"])
 
 
 def test_a_memory_stores_the_identity_of_its_embedding(tmp_path: Path) -> None:

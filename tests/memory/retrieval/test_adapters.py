@@ -79,25 +79,21 @@ def test_an_instance_finds_entries_by_their_text_and_leaves_out_what_is_not_in_t
     assert {hit.entry.id for hit in hits} == {"002", "003"}  # what is outside the view is left out
 
 
-def test_the_id_in_the_metadata_takes_precedence_over_the_text():
+def test_the_id_in_the_metadata_counts_it_can_be_in_a_chain_and_records_name_its_class():
     hits = load_retriever("retrievers_of_mine:renamed")(corpus()).search("The capital of Veldania is", 1)
     assert [hit.entry.text for hit in hits] == [TEXTS[0]]
-
-
-def test_it_can_be_part_of_a_chain():
     retriever = load_retriever("focus>retrievers_of_mine:Made")(corpus())
     hits = retriever.search("The river Aske flows through three countries. The capital of Veldania is", 1)
     assert [hit.entry.text for hit in hits] == [TEXTS[0]]
-
-
-def test_its_records_name_the_class_that_searched():
     factory = load_retriever("retrievers_of_mine:instance")
     assert (factory.__module__, factory.__qualname__) == (__name__, "Overlap")
 
 
-def test_a_class_that_needs_more_than_entries_is_refused_with_the_remedy():
+def test_a_class_that_needs_more_and_an_instance_over_other_documents_are_refused():
     with pytest.raises(BadSettings, match="(?s)Demanding cannot be made.*Write a function"):
         load_retriever("retrievers_of_mine:Demanding")(corpus())
+    with pytest.raises(BadSettings, match="(?s)elsewhere.*other documents.*metadata"):
+        hits_of("elsewhere")
 
 
 ENCODER = LexicalEmbedding()
@@ -188,11 +184,6 @@ def test_plain_functions_return_entries_ids_or_texts():
     assert hits_of("overlap")[0] == ("000", 1.0)
     assert hits_of("ids_with_scores") == [("000", 0.0), ("001", -1.0), ("002", -2.0)]
     assert hits_of("texts") == [("001", 1.0)]
-
-
-def test_an_instance_over_other_documents_is_an_error():
-    with pytest.raises(BadSettings, match="(?s)elsewhere.*other documents.*metadata"):
-        hits_of("elsewhere")
 
 
 def test_a_class_takes_its_settings():

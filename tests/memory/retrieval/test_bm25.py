@@ -38,22 +38,16 @@ def test_scores_are_bm25_as_written_out(query):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_an_entry_that_shares_no_word_is_not_found():
+def test_an_entry_that_shares_no_word_but_stop_words_is_not_found():
     assert [hit.entry.text for hit in BM25(corpus()).search("rain", 10)] == ["rain"]
     assert BM25(corpus()).search("snow", 10) == []
-
-
-def test_stop_words_count_for_nothing():
     assert BM25(corpus(), stop_words=["the"]).search("the", 10) == []
     assert len(BM25(corpus()).search("the", 10)) == 2
 
 
-def test_words_are_lower_cased_and_freed_of_punctuation():
+def test_words_are_lower_cased_freed_of_punctuation_and_chinese_taken_by_character():
     assert words("Danielle Darrieux's «Été» (1931), B2B!") == ["danielle", "darrieux", "s", "été", "1931", "b2b"]
     assert words("The cat", ["the"]) == ["cat"]
-
-
-def test_chinese_is_taken_character_by_character():
     assert words("平壤的姐妹城市是BBC吗") == [*"平壤的姐妹城市是", "bbc", "吗"]
     found = BM25(corpus(["平壤的姐妹城市是莫斯科", "里昂生产丝绸"])).search("平壤是的姐妹城市是", 1)
     assert [hit.entry.id for hit in found] == ["000"]

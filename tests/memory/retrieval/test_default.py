@@ -33,13 +33,10 @@ def test_the_score_is_the_weighted_sum_of_its_three_parts():
     assert max(found, key=lambda id_: found[id_]) == "005"
 
 
-def test_an_unrelated_sentence_in_front_changes_nothing():
+def test_an_unrelated_sentence_changes_nothing_and_a_whole_name_ranks_before_a_part():
     asked = "The capital of Veldania is"
     alone, behind = (Default(CORPUS).search(text, 3) for text in (asked, f"Kestrel Bay is twinned. {asked}"))
     assert alone == behind
-
-
-def test_a_whole_name_ranks_before_a_part_of_a_longer_one():
     texts = ["Cristiano Ronaldo has moved to S.S.C. Napoli.", "Ronaldo has made a move to Boavista F.C."]
     over = ExactCorpus.of(entries(texts), LexicalEmbedding())
     assert Default(over).search("Which city does Ronaldo live in?", 1)[0].entry.text == texts[1]

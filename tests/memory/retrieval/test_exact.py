@@ -70,9 +70,11 @@ def test_rounding_noise_of_a_vector_does_not_decide_the_order():
     assert [hit.entry.id for hit in corpus.nearest("Lyon", 3)] == ["000", "001", "002"]
 
 
-def test_an_empty_corpus_and_k_0_give_nothing():
+def test_an_empty_corpus_gives_nothing_and_a_batch_wider_than_the_cache_is_complete():
     assert ExactCorpus.of([], LexicalEmbedding()).nearest("x", 3) == []
     assert ExactCorpus.of(entries(["x"]), LexicalEmbedding()).nearest("x", 0) == []
+    texts = [str(i) for i in range(10)]
+    assert QueryVectors(Counting(), size=3)(texts).shape == (10, 256)
 
 
 def test_a_query_is_embedded_once_and_only_the_latest_are_cached():
@@ -91,11 +93,6 @@ def test_queries_are_embedded_in_one_batch_in_the_order_asked():
     assert embedding.asked == ["b", "a", "c"]
     assert np.array_equal(found, LexicalEmbedding(256).queries(["a", "b", "a", "c"]))
     assert vectors([]).shape[0] == 0
-
-
-def test_a_batch_wider_than_the_cache_is_complete():
-    texts = [str(i) for i in range(10)]
-    assert QueryVectors(Counting(), size=3)(texts).shape == (10, 256)
 
 
 def test_threads_may_share_a_corpus():

@@ -83,22 +83,13 @@ def test_the_scale_of_a_part_does_not_matter():
     assert plain == pytest.approx(scaled, abs=1e-5)
 
 
-def test_entries_that_no_part_found_are_no_hits():
+def test_parts_add_up_with_a_weight_each_and_what_none_found_is_no_hit():
     assert found(Hybrid(corpus(), parts=(fixed({"002": 1.0}), fixed({})))).keys() == {"002"}
     assert found(Hybrid(corpus(), parts=(fixed({}),))) == {}
-
-
-def test_entries_beyond_the_depth_get_the_last_hits_score():
     scores = {f"{i:03d}": -float(i + 1) for i in range(6)}
     hits = Hybrid(corpus(), parts=(fixed(scores),), depth=2).search(QUERY, 2)
     assert [hit.entry.id for hit in hits] == ["000", "001"]
-
-
-def test_a_weight_is_needed_for_each_part():
     with pytest.raises(BadSettings, match="1 weights for 2"):
         Hybrid(corpus(), weights=(1.0,))
-
-
-def test_plain_sums_are_weighted_and_need_no_second_query_to_be_read():
     parts = (fixed({"001": 2.0, "002": 1.0}), fixed({"002": 3.0}))
     assert found(Hybrid(corpus(), fusion="sum", parts=parts, weights=(1.0, 0.5))) == {"001": 2.0, "002": 2.5}

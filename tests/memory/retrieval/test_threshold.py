@@ -22,13 +22,10 @@ def test_below_the_threshold_nothing_is_found_and_on_it_everything():
     assert above.search(TEXTS[0], 3) == []
 
 
-def test_the_lead_is_over_another_edit_not_over_another_entry_of_the_same():
+def test_the_lead_is_over_another_edit_and_the_same_for_any_number_of_hits():
     assert confidence(hits(("a", 5.0), ("a", 4.5), ("b", 3.0)), "lead") == 2.0
     assert confidence(hits(("a", 5.0), ("a", 4.5)), "lead") == 5.0
     assert confidence(hits(("a", 5.0), ("b", 3.0)), "score") == 5.0
-
-
-def test_a_lead_does_not_depend_on_how_many_hits_are_wanted():
     guarded = Threshold(CORPUS, inner=BM25, least=1.0, by="lead")
     assert [bool(guarded.search(TEXTS[0], k)) for k in (1, 2, 6)] == [True] * 3
     assert len(guarded.search(TEXTS[0], 1)) == 1

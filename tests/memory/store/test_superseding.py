@@ -41,8 +41,10 @@ def test_two_concurrent_writers_leave_one_value_current():
     assert find_conflicts(StoreChanges([rows[1]], [], []), [], stored, "arrival") == []
 
 
-def test_other_names_are_other_facts():
+def test_other_names_are_other_facts_and_an_undated_edit_gets_the_latest_time_at_its_arrival():
     assert len({fact_id("C", "x"), fact_id("C++", "x"), fact_id("C x", ""), fact_id("x", "C"), fact_id("Ç", "x")}) == 5
+    claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4, "2026"), claim("e", 0)]
+    assert [one.entry_id for one in in_order(claims[::-1])] == ["e", "c", "a", "b", "d"]
 
 
 @pytest.mark.parametrize(
@@ -63,11 +65,6 @@ def test_times_are_read_as_iso_8601(text, begins):
 
 def claim(name: str, order: int, time: str | None = None) -> Claim:
     return Claim(name, name, ("f",), parse_time(time), order)
-
-
-def test_an_undated_edit_gets_the_latest_time_known_at_its_arrival():
-    claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4, "2026"), claim("e", 0)]
-    assert [one.entry_id for one in in_order(claims[::-1])] == ["e", "c", "a", "b", "d"]
 
 
 def test_the_rule_by_time_ignores_edits_without_time():

@@ -65,10 +65,12 @@ def test_struct_gives_the_sentence_with_all_its_parts():
     assert (edit.triplets[0].relation_id, edit.triplets[0].object_id) == ("P17", "Q298")
 
 
-def test_unstruct_gives_the_paragraph_and_nothing_else_away():
+def test_unstruct_gives_the_paragraph_alone_and_a_case_stays_when_nothing_was_extracted():
     edit = cases("counterfact", "unstruct")[0].edits[0]
     assert edit.text == "Chad gave the circus Ann Orr, who juggles {five} torches."
     assert (edit.form, edit.subject, edit.prompt, edit.target_new, edit.triplets) == ("document", "", "", "", ())
+    case = cases("counterfact", "extract")[2]
+    assert (case.edits, len(case.probes), case.probes[0].edit_ids) == ((), 1, ())
 
 
 def test_extract_gives_each_triplet_as_an_edit_by_itself():
@@ -88,11 +90,6 @@ def test_a_record_with_several_edits_gets_all_of_them_and_its_question_bears_on_
     assert all(p.edit_ids == tuple(e.id for e in case.edits) for p in case.probes[2:])
 
 
-def test_an_edit_of_which_nothing_was_extracted_stays_a_case():
-    case = cases("counterfact", "extract")[2]
-    assert (case.edits, len(case.probes), case.probes[0].edit_ids) == ((), 1, ())
-
-
 def test_a_triplet_that_lacks_a_part_is_dropped_and_counted(folder):
     torn = [
         {"subject": "Pell Lock", "prompt": "was built in", "target": "Chile"},
@@ -109,9 +106,11 @@ def test_wiki_updates_carry_the_time_from_which_they_hold():
         assert not any("hops" in case.tags for case in cases("wiki_update", setting))
 
 
-def test_all_settings_are_asked_the_same():
+def test_all_settings_are_asked_the_same_and_the_old_answer_is_wrong():
     asked = [[(p.kind, p.prompt, p.gold) for case in cases(setting=s) for p in case.probes] for s in SETTINGS]
     assert asked[0] == asked[1] == asked[2]
+    told = measured(Akew(FIXTURE), "struct", lambda probe: probe.rival)
+    assert {value for value, n in told.values() if n} == {0}
 
 
 @pytest.mark.parametrize(
@@ -227,11 +226,6 @@ def test_one_of_three_questions_is_enough_and_a_record_counts_once():
     assert told["MultiHop"] == (pytest.approx(2 / 3), 3)
     assert told["MultiHop clean"] == (1 / 2, 2)
     assert told["EditAcc"] == (0, 5)
-
-
-def test_the_old_answer_is_wrong():
-    told = measured(Akew(FIXTURE), "struct", lambda probe: probe.rival)
-    assert {value for value, n in told.values() if n} == {0}
 
 
 def test_the_two_rules_differ_in_letter_case_alone_and_neither_looks_inside_a_reply():

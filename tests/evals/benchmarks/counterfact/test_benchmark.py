@@ -42,7 +42,7 @@ def rewrite(folder: Path, name: str, change):
     (folder / name).write_text(json.dumps(rows))
 
 
-def test_an_original_record_becomes_query_paraphrases_and_neighbours():
+def test_an_original_record_becomes_query_paraphrases_and_neighbours_each_of_its_own():
     case = cases_of()[0]
     assert [p.kind for p in case.probes] == ["efficacy"] + 2 * ["paraphrase"] + 3 * ["neighborhood"]
     assert [p.tags["n"] for p in case.probes[:3]] == [0, 0, 1]
@@ -50,10 +50,6 @@ def test_an_original_record_becomes_query_paraphrases_and_neighbours():
     assert (query.prompt, query.gold, query.rival) == ("Rurik Vane plays the instrument", ("cello",), "flute")
     assert paraphrase.prompt == "Rain fell all day. Rurik Vane, player of the"
     assert (neighbour.gold, neighbour.rival, neighbour.in_scope, neighbour.edit_ids) == (("flute",), "cello", False, ())
-
-
-def test_a_repeated_neighbour_is_asked_twice_as_in_the_code():
-    case = cases_of()[0]
     first, second = (p for p in case.probes if p.prompt == "Mila Thorn plays the instrument")
     assert first.id != second.id
 
@@ -122,9 +118,13 @@ def test_a_model_without_probabilities_is_unscored_and_asked_for_no_text():
     assert ask_of(probe, scorable=True).targets == ("cello", "flute")
 
 
-def test_records_weigh_alike_however_many_neighbours_they_have():
+def test_records_weigh_alike_a_limit_draws_some_and_provenance_counts_them():
     metric = next(m for m in CounterFact(FIXTURE).metrics() if m.name == "NS")
     assert estimate([1, 1, 1, 0], ["a", "a", "a", "b"], per=metric.per).mean == 0.5
+    assert {case.id for case in cases_of(limit=2)} < {case.id for case in cases_of()}
+    told = CounterFact(FIXTURE).provenance
+    assert (told["cases"], told["paraphrases"], told["neighbours"]) == (3, 5, 6)
+    assert json.loads(json.dumps(told)) == told
 
 
 def test_metrics_stand_in_the_papers_order_and_find_their_probes():
@@ -181,16 +181,6 @@ def test_a_record_alone_gives_the_scores_by_token(tmp_path):
     whole = 0.0 if 0 in parts else 3 / sum(1 / part for part in parts)
     assert rows["S"].mean == pytest.approx(whole)
     assert all(r.answer and r.usage.output_tokens <= 12 for r in records if r.kind == "generation")
-
-
-def test_a_limit_draws_some_of_the_cases():
-    assert {case.id for case in cases_of(limit=2)} < {case.id for case in cases_of()}
-
-
-def test_provenance_counts():
-    told = CounterFact(FIXTURE).provenance
-    assert (told["cases"], told["paraphrases"], told["neighbours"]) == (3, 5, 6)
-    assert json.loads(json.dumps(told)) == told
 
 
 def test_demonstrations_are_never_about_a_tested_fact():

@@ -59,10 +59,15 @@ def test_documents_and_gold_facts_are_asked_the_same():
         assert [(p.kind, p.prompt, p.gold) for p in one.probes] == [(p.kind, p.prompt, p.gold) for p in other.probes]
 
 
-def test_a_query_asked_with_two_targets_and_one_naming_the_answer_are_tagged():
+def test_queries_are_tagged_metrics_find_their_probes_and_a_document_gives_nothing_away():
     cases = list(DocTER(FIXTURE).cases("doc"))
     assert [by_kind(case, "efficacy")[0].tags.get("duplicate_query") for case in cases] == [None, True, True]
     assert by_kind(cases[2], "neighborhood")[0].tags["names_target"] is True
+    benchmark = DocTER(FIXTURE, {"blocks": "edit_success,locality,reasoning,cross_en_zh"})
+    kinds = {p.kind for case in benchmark.cases("doc") for p in case.probes}
+    assert {kind for m in benchmark.metrics() for kind in m.kinds} == kinds
+    assert EDIT.text == "Ann, the juggler, hails from Chad."
+    assert (EDIT.form, EDIT.subject, EDIT.prompt, EDIT.target_new) == ("document", "", "", "")
 
 
 PAIRS = ["ES", "NEM", "PS", "NPM", "NS", "NNM"]
@@ -190,12 +195,6 @@ def test_blocks_choose_probes_and_metrics():
     assert [m.name for m in benchmark.metrics()] == ["Acc", "Acc True", "Acc False", "always True"]
 
 
-def test_every_metric_finds_its_probes():
-    benchmark = DocTER(FIXTURE, {"blocks": "edit_success,locality,reasoning,cross_en_zh"})
-    kinds = {p.kind for case in benchmark.cases("doc") for p in case.probes}
-    assert {kind for m in benchmark.metrics() for kind in m.kinds} == kinds
-
-
 def test_provenance_counts_what_was_dropped_repaired_and_tagged():
     told = DocTER(FIXTURE, {"blocks": "edit_success,locality,reasoning,cross_en_zh"}).provenance
     assert told["cases"] == 4
@@ -251,11 +250,6 @@ def test_a_reasoning_question_pits_the_label_against_the_other(label, gold, riva
     assert probe.prompt == "Query: Does Ann hail from Africa? answer: The answer to the query above is"
     assert probe.retrieval_query == "Does Ann hail from Africa?"
     assert (probe.gold, probe.rival, probe.scorers) == ((gold,), rival, ("reasoning",))
-
-
-def test_a_document_gives_nothing_away_but_its_text():
-    assert EDIT.text == "Ann, the juggler, hails from Chad."
-    assert (EDIT.form, EDIT.subject, EDIT.prompt, EDIT.target_new) == ("document", "", "", "")
 
 
 def test_a_gold_fact_is_a_triplet_in_one_sentence():

@@ -61,13 +61,10 @@ def test_a_gold_answer_is_followed_by_its_aliases_and_q30_by_united_states():
     assert by_kind(case, "fact_local")[0].gold == ("Norwegian", "nob", "norwegian bokmaal")
 
 
-def test_unknowns_over_one_and_two_hops_are_told_apart():
+def test_unknowns_over_one_and_two_hops_are_told_apart_and_name_subjects_in_either_spelling():
     first, _, last = cases_of()
     assert [p.gold for p in by_kind(first, "fact_unknown")] == [("unknown", "unknown")]
     assert len(by_kind(last, "fact_unknown_background")) == 1
-
-
-def test_a_subject_may_be_named_in_either_spelling():
     assert by_kind(cases_of()[0], "fact_unknown")[0].subject == "salt caves"
 
 
@@ -81,9 +78,11 @@ def test_a_retriever_is_asked_the_question_alone_and_the_model_with_instruction_
     assert probe.choices == ("Increase", "Decrease", "No significant impact")
 
 
-def test_facts_may_be_answered_with_unknown_in_and_out_of_scope():
+def test_facts_may_be_answered_with_unknown_and_questions_answered_unlike_are_tagged():
     for probe in cases_of()[0].probes:
         assert ("say unknown" in probe.prompt) == probe.kind.startswith("fact")
+    tagged = [p.gold[0] for case in cases_of() for p in case.probes if p.tags.get("contested")]
+    assert tagged == ["Halvard Brenn", "Pia Skov"]
 
 
 def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero():
@@ -96,11 +95,6 @@ def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero()
         assert "(A)" not in probe.prompt
         assert probe.reading == "whole"
         assert needs_baseline(probe) != probe.in_scope  # a judge compares it with what was said before
-
-
-def test_questions_answered_unlike_by_two_events_are_tagged():
-    tagged = [p.gold[0] for case in cases_of() for p in case.probes if p.tags.get("contested")]
-    assert tagged == ["Halvard Brenn", "Pia Skov"]
 
 
 def test_the_same_question_out_of_scope_of_two_events_is_two_probes():

@@ -37,13 +37,10 @@ def free(folder: Path) -> list[Record]:
     return [record for record in read_records(folder) if record.kind.startswith("tendency_open")]
 
 
-def test_every_line_of_a_free_answer_is_kept_and_what_the_model_asks_itself_is_not(folder):
+def test_every_line_of_a_free_answer_is_kept_and_awaits_a_judge_without_a_value(folder):
     records = free(folder)
     assert len(records) == 10
     assert {record.answer for record in records} == {REPLY}
-
-
-def test_a_free_answer_has_no_value_and_says_that_it_awaits_a_judge(folder):
     for record in free(folder):
         assert record.values == {}
         assert record.unscored == {"judged": "awaits a judge"}

@@ -67,13 +67,10 @@ def test_every_question_bears_on_all_edits_of_its_record_and_wants_the_new_answe
         assert (probe.gold, probe.rival, probe.style) == (("Lima", "City of Kings"), "Oslo", "question")
 
 
-def test_an_unedited_hop_is_out_of_scope():
+def test_an_unedited_hop_is_out_of_scope_and_a_contradicted_record_has_a_kind_of_its_own():
     hops = of_kind(cases_of()[2], "hop")
     assert [hop.gold[0] for hop in hops] == ["Una Frey", "America"]
     assert all(not hop.in_scope and not hop.edit_ids for hop in hops)
-
-
-def test_a_record_that_another_ones_edit_contradicts_has_a_kind_of_its_own():
     assert [kinds(case)[-1] for case in cases_of()] == ["multihop_contaminated", "multihop", "multihop"]
 
 
@@ -83,10 +80,12 @@ def test_a_record_does_not_contaminate_itself():
     assert contaminated_ids({8: chains[8]}) == frozenset()
 
 
-def test_rewrite_may_be_a_dict_and_aliases_spelt_with_es():
+def test_rewrite_may_be_a_dict_aliases_spelt_with_es_and_a_repeated_question_is_asked_once():
     (case,) = cases_of({"dataset": "T"})
     assert len(case.edits) == 1
     assert of_kind(case, "multihop")[0].gold == ("Reykjavík", "Reykjavik")
+    assert len(of_kind(case, "multihop")) == 2
+    assert MQuAKE(FIXTURE, {"dataset": "T"}).provenance["dropped"] == {"questions that a record repeats": 1}
 
 
 @pytest.mark.parametrize(
@@ -99,12 +98,6 @@ def test_each_data_set_is_found_where_its_repository_has_it(tmp_path, dataset, p
     shutil.copy(FIXTURE / "MQuAKE-CF-3k.json", folder / place)
     benchmark = MQuAKE(folder, {"dataset": dataset})
     assert (benchmark.file, len(list(benchmark.cases("triplet")))) == (place, 3)
-
-
-def test_a_repeated_question_is_asked_once_and_counted():
-    (case,) = cases_of({"dataset": "T"})
-    assert len(of_kind(case, "multihop")) == 2
-    assert MQuAKE(FIXTURE, {"dataset": "T"}).provenance["dropped"] == {"questions that a record repeats": 1}
 
 
 def test_old_answers_with_the_extended_ones_are_right_before_the_edit():

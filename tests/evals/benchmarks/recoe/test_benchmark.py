@@ -106,11 +106,8 @@ def test_triples_are_read_with_their_own_brackets(text, parts):
     assert (triple and (triple.subject, triple.relation, triple.object)) == parts
 
 
-def test_a_fact_without_atoms_is_edited_as_its_sentence():
+def test_a_fact_without_atoms_is_its_sentence_and_a_row_without_a_triple_is_refused_as_one():
     assert [edit.text for edit in edits_of(choice(), "atomic")] == ["Ann runs."]
-
-
-def test_a_row_without_a_triple_is_refused_in_that_setting_alone():
     with pytest.raises(BadData, match=r"sorting, record 7, field 'atomic_triples'.*--setting atomic"):
         row_case(choice("(A; is)"), "sorting", "triple", 7)
     assert row_case(choice("(A; is)"), "sorting", "atomic", 7).edits

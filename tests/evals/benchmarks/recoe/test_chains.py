@@ -22,9 +22,12 @@ def questions(options: dict[str, str]):
     return [case.probes[0] for case in ReCoE(FIXTURE, options).cases("atomic")]
 
 
-def test_direct_prompting_shows_no_example_and_reads_a_line():
+def test_direct_prompting_shows_no_example_and_every_schemes_examples_look_like_its_golds():
     for probe in questions({"perplexity": "0"}):
         assert (probe.examples, probe.reading, probe.style) == ("", "line", "question")
+    assert {scheme: shots(scheme).count("Answer:") for scheme in ROWS} == dict.fromkeys(ROWS, 2)
+    for scheme in ("counting", "aggregation", "subtraction"):
+        assert all(line[8:].isdigit() for line in shots(scheme).splitlines() if line.startswith("Answer: "))
 
 
 def test_a_chain_is_asked_for_after_the_schemes_own_examples_in_the_published_form():
@@ -47,12 +50,6 @@ def test_new_facts_stand_between_the_examples_and_the_question():
     assert len(shown) == 2
     told = "Here are some new facts: Lake Brisko is 40 metres deep. Based on the facts above, Question:"
     assert asked.startswith(told)
-
-
-def test_every_scheme_has_examples_whose_answers_look_like_its_golds():
-    assert {scheme: shots(scheme).count("Answer:") for scheme in ROWS} == dict.fromkeys(ROWS, 2)
-    for scheme in ("counting", "aggregation", "subtraction"):
-        assert all(line[8:].isdigit() for line in shots(scheme).splitlines() if line.startswith("Answer: "))
 
 
 @real

@@ -20,13 +20,10 @@ def cases(request: pytest.FixtureRequest) -> list[Case]:
     return list(TinyWorld(options={"split": request.param}).cases("triplet"))
 
 
-def test_every_kind_of_probe_comes_up(cases: list[Case]) -> None:
+def test_every_kind_of_probe_comes_up_under_stable_ids_and_a_limit_takes_the_first(cases: list[Case]) -> None:
     counted = Counter(probe.kind for case in cases for probe in case.probes)
     assert set(counted) == KINDS
     assert min(counted.values()) >= 70
-
-
-def test_ids_are_unique_and_stable_and_a_limit_takes_the_first(cases: list[Case]) -> None:
     assert len({case.id for case in cases}) == len(cases)
     split = str(cases[0].tags["split"])
     assert list(TinyWorld(options={"split": split}).cases("triplet", limit=7)) == cases[:7]
