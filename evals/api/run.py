@@ -87,12 +87,14 @@ async def arun(
     return await asyncio.to_thread(run, benchmark, editors, model, out=out, progress=progress, **options)
 
 
-def run_config(config: RunConfig, folder: Path, progress: bool | Progress = True) -> RunResult:
+def run_config(
+    config: RunConfig, folder: Path, progress: bool | Progress = True, mirror: str | None = None
+) -> RunResult:
     """Run, or finish, what a configuration says."""
     from emend.evals.runner.run import run as run_to_folder
 
     receiver = progress if isinstance(progress, Progress) else _default_progress() if progress else Progress()
-    return RunResult(folder, run_to_folder(config, folder, receiver))
+    return RunResult(folder, run_to_folder(config, folder, receiver, mirror=mirror))
 
 
 def new_folder(name: str) -> Path:

@@ -28,6 +28,27 @@ def _check_plot(file: Path | None) -> Path | None:
 
 Json = Annotated[bool, typer.Option("--json", help='Print one JSON object, {"rows": ...}, and nothing else.')]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]
+
+
+def read_run(text: str) -> Path:
+    """Return the path of a run folder, of an address that of a copy of the run mirrored there."""
+    if "://" not in text:
+        return Path(text)
+    from emend.evals.log.mirror_copy import copy_mirror
+
+    return copy_mirror(text)
+
+
+ReadRun = Annotated[
+    Path, typer.Argument(metavar="RUN", parser=read_run, help="Run folder, or address of a run's mirror.")
+]
+Mirror = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Object storage, such as s3://BUCKET/FOLDER, to which the run's files are uploaded meanwhile.",
+    ),
+]
 ScoringId = Annotated[
     str | None,
     typer.Option("--scoring", metavar="ID", help="Judgements to show: a scoring's id, or none; default: the newest."),

@@ -115,6 +115,11 @@ class AppendLog:
                     os.ftruncate(self._files[grown].fileno(), size)
                 raise
 
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the files between two appends."""
+        with self._lock:
+            return {name: self._size(name) for name in self._files}
+
     def _size(self, name: str) -> int:
         state = os.fstat(self._files[name].fileno())
         with write_errors(f"'{self.folder / name}'", "The folder was deleted meanwhile; what it held is lost."):

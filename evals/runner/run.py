@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
@@ -15,6 +16,7 @@ from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import COSTS, EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
+from emend.evals.log.mirror import Mirror
 from emend.evals.log.records import RunLog, repair_torn_tail
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import load_components, refuse_unused_limits
@@ -32,6 +34,7 @@ def run(
     out: Path,
     progress: Progress | None = None,
     model: BaseChatModel | None = None,
+    mirror: str | None = None,
 ) -> Summary:
     """Run, or finish, what the configuration says; the folder then holds every record.
 
@@ -40,6 +43,7 @@ def run(
         out: the run folder; one that holds the same run already is resumed.
         progress: called for every unit.
         model: takes the place of the model that the configuration names.
+        mirror: address of object storage to which the files are uploaded meanwhile.
 
     Raises:
         RunRefused: the folder cannot be used, holds a different run, or is in use.
@@ -56,9 +60,7 @@ def run(
             refuse_unused_limits(config, components.policy)
         manifest = prepare_run(components, out)
         finished, repairs = repair_torn_tail(out)
-        log = stack.enter_context(RunLog(out))
-        for repair in repairs:
-            log.line(EVENTS, repair | {"at": now()})
+        log = _open_log(out, repairs, mirror, stack)
         answered = {answer.key for _, answer in read_baseline(out)}
         journal = stack.enter_context(run_journal(out, finished.union(answered))) if calls_providers else None
         context = EvaluationContext(
@@ -77,6 +79,15 @@ def run(
             return summary
         finally:
             save_usage(out, components.policy.ledger)
+
+
+def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stack: ExitStack) -> RunLog:
+    log = stack.enter_context(RunLog(out))
+    for repair in repairs:
+        log.line(EVENTS, repair | {"at": now()})
+    if mirror is not None:
+        stack.enter_context(Mirror(mirror, out, log.sizes))
+    return log
 
 
 def _evaluate_passes(context: EvaluationContext, units: int) -> Summary:

@@ -5,19 +5,20 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import Json, Plot, RunFolder, ScoringId
+from emend.evals.cli.options import Json, Plot, ReadRun, ScoringId, read_run
 from emend.evals.cli.output import emit
 from emend.memory.errors import BadSettings
 
 
 def analyse(
-    run: RunFolder,
+    run: ReadRun,
     kind: Annotated[
         str | None,
         typer.Argument(metavar="ANALYSIS", help="Analysis to compute; default: list those that fit the run."),
     ] = None,
     also: Annotated[
-        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run to analyse beside it; repeatable.")
+        list[Path] | None,
+        typer.Option("--with", metavar="RUN", parser=read_run, help="Another run to analyse beside it; repeatable."),
     ] = None,
     scoring: ScoringId = None,
     triples: Annotated[

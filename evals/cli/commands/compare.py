@@ -5,16 +5,20 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import Json, ScoringId
+from emend.evals.cli.options import Json, ScoringId, read_run
 from emend.evals.cli.output import emit
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="Run folder, the base of the comparison.")],
+    run_a: Annotated[
+        Path, typer.Argument(metavar="RUN_A", parser=read_run, help="Run folder, the base of the comparison.")
+    ],
     run_b: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN_B", help="Another run on the same data; default: RUN_A, to compare two of its editors."
+            metavar="RUN_B",
+            parser=read_run,
+            help="Another run on the same data; default: RUN_A, to compare two of its editors.",
         ),
     ] = None,
     editor_a: Annotated[

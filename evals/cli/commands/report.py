@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.options import Json, Junit, Require, RunFolder, ScoringId
+from emend.evals.cli.options import Json, Junit, ReadRun, Require, ScoringId
 from emend.evals.cli.output import emit
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.memory.errors import BadSettings
 
 
 def report(
-    folder: RunFolder,
+    folder: ReadRun,
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the table into this SVG file.")] = None,
     against: Annotated[

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emend.evals.cli.options import Junit, OptionalFields, Require, RunFolder, grouped
+from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunFolder, grouped, read_run
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.log.config import FREE, RunConfig
@@ -20,7 +20,9 @@ DEMO_EDITORS = ("unedited", "in_context", "rag", "ike", "ft")
 
 
 @grouped
-def run(config: RunConfig, out: Out = None, require: Require = None, junit: Junit = None) -> None:
+def run(
+    config: RunConfig, out: Out = None, mirror: Mirror = None, require: Require = None, junit: Junit = None
+) -> None:
     """Evaluate editors on a benchmark and print the table of metrics.
 
     An interrupted run is continued by the same command with the same --out, or by emend resume.
@@ -28,7 +30,7 @@ def run(config: RunConfig, out: Out = None, require: Require = None, junit: Juni
     from emend.evals.api.run import new_folder
 
     check_thresholds(require, junit)
-    result = run_and_report(config, out or new_folder(config.benchmark))
+    result = run_and_report(config, out or new_folder(config.benchmark), mirror)
     _print_next(result.folder)
     enforce_thresholds(result.report, require, junit)
 
@@ -44,6 +46,7 @@ def resume(
             help="Code (module:attribute) or server (URL) that the run folder may use; repeatable; default: none.",
         ),
     ] = None,
+    mirror: Mirror = None,
 ) -> None:
     """Continue an interrupted run and retry its failed units.
 
@@ -59,11 +62,13 @@ def resume(
     for name in trusted:
         print_text(f"asking {name}" if is_url(name) else f"importing {name} from {source_file(name)}", err=True)
     with only_trusted(trusted):
-        _print_next(run_and_report(config, folder).folder)
+        _print_next(run_and_report(config, folder, mirror).folder)
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="SHARE...", help="Folders of a run's shares.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="SHARE...", parser=read_run, help="Folders of a run's shares.")
+    ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Run folder to write; new or empty.")],
     partial: Annotated[bool, typer.Option("--partial", help="Accept missing and unfinished shares.")] = False,
 ) -> None:
@@ -105,7 +110,7 @@ def demo(
     show_explanation(Manifest.read(folder), folder, console_for())
 
 
-def run_and_report(config: RunConfig, folder: Path) -> "RunResult":
+def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -> "RunResult":
     """Run, and print the table and the API costs."""
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
@@ -114,7 +119,7 @@ def run_and_report(config: RunConfig, folder: Path) -> "RunResult":
     from emend.evals.runner.summary import spent_lines
 
     with interruptible(folder):
-        result = run_config(config, folder)
+        result = run_config(config, folder, mirror=mirror)
     summary = result.summary
     assert summary is not None
     show(result.report, console_for())

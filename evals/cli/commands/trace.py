@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
-from emend.evals.cli.options import RunFolder, ScoringId, exclusive, grouped
+from emend.evals.cli.options import ReadRun, ScoringId, exclusive, grouped
 from emend.evals.cli.output import emit, print_text
 from emend.evals.trace.filters import RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
@@ -32,7 +32,7 @@ class TraceOutput(FrozenModel):
 
 @grouped
 def trace(
-    folder: RunFolder,
+    folder: ReadRun,
     records: RecordFilter,
     steps: StepFilter,
     output: TraceOutput,

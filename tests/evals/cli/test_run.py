@@ -137,7 +137,7 @@ def test_a_terminated_run_names_the_resume_command(
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
 
-    def ending(config: Any, folder: Path, *_: Any) -> None:
+    def ending(config: Any, folder: Path, *_: Any, **__: Any) -> None:
         if begun:
             folder.mkdir()
             (folder / "manifest.json").write_text("{}", encoding="utf-8")
@@ -168,3 +168,16 @@ def test_a_run_that_cannot_start_leaves_no_folder(emend: Any, words: tuple[str, 
         words = ("--benchmark", "tinyworld", *words)
     output = emend("run", *words, "--limit", "1", "--out", "refused")
     assert output.code == 2 and told in output.err and not Path("refused").exists()
+
+
+def test_commands_read_a_run_from_its_mirror(emend: Any, tmp_path: Path) -> None:
+    at = [f"file://{tmp_path}/mirrors/x.{number}" for number in (1, 2)]
+    for number, address in enumerate(at, 1):
+        assert not emend(*RUN, "--share", f"{number}/2", "--out", f"x.{number}", "--mirror", address).code
+    for words in (("report",), ("trace",), ("trace", "1"), ("analyse",)):
+        printed = [emend(words[0], where, *words[1:], "--json") for where in (at[0], "x.1")]
+        assert printed[0].out == printed[1].out and printed[0].out
+    for out, where in (("mirrored", at), ("local", ["x.1", "x.2"])):
+        assert not emend("merge", *where, "--out", out).code
+    assert (tmp_path / "mirrored" / RECORDS).read_bytes() == (tmp_path / "local" / RECORDS).read_bytes()
+    assert "--mirror is 's3://...'" in emend("report", "s3://id:a-plain-word@b/x").err
