@@ -70,7 +70,9 @@ class Usage(FrozenModel):
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
-        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+        return Usage.model_construct(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__class__.model_fields}
+        )
 
 
 class Retry(FrozenModel):

@@ -175,6 +175,17 @@ class ProviderChatModel(BaseChatModel):
         """Return the reply, after as many attempts as the policy and the deadline allow."""
         exchanges = 0.0
 
+        def exchange(waited: float, is_retry: bool) -> AIMessage:
+            nonlocal exchanges
+            with self.policy.in_flight():
+                sent = self.policy.limiter.acquire(tokens)
+                start = time.monotonic()
+                try:
+                    with call_end(start + self.deadline - exchanges - waited):
+                        return self._attempt(request, tokens, sent, is_retry)
+                finally:
+                    exchanges += time.monotonic() - start
+
         def before_sleep(state: RetryCallState) -> None:
             self.policy.ledger.add(self.spec, ProviderUsage(seconds_waited=state.upcoming_sleep))
             self.policy.on_wait(state.upcoming_sleep, self._reason_to_wait(state))
@@ -184,18 +195,17 @@ class ProviderChatModel(BaseChatModel):
         def is_over(state: RetryCallState) -> bool:
             return exchanges + state.idle_for + state.upcoming_sleep > self.deadline
 
+        try:
+            return exchange(0.0, is_retry=False)
+        except TRANSIENT as error:
+            first = error
         for attempt in self.policy.retrying(before_sleep, is_over):
             state = attempt.retry_state
             with attempt:
-                sent = self.policy.limiter.acquire(tokens)
-                start = time.monotonic()
-                try:
-                    with call_end(start + self.deadline - exchanges - state.idle_for):
-                        message = self._attempt(request, tokens, sent, is_retry=state.attempt_number > 1)
-                finally:
-                    exchanges += time.monotonic() - start
-        if state.attempt_number > 1:
-            message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
+                if state.attempt_number == 1:  # made above: most calls need no other, and nothing that counts them
+                    raise first
+                message = exchange(state.idle_for, is_retry=True)
+        message.response_metadata |= {"tries": state.attempt_number, "seconds_waited": round(state.idle_for, 3)}
         return message
 
     def _reason_to_wait(self, state: RetryCallState) -> str:

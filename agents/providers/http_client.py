@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from emend.agents.providers.errors import BadExchange
 from emend.memory.errors import ModelUnreachable, RequestRefused
@@ -22,6 +22,9 @@ STEP = 1 << 16
 """Bytes that are decompressed at once."""
 OF_THE_TRANSFER = {"content-length", "transfer-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
+PIECE = 1 << 16
+"""Bytes that are sent between two looks at the clock."""
+T = TypeVar("T")
 _CALL_END: ContextVar[float] = ContextVar("call_end", default=float("inf"))
 
 
@@ -33,6 +36,105 @@ def call_end(at: float) -> Iterator[None]:
         yield
     finally:
         _CALL_END.reset(token)
+
+
+def _left(timeout: float | None) -> float:
+    """Seconds that one more wait for the network may take: a server may send a byte whenever one is about to be missed.
+
+    Raises:
+        TimeoutError: none.
+    """
+    left = _CALL_END.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the call's time is over")
+    return left if timeout is None else min(timeout, left)
+
+
+def _until(end: float, act: Callable[[], T], close: Callable[[T], object]) -> T:
+    """Return the result of a thread of its own, which can be left behind where the network keeps it waiting.
+
+    Raises:
+        TimeoutError: there was none by the end; a late one is closed.
+    """
+    future = Future[T]()
+
+    def work() -> None:
+        try:
+            future.set_result(act())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="emend-http", daemon=True).start()
+    try:
+        return future.result(None if end == float("inf") else end - time.monotonic())
+    except TimeoutError:
+        future.add_done_callback(lambda late: late.exception() or close(late.result()))
+        raise
+
+
+class BoundedStream:
+    """Network stream of httpcore that waits for a server until the call ends, however slowly it sends or reads.
+
+    Head and body of a request are sent together, before the reply is waited for: each wait lets other threads run.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._unsent: list[bytes] = []
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Send what was written, and return what has come."""
+        if self._unsent:
+            with suppress(Exception):  # the server may have closed its side, and have said why
+                self._send(timeout)
+        content: bytes = self._stream.read(max_bytes, _left(timeout))
+        return content
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Keep a little, and send much."""
+        self._unsent.append(buffer)
+        if len(buffer) > PIECE:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        content, self._unsent = b"".join(self._unsent), []
+        for at in range(0, len(content), PIECE):
+            self._stream.write(content[at : at + PIECE], _left(timeout))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def start_tls(self, *args: Any, **settings: Any) -> "BoundedStream":
+        """Encrypt: a handshake has many messages, and a server may delay each."""
+        stream = self._stream
+        secured = _until(_CALL_END.get(), lambda: stream.start_tls(*args, **settings), lambda late: late.close())
+        return BoundedStream(secured)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what the stream tells of its socket."""
+        return self._stream.get_extra_info(info)
+
+
+class BoundedNetwork:
+    """Network backend of httpcore whose streams are bounded by the call's end."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    def connect_tcp(self, *args: Any, **settings: Any) -> BoundedStream:
+        """Connect: a name may have many addresses, and each be waited for."""
+        connect = self._network.connect_tcp
+        stream = _until(_CALL_END.get(), lambda: connect(*args, **settings), lambda late: late.close())
+        return BoundedStream(stream)
+
+    def connect_unix_socket(self, *args: Any, **settings: Any) -> BoundedStream:
+        """Connect to a socket of this machine."""
+        return BoundedStream(self._network.connect_unix_socket(*args, **settings))
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two attempts to connect."""
+        time.sleep(_left(seconds))
 
 
 class BoundedExchanges:
@@ -50,6 +152,7 @@ class BoundedExchanges:
     def __init__(self, seconds: float, max_bytes: int, **settings: Any) -> None:
         super().__init__(**settings)
         self.seconds, self.max_bytes = seconds, max_bytes
+        self._is_bounded = _bound_network(self)
 
     def __del__(self) -> None:
         with suppress(Exception):  # at the interpreter's end parts of it may be gone
@@ -61,27 +164,17 @@ class BoundedExchanges:
         Raises:
             BadExchange: a limit is exceeded, the reply is not JSON, or the provider redirects elsewhere.
         """
-        add_secret_headers(dict(request.headers))
+        add_secret_headers(request.headers)
         request.headers["Accept-Encoding"] = "identity"
         end = min(time.monotonic() + self.seconds, _CALL_END.get())
-        return self._until(end, lambda: self._exchange(request, stream, options, end))
-
-    def _until(self, end: float, act: Callable[[], Any]) -> Any:
-        """Return the result; a thread of its own can be left behind where a server keeps it waiting."""
-        future = Future[Any]()
-
-        def work() -> None:
+        with call_end(end):
             try:
-                future.set_result(act())
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, name="emend-http", daemon=True).start()
-        try:
-            return future.result(end - time.monotonic())
-        except TimeoutError:
-            future.add_done_callback(lambda late: late.exception() or late.result().close())
-            raise self._too_slow() from None
+                if self._is_bounded:
+                    return self._exchange(request, stream, options, end)
+                return _until(end, lambda: self._exchange(request, stream, options, end), lambda late: late.close())
+            except Exception as error:
+                self._refuse_late(error, end)
+                raise
 
     def _exchange(self, request: Any, stream: bool, options: dict[str, Any], end: float) -> Any:
         response = self._open(request, options)
@@ -121,7 +214,7 @@ class BoundedExchanges:
         try:
             for piece in _unzipped(body, unzip) if unzip else body:
                 if time.monotonic() > end:
-                    raise self._too_slow()
+                    raise TimeoutError
                 size += len(piece)
                 if size > self.max_bytes:
                     raise BadExchange(
@@ -132,14 +225,20 @@ class BoundedExchanges:
                 yield piece
         except zlib.error as error:
             raise BadExchange(ModelUnreachable, f"the reply cannot be decompressed: {error}.") from error
+        except Exception as error:
+            self._refuse_late(error, end)
+            raise
         finally:
             body.close()
 
-    def _too_slow(self) -> BadExchange:
-        return BadExchange(
+    def _refuse_late(self, error: Exception, end: float) -> None:
+        """Raise that the exchange took too long, in place of an error of the network's after its end."""
+        if time.monotonic() < end or isinstance(error, BadExchange):
+            return
+        raise BadExchange(
             ModelUnreachable,
             f"no whole reply within the deadline of {self.seconds:g} s. Allow more: --set model.deadline=SECONDS.",
-        )
+        ) from error
 
 
 def _unzipped(body: Iterable[bytes], unzip: Any) -> Iterator[bytes]:
@@ -158,6 +257,17 @@ def _checked(content: bytes) -> bytes:
         beginning = hide_keys(" ".join(content[:2000].decode(errors="replace").split()))[:100]
         raise BadExchange(ModelUnreachable, f"the reply was not JSON: {beginning!r}.") from None
     return json.dumps(body).encode() if replace_usage(body) else content
+
+
+def _bound_network(client: Any) -> bool:
+    """Bound the waits of a client's connections; False if the parts of its library are not the known ones."""
+    transports = [client._transport, *filter(None, client._mounts.values())]
+    pools = [getattr(transport, "_pool", None) for transport in transports]
+    if not all(hasattr(pool, "_network_backend") for pool in pools):
+        return False
+    for pool in pools:
+        pool._network_backend = BoundedNetwork(pool._network_backend)  # type: ignore[union-attr]
+    return True
 
 
 def bound_exchanges(model: Any, provider: str, **bounds: Any) -> None:

@@ -25,6 +25,8 @@ from emend.memory.redaction import hide_keys
 FILE = "replies.sqlite"
 VERSION = 1
 """Version of the file's schema; another one is refused."""
+TOGETHER = 32
+"""Units whose replies are deleted at once."""
 UNIT = "substr(key, 1, instr(key, '/') - 1)"
 """SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
 
@@ -46,7 +48,10 @@ class CallJournal:
 
     def __init__(self, folder: Path, remedy: str = "Give another --cache.") -> None:
         self.path = folder / FILE
-        self._lock, self._warned = threading.Lock(), False
+        self._lock, self._warned = threading.RLock(), False
+        self._stored: set[str] | None = None
+        self._added: dict[str, set[str]] = {}
+        self._ended: list[str] = []
         try:
             self._database = connect_database(self.path, timeout=30, check_same_thread=False, isolation_level=None)
             version = self._prepare()
@@ -71,6 +76,8 @@ class CallJournal:
 
     def find(self, key: str) -> AIMessage | None:
         """Return the reply as it came; None without a readable one."""
+        if self._is_new(key):
+            return None
         rows = self._execute("SELECT reply FROM replies WHERE key = ?", key)
         if not rows:
             return None
@@ -83,16 +90,51 @@ class CallJournal:
 
     def add(self, key: str, message: AIMessage) -> None:
         """Store a reply; an earlier reply under the same key stays."""
+        self._note(key)
         # ASCII, since SQLite refuses the lone surrogates that some replies hold.
         reply = hide_keys(json.dumps(message_to_dict(message), default=str))
         self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, reply)
 
+    def remember_units(self) -> None:
+        """Look up from now on only what was stored until now, or is by this object: nobody else writes to the file."""
+        self._stored = self.units()
+
+    def _is_new(self, key: str) -> bool:
+        unit = key.partition("/")[0]
+        return self._stored is not None and unit not in self._stored and key not in self._added.get(unit, ())
+
+    def _note(self, key: str) -> None:
+        """Note a key that is about to be stored."""
+        if self._stored is None:
+            return
+        unit = key.partition("/")[0]
+        with self._lock:
+            if unit in self._ended:
+                self.sweep()
+            self._added.setdefault(unit, set()).add(key)
+
     def forget(self, unit: str) -> None:
-        """Delete the replies of a unit."""
-        self._execute("DELETE FROM replies WHERE key >= ? AND key < ?", f"{unit}/", f"{unit}0")  # "0" follows "/"
+        """Delete the replies of a unit, with those of the next ones: some that a killed process leaves do no harm."""
+        with self._lock:
+            self._added.pop(unit, None)
+            if self._stored is not None:
+                self._stored.discard(unit)
+            self._ended.append(unit)
+            if len(self._ended) >= TOGETHER:
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Delete the replies of forgotten units now."""
+        with self._lock:
+            units, self._ended = self._ended, []
+            if units:
+                same = " OR ".join(["key >= ? AND key < ?"] * len(units))  # "0" follows "/"
+                ends = (f"{unit}{end}" for unit in units for end in "/0")
+                self._execute(f"DELETE FROM replies WHERE {same}", *ends)
 
     def units(self) -> set[str]:
         """Return the units with stored replies."""
+        self.sweep()
         return {str(row[0]) for row in self._execute(f"SELECT DISTINCT {UNIT} FROM replies") or ()}  # noqa: S608
 
     def _execute(self, command: str, *values: str) -> list[Any] | None:
@@ -112,6 +154,7 @@ class CallJournal:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
+            self.sweep()
             self._database.close()
 
 
@@ -131,8 +174,10 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
     try:
         for unit in journal.units().intersection(finished):
             journal.forget(unit)
+        journal.remember_units()
         yield journal
     finally:
+        journal.sweep()
         rows = journal._execute("SELECT 1 FROM replies LIMIT 1")
         journal.close()
         if rows == []:

@@ -100,6 +100,7 @@ class CallPolicy:
         self.models: set[str] = set()
         self.on_wait: Callable[[float, str], None] = lambda seconds, reason: None
         self.stopped = stopped or threading.Event()
+        self._free: threading.Semaphore | None = None
         self.limiter = RateLimiter(rpm, tpm, clock, self.pause)
         self.ledger = Ledger(None if prices is None else Prices.read(prices), max_cost, max_calls)
         self.cache = None if cache is None else CallJournal(cache)
@@ -116,6 +117,30 @@ class CallPolicy:
             before_sleep=before_sleep,
             reraise=True,
         )
+
+    def limit_calls(self, at_once: int) -> None:
+        """Allow so many calls in flight; others wait for one to end."""
+        self._free = threading.Semaphore(at_once)
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """Inside the `with`, a call is one of those in flight.
+
+        Raises:
+            CallDropped: it had to wait, and the run is ending.
+        """
+        free = self._free
+        if free is None:
+            yield
+            return
+        if has_waited := not free.acquire(blocking=False):
+            free.acquire()
+        try:
+            if has_waited:
+                self.pause(0)
+            yield
+        finally:
+            free.release()
 
     @contextmanager
     def ending(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ class ProviderUsage(FrozenModel):
         """Return the sum; an unknown cost adds nothing."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return ProviderUsage(
+        return ProviderUsage.model_construct(  # of values that were checked
             **counts,
             cost=round(sum(costs), 9) if costs else None,
             seconds_waited=round(self.seconds_waited + other.seconds_waited, 3),
@@ -65,6 +65,7 @@ class Ledger:
         self.prices, self.max_cost, self.max_calls = prices, max_cost, max_calls
         self._lock = threading.Lock()
         self._spent: dict[str, ProviderUsage] = {}
+        self._requests, self._cost = 0, 0.0
         self._in_flight, self._dearest = 0, 0.0
 
     def require_price(self, model: str) -> None:
@@ -79,18 +80,17 @@ class Ledger:
             BudgetReached: it may not be sent; nothing is counted.
         """
         with self._lock:
-            total = self._total()
-            if self.max_calls is not None and total.requests >= self.max_calls:
+            if self.max_calls is not None and self._requests >= self.max_calls:
                 raise BudgetReached(
-                    f"{total.requests} calls were made, the limit of --max-calls {self.max_calls}. Finished units are "
+                    f"{self._requests} calls were made, the limit of --max-calls {self.max_calls}. Finished units are "
                     "kept. Continue with the same command, or emend resume for a run, and another --max-calls, which "
                     "starts from 0."
                 )
             # A call in flight is assumed to cost as much as the dearest reply so far.
-            cost = (total.cost or 0.0) + self._dearest * (self._in_flight + 1)
+            cost = self._cost + self._dearest * (self._in_flight + 1)
             if self.max_cost is not None and (cost > self.max_cost or not self.max_cost):
                 raise BudgetReached(
-                    f"{total.cost or 0.0:.4f} was spent, and another call may exceed --max-cost {self.max_cost:g}. "
+                    f"{self._cost:.4f} was spent, and another call may exceed --max-cost {self.max_cost:g}. "
                     "Finished units are kept. Continue with the same command, or emend resume for a run, and another "
                     "--max-cost, which starts from 0."
                 )
@@ -148,6 +148,8 @@ class Ledger:
 
     def _add(self, model: str, usage: ProviderUsage) -> None:
         self._spent[model] = self._spent.get(model, ProviderUsage()).plus(usage)
+        self._requests += usage.requests
+        self._cost = round(self._cost + (usage.cost or 0.0), 9)
 
     def _total(self) -> ProviderUsage:
         total = ProviderUsage()

@@ -193,6 +193,12 @@ class RunComponents:
         """True if the model under test, or one that an editor loaded, is behind an API."""
         return bool(self.passes) and bool(self.policy.models)
 
+    @property
+    def units_at_once(self) -> int:
+        """Number of units under way: twice that of calls to a provider, so that the next call waits for none's end."""
+        concurrency = self.config.concurrency
+        return 2 * concurrency if concurrency > 1 and self.calls_providers else concurrency
+
 
 def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None = None) -> RunComponents:
     """Load everything that the configuration names; `model` takes the place of the named one.
@@ -208,6 +214,7 @@ def load_components(config: RunConfig, folder: Path, model: BaseChatModel | None
         model, policy = load_model_and_policy(config)
     else:
         policy = getattr(model, "policy", None) or CallPolicy()
+    policy.limit_calls(config.concurrency)
     encoder: Embedding | None = None
     if any(getattr(editor, "reads_memory", False) for editor in editors.values()):
         encoder = load_embedding(config.embedding, cache_folder("vectors"))

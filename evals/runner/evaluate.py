@@ -65,7 +65,7 @@ class PassEvaluator:
 
     def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
-        bound = 2 * context.components.config.concurrency
+        bound = 2 * context.components.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
         self._lookahead = Lookahead(editor_pass, self._meter)
 

@@ -1,7 +1,8 @@
 """A queue of tasks: done at once in this thread, or by a thread pool that never runs far ahead."""
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
@@ -13,23 +14,34 @@ class TaskQueue:
 
     def __init__(self, pool: ThreadPoolExecutor | None = None, bound: int = 0) -> None:
         self._pool, self._bound = pool, bound
-        self._pending: set[Future[Any]] = set()
+        self._changed = threading.Condition()
+        self._pending = 0
+        self._error: BaseException | None = None
 
     def put(self, task: Callable[[], None]) -> None:
         """Wait for room, then hand the task over; raise what an earlier task raised."""
         if self._pool is None:
             task()
             return
-        while len(self._pending) >= self._bound:
-            self._wait_for_one()
-        self._pending.add(self._pool.submit(task))
+        self._wait_until_fewer(self._bound)
+        with self._changed:
+            self._pending += 1
+        self._pool.submit(task).add_done_callback(self._end)
 
     def drain(self) -> None:
         """Wait for all tasks; raise what any of them raised."""
-        while self._pending:
-            self._wait_for_one()
+        self._wait_until_fewer(1)
 
-    def _wait_for_one(self) -> None:
-        ended, self._pending = wait(self._pending, return_when=FIRST_COMPLETED)
-        for future in ended:
-            future.result()
+    def _wait_until_fewer(self, number: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending < number or self._error is not None)
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _end(self, future: Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        with self._changed:
+            self._pending -= 1
+            self._error = self._error or error
+            self._changed.notify()

@@ -95,7 +95,7 @@ def _evaluate_passes(context: EvaluationContext, units: int) -> Summary:
     wall, cpu = time.perf_counter(), time.process_time()
     components, results = context.components, context.results
     results.progress.start(units, skipped=min(len(context.finished), units))
-    pool = ThreadPoolExecutor(components.config.concurrency, "emend-unit")
+    pool = ThreadPoolExecutor(components.units_at_once, "emend-unit")
     try:
         for editor_pass in components.share_passes:
             PassEvaluator(editor_pass, context, pool).evaluate()

@@ -1,14 +1,18 @@
 """Runs against a provider on 127.0.0.1 that fails: nothing is lost, doubled or shown, and limits hold."""
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 
+from emend.agents.providers.chat_model import ProviderChatModel
 from emend.evals.log.config import RunConfig
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.runner.components import load_components
+from emend.evals.runner.evaluate import PassEvaluator
 from emend.evals.runner.failures import IN_A_ROW
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -79,6 +83,32 @@ def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path)
         summary = run(plan.model_copy(update={"max_calls": 1000}), tmp_path / "run")
     assert (summary.units, summary.failed, len(list(read_records(tmp_path / "run")))) == (12, 0, 24)
     assert spent(tmp_path)["requests"] == provider.count <= 36 + 4  # what was in work is asked again
+
+
+def test_concurrency_is_the_number_of_calls_in_flight_and_twice_as_many_units_are_under_way(tmp_path, monkeypatch):
+    calls, units = AtOnce(ProviderChatModel._call), AtOnce(PassEvaluator._evaluate_unit)
+    monkeypatch.setattr(ProviderChatModel, "_call", lambda *asked: calls(*asked))
+    monkeypatch.setattr(PassEvaluator, "_evaluate_unit", lambda *asked: units(*asked))
+    with Provider(knows, latency=0.02) as provider:
+        run(config(provider, benchmark_options={"cases": "24"}, concurrency=3), tmp_path / "run")
+    assert (provider.most_at_once, calls.most, units.most) == (3, 6, 6)
+
+
+class AtOnce:
+    """Counts how many threads are inside of a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.lock, self.now, self.most = function, Lock(), 0, 0
+
+    def __call__(self, *asked: Any) -> Any:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        try:
+            return self.function(*asked)
+        finally:
+            with self.lock:
+                self.now -= 1
 
 
 def spent(folder: Path) -> dict[str, Any]:
