@@ -5,7 +5,8 @@ scored completely even if it changes the tokenisation of the prompt's end (DocTE
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.prefixes import Encoded, Ids, common
 from emend.agents.local.weights_lock import WeightsLock
 from emend.agents.scoring import join_target
+from emend.memory.embeddings.threads import is_small, one_thread
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
 
 BATCH_TOKENS = {"cpu": 1024}
@@ -74,10 +76,12 @@ class CausalLM:
         self.tokenizer: Any = loaded.tokenizer
         self.window = loaded.window
         self.device: torch.device = self.model.device
+        self._small = is_small(self.model)
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
         self._lead, self._first = loaded.lead, loaded.first
         sample = self.encode(SAMPLE)[: self.window]
-        self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
+        with one_thread(self._small):
+            self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
         self.ends = loaded.ends
         self._generator = Generator(self.likelihood, self.tokenizer, loaded.ends, keep_mb << 20)
 
@@ -99,7 +103,7 @@ class CausalLM:
         """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
-        with self.lock.read_access() as weights, torch.inference_mode():
+        with self._inference() as weights:
             rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
             return self._generator.generate(rows, max_new_tokens, tuple(stop), weights)
 
@@ -115,13 +119,19 @@ class CausalLM:
             BadData: a target is blank.
             ContextOverflow: a target alone does not fit the window.
         """
-        with self.lock.read_access(), torch.inference_mode():
+        with self._inference():
             rows = self.encode_pairs(pairs)
             log_probs = self.likelihood.tokens(rows, [prompt for prompt, _ in pairs], padding, share)
         return [
             ScoredTarget(math.fsum(logs), row.start, len(row.ids) - row.start, row.cut, tuple(logs))
             for row, logs in zip(rows, log_probs, strict=True)
         ]
+
+    @contextmanager
+    def _inference(self) -> Iterator[int | None]:
+        """Read access to the weights, without gradients."""
+        with self.lock.read_access() as weights, torch.inference_mode(), one_thread(self._small):
+            yield weights
 
     def encode(self, text: str) -> Ids:
         """Token ids with the begin token once, if the tokenizer puts one; never empty."""
