@@ -112,6 +112,10 @@ class TooManyFailures(EmendError):
     """Raised when more units failed than `--fail-on-error` allows; finished units are kept."""
 
 
+class WorkerDied(EmendError):
+    """Raised when workers cannot be kept alive: what a worker evaluated when it died is tried once more, alone."""
+
+
 class CallDropped(ModelError):
     """Raised when a waiting call is cancelled because the run is ending; it is repeated on resume."""
 

@@ -44,6 +44,11 @@ def only_trusted(names: Iterable[str]) -> Iterator[None]:
         _trusted = before
 
 
+def trusted_names() -> frozenset[str] | None:
+    """Return the `module:attribute` names that may be imported now; None for all."""
+    return _trusted
+
+
 def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
     """Import the object at `module:attribute`.
 

@@ -31,7 +31,44 @@ UNIT = "substr(key, 1, instr(key, '/') - 1)"
 """SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
 
 
-class CallJournal:
+class ReplyStore:
+    """Replies by key, as JSON with API keys hidden; a subclass says where that JSON is."""
+
+    def find(self, key: str) -> AIMessage | None:
+        """Return the reply as it came; None without a readable one."""
+        reply = self.read(key)
+        if reply is None:
+            return None
+        try:
+            (message,) = messages_from_dict([json.loads(reply)])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self.warn(error)
+            return None
+        return message if isinstance(message, AIMessage) else None
+
+    def add(self, key: str, message: AIMessage) -> None:
+        """Store a reply; an earlier reply under the same key stays."""
+        # ASCII, since SQLite refuses the lone surrogates that some replies hold.
+        self.write(key, hide_keys(json.dumps(message_to_dict(message), default=str)))
+
+    def read(self, key: str) -> str | None:
+        """Return the JSON of a reply."""
+        raise NotImplementedError
+
+    def write(self, key: str, reply: str) -> None:
+        """Store the JSON of a reply, unless there is one."""
+        raise NotImplementedError
+
+    def forget(self, unit: str) -> None:
+        """Delete the replies of a unit."""
+        raise NotImplementedError
+
+    def warn(self, error: Exception) -> None:
+        """Say, once, that a reply cannot be read or stored."""
+        raise NotImplementedError
+
+
+class CallJournal(ReplyStore):
     """Replies by key in one SQLite file; safe for many threads and processes.
 
     Each reply is committed when it comes, so a killed process loses none. The file holds JSON with API keys hidden, and
@@ -74,25 +111,16 @@ class CallJournal:
         self._database.execute("PRAGMA synchronous=NORMAL")
         return int(version)
 
-    def find(self, key: str) -> AIMessage | None:
-        """Return the reply as it came; None without a readable one."""
+    def read(self, key: str) -> str | None:
+        """Return the JSON of a reply."""
         if self._is_new(key):
             return None
         rows = self._execute("SELECT reply FROM replies WHERE key = ?", key)
-        if not rows:
-            return None
-        try:
-            (message,) = messages_from_dict([json.loads(rows[0][0])])
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            self._warn(error)
-            return None
-        return message if isinstance(message, AIMessage) else None
+        return rows[0][0] if rows else None
 
-    def add(self, key: str, message: AIMessage) -> None:
-        """Store a reply; an earlier reply under the same key stays."""
+    def write(self, key: str, reply: str) -> None:
+        """Store the JSON of a reply, unless there is one."""
         self._note(key)
-        # ASCII, since SQLite refuses the lone surrogates that some replies hold.
-        reply = hide_keys(json.dumps(message_to_dict(message), default=str))
         self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, reply)
 
     def remember_units(self) -> None:
@@ -143,10 +171,11 @@ class CallJournal:
             with self._lock:
                 return self._database.execute(command, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            self._warn(error)
+            self.warn(error)
             return None
 
-    def _warn(self, error: Exception) -> None:
+    def warn(self, error: Exception) -> None:
+        """Say, once, that a reply cannot be read or stored."""
         if not self._warned:
             self._warned = True
             warnings.warn(f"the file of replies '{self.path}' cannot be used now: {error}.", stacklevel=4)
@@ -187,7 +216,7 @@ def run_journal(folder: Path, finished: Collection[str] = ()) -> Iterator[CallJo
 class _UnitCalls:
     """Calls of one unit, numbered among equal ones."""
 
-    def __init__(self, journal: CallJournal, unit: str) -> None:
+    def __init__(self, journal: ReplyStore, unit: str) -> None:
         self.journal, self.unit = journal, unit
         self.counts = Counter[str]()
         self._lock = threading.Lock()
@@ -203,7 +232,7 @@ _UNIT: ContextVar[_UnitCalls | None] = ContextVar("unit", default=None)
 
 
 @contextmanager
-def unit_scope(journal: CallJournal | None, unit: str) -> Iterator[None]:
+def unit_scope(journal: ReplyStore | None, unit: str) -> Iterator[None]:
     """Journal the calls made inside as those of a unit, and forget them when it ends without an error.
 
     Args:

@@ -108,6 +108,23 @@ class RateLimiter:
                 slowest = SLOWEST if self.rpm is None else SLOWEST_LIMITED
                 self._slowness, self._slowed_at = min(2 * self._slowness_at(now), slowest), now
 
+    def slow_down_after(self, age: float, pause: float = 0.0) -> None:
+        """Slow down for a call that was sent so many seconds ago, by another process."""
+        self.slow_down(self._clock() - age, pause)
+
+    def record_send(self) -> None:
+        """Note a call that another process sent without waiting for its turn."""
+        with self._lock:
+            self._sent.append(self._clock())
+
+    @property
+    def is_throttling(self) -> bool:
+        """True while calls must wait for their turn, because of a complaint or a limit."""
+        with self._lock:
+            now = self._clock()
+            limits = (self._calls_per_minute(now), self._tokens_per_minute(now))
+            return limits != (None, None) or self._paused_until > now
+
     @property
     def pace(self) -> float | None:
         """Calls per minute that are let through now; None without a limit."""

@@ -42,6 +42,14 @@ class ProviderUsage(FrozenModel):
         )
 
 
+def untold_reply(model: str) -> BudgetReached:
+    """Make the error of a reply without numbers of tokens, under a limit of the cost."""
+    return BudgetReached(
+        f"a reply of '{model}' does not say how many tokens it took, so --max-cost cannot be kept: resume with "
+        "--max-calls instead."
+    )
+
+
 class Ledger:
     """Usage of all models that share it, within a budget; safe for many threads.
 
@@ -119,10 +127,7 @@ class Ledger:
                 tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
                 self._add(model, ProviderUsage(replies=int(replied), cost=cost, **tokens))
         if replied and usage is None and self.max_cost is not None:
-            raise BudgetReached(
-                f"a reply of '{model}' does not say how many tokens it took, so --max-cost cannot be kept: resume with "
-                "--max-calls instead."
-            )
+            raise untold_reply(model)
 
     def add_sent(self, model: str, parameters: dict[str, Any]) -> None:
         """Note the parameters that a call sends; each set of them is kept once."""

@@ -32,6 +32,8 @@ class RunOptions(TypedDict, total=False):
     seed: int
     repeats: int
     concurrency: int
+    workers: str
+    gpus_per_worker: float
     fail_on_error: str
     perplexity_text: str | Path
     max_cost: float

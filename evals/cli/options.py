@@ -109,7 +109,7 @@ for each_metavar, names in {
     "MODE": "mode",
     "COUNTS": "reevaluate_at",
     "WHEN": "fail_on_error",
-    "KIND": "calibrate",
+    "KIND": "calibrate workers",
     "URL": "otlp",
     "I/N": "share",
     "ID": "probe",

@@ -27,6 +27,8 @@ FREE = (
     "tpm",
     "cache",
     "memory_server",
+    "workers",
+    "gpus_per_worker",
 )
 """Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 OVERRIDES = (
@@ -169,6 +171,38 @@ class Share(NamedTuple):
         return f"{self.number}/{self.of}"
 
 
+class WorkersSpec(NamedTuple):
+    """Where units are evaluated: kind, number of processes, and address of a Ray cluster."""
+
+    kind: Literal["auto", "threads", "processes", "ray"]
+    number: int = 0
+    address: str = ""
+
+    @classmethod
+    def parse(cls, text: str, gpus: float = 0.0) -> Self:
+        """Parse `auto`, `threads`, `processes:N`, `ray` or `ray:ADDRESS`, with the GPUs of each worker.
+
+        Raises:
+            BadSettings: the text is something else, or GPUs are asked for without Ray.
+        """
+        kind, colon, rest = text.partition(":")
+        if kind == "processes" and rest.isascii() and rest.isdigit() and 0 < len(rest) <= 3 and int(rest):
+            spec = cls("processes", int(rest))
+        elif kind == "ray" and bool(rest) == bool(colon):
+            spec = cls("ray", address=rest)
+        elif kind in ("auto", "threads") and not colon:
+            spec = cls(kind)  # type: ignore[arg-type]
+        else:
+            kinds = ["auto", "threads", "processes:N", "ray", "ray:ADDRESS"]
+            raise BadSettings(f"unknown --workers '{text}': {nearest(text, kinds)}")
+        if not 0 <= gpus < float("inf") or (gpus and kind != "ray"):
+            raise BadSettings(
+                f"--gpus-per-worker {gpus:g} with --workers {text}: give a number of GPUs, and --workers ray, which "
+                "deals them out."
+            )
+        return spec
+
+
 class FailureLimit(NamedTuple):
     """How many failed units end a run: more than this count, or more than this share of the units tried."""
 
@@ -302,6 +336,13 @@ class RunConfig(CallLimits):
         "them. Limits of calls and cost are those of all parts together.",
     )
 
+    workers: str = Field(
+        default="auto",
+        description="Where units are evaluated: threads of this process, processes:N of this machine, ray or "
+        "ray:ADDRESS for a Ray cluster; auto: threads.",
+    )
+    gpus_per_worker: float = Field(default=0.0, description="With --workers ray, GPUs of each worker.")
+
     @model_validator(mode="before")
     @classmethod
     def _reevaluate_at_end(cls, values: Any) -> Any:
@@ -320,6 +361,7 @@ class RunConfig(CallLimits):
                 "sequential has checkpoints. Give --mode sequential, or leave them out."
             )
         FailureLimit.parse(self.fail_on_error)
+        WorkersSpec.parse(self.workers, self.gpus_per_worker)
         if self.share is not None:
             Share.parse(self.share).limits(self)
         if self.memory_server is not None and not SERVER.fullmatch(self.memory_server):

@@ -152,22 +152,24 @@ class RunLog(AppendLog):
         Raises:
             RunRefused: the disk is full or failing; nothing that was cut off is left in the files.
         """
-        contents = {EVENTS: b"".join(map(json_line, events)), RECORDS: b"".join(map(json_line, records))}
+        self.sync(self.unit_lines(*unit_lines(records, events)))
+
+    def unit_lines(self, records: bytes, events: bytes) -> int:
+        """Append the lines of a finished unit; return the number to give to `sync`."""
         with self._lock:
-            self.append(contents)
+            self.append({EVENTS: events, RECORDS: records})
             self._written += 1
-            number = self._written
-        self._sync(number)
+            return self._written
 
     def line(self, name: str, fields: dict[str, Any]) -> None:
         """Append a line to `errors.jsonl`, `costs.jsonl` or, for an event of the run itself, `events.jsonl`."""
         self.append({name: json_line(fields)})
 
-    def baseline(self, answer: BaseModel) -> int:
-        """Append an answer of the unedited model; return its offset."""
+    def baseline(self, line: bytes) -> int:
+        """Append the line of an answer of the unedited model; return its offset."""
         with self._lock:
             offset = self._size(BASELINE)
-            self.append({BASELINE: json_line(answer)})
+            self.append({BASELINE: line})
         return offset
 
     def baseline_at(self, offset: int) -> bytes:
@@ -176,7 +178,7 @@ class RunLog(AppendLog):
             self._baseline.seek(offset)
             return self._baseline.readline()
 
-    def _sync(self, number: int) -> None:
+    def sync(self, number: int) -> None:
         """Wait until the unit of that number is on the disk; units that come meanwhile share the next wait."""
         with self._sync_lock:
             if self._synced >= number:
@@ -185,6 +187,11 @@ class RunLog(AppendLog):
             with write_errors(f"'{self.folder / RECORDS}' to the disk", self._remedy):
                 os.fsync(self._files[RECORDS].fileno())
             self._synced = written
+
+
+def unit_lines(records: Iterable[Record], events: Iterable[dict[str, Any]]) -> tuple[bytes, bytes]:
+    """Format the lines of a unit: of its records, and of its events."""
+    return b"".join(map(json_line, records)), b"".join(map(json_line, events))
 
 
 def json_line(fields: Mapping[str, Any] | BaseModel) -> bytes:

@@ -2,14 +2,15 @@
 
 import threading
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
 
-from emend.agents.providers.journal import CallJournal, unit_scope
+from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
 from emend.evals.log.baseline import BaselineAnswer, read_baseline
-from emend.evals.log.records import RunLog
+from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline
 from emend.memory.edit import content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
@@ -20,14 +21,55 @@ STRIPES = 64
 """Number of locks: different probes are asked at the same time, the same probe is asked once."""
 
 
+Ask = Callable[[Callable[[BaselineAnswer, Usage], bytes]], bytes]
+"""Asks the unedited model, gives the answer and what it used to a function that stores it, and returns its line."""
+
+
+class BaselineStore(Protocol):
+    """Where the unedited model's answers are, by key; safe for many threads."""
+
+    def get(self, key: str, ask: Ask) -> bytes:
+        """Return an answer's line; `ask` is called if there is none, by one thread at a time for each key."""
+        ...
+
+
+class BaselineFile:
+    """The answers in the run folder; only their offsets are in memory."""
+
+    def __init__(self, log: RunLog) -> None:
+        self._log, self._lock = log, threading.Lock()
+        self._offsets = {answer.key: offset for offset, answer in read_baseline(log.folder)}
+        self._key_locks = [threading.Lock() for _ in range(STRIPES)]
+        self.usage = Usage()
+        """Usage of the answers that this process added."""
+
+    def get(self, key: str, ask: Ask) -> bytes:
+        """Return an answer's line."""
+        line = self.find(key)
+        if line is None:
+            with self._key_locks[int(key, 16) % STRIPES]:
+                line = self.find(key) or ask(lambda answer, usage: self.add_line(key, json_line(answer), usage))
+        return line
+
+    def find(self, key: str) -> bytes | None:
+        """Return an answer's line; None if there is none."""
+        offset = self._offsets.get(key)
+        return None if offset is None else self._log.baseline_at(offset)
+
+    def add_line(self, key: str, line: bytes, usage: Usage) -> bytes:
+        """Write an answer's line, and count what it used; return the line as it is stored."""
+        offset = self._offsets[key] = self._log.baseline(line)
+        with self._lock:
+            self.usage = self.usage.plus(usage)
+        return self._log.baseline_at(offset)
+
+
 class Baseline:
     """The unedited model's answers to the probes that are scored by a comparison with it.
 
-    Answers are read back from the file that keeps them, so that memory grows by a key per answer only.
-
     Args:
         unedited: the editor that changes nothing, on the model of the run.
-        log: of the run, which has the answers of an earlier process too.
+        store: has the answers, those of an earlier process too.
         model: the model's fingerprint.
         journal: the run's, in which every answer is a unit of its own: which unit asks for it depends on timing.
     """
@@ -35,18 +77,13 @@ class Baseline:
     def __init__(
         self,
         unedited: Editor,
-        log: RunLog,
+        store: BaselineStore,
         model: dict[str, Any],
-        journal: CallJournal | None = None,
+        journal: ReplyStore | None = None,
     ) -> None:
-        self._unedited, self._log, self._journal = unedited, log, journal
+        self._unedited, self._store, self._journal = unedited, store, journal
         self._content_id = content_id("before", model, unedited.fingerprint)
-        self._offsets = {answer.key: offset for offset, answer in read_baseline(log.folder)}
-        self._probe_locks = [threading.Lock() for _ in range(STRIPES)]
-        self._usage_lock = threading.Lock()
         self._failed: dict[str, Exception] = {}
-        self.usage = Usage()
-        """Usage of the answers that this process asked for."""
 
     def prepare(self, probes: Iterable[Probe], repeat: int = 0) -> None:
         """Ask now what will be needed, because the model's weights are about to change.
@@ -76,26 +113,23 @@ class Baseline:
         key = self._key(probe, repeat)
         if key in self._failed:
             raise self._failed[key]
-        if key not in self._offsets:
-            with self._probe_locks[int(key, 16) % STRIPES]:
-                if key not in self._offsets:
-                    with unit_scope(self._journal, key):
-                        self._offsets[key] = self._log.baseline(self._ask(probe, key, repeat))
-        return BaselineAnswer.model_validate_json(self._log.baseline_at(self._offsets[key]))
+        line = self._store.get(key, partial(self._ask, probe, key, repeat))
+        return BaselineAnswer.model_validate_json(line)
 
     def _key(self, probe: Probe, repeat: int) -> str:
         return content_id(self._content_id, repeat, probe.model_dump(mode="json"))
 
-    def _ask(self, probe: Probe, key: str, repeat: int) -> BaselineAnswer:
-        start = time.perf_counter()
-        outcome: Answer | Exception
+    def _ask(self, probe: Probe, key: str, repeat: int, store: Callable[[BaselineAnswer, Usage], bytes]) -> bytes:
+        with unit_scope(self._journal, key):
+            start = time.perf_counter()
+            outcome = self._outcome(probe, repeat)
+            seconds = round(time.perf_counter() - start, 6)
+            answer = BaselineAnswer.of(outcome, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
+            return store(answer, outcome.usage if isinstance(outcome, Answer) else usage_until(outcome))
+
+    def _outcome(self, probe: Probe, repeat: int) -> Answer | Exception:
         try:
             with repetition(repeat), self._unedited.edit(()) as answerer:
-                outcome = ask_probe(answerer, probe)
+                return ask_probe(answerer, probe)
         except (ModelReplyError, ContextOverflow) as error:
-            outcome = error
-        seconds = round(time.perf_counter() - start, 6)
-        line = BaselineAnswer.of(outcome, key=key, probe=probe.id, repeat=repeat, seconds=seconds)
-        with self._usage_lock:
-            self.usage = self.usage.plus(outcome.usage if isinstance(outcome, Answer) else usage_until(outcome))
-        return line
+            return error

@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from emend.agents.providers.journal import CallJournal, unit_scope
+from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.editors.base import Answerer, EditCost, Sequential, cost_of
 from emend.editors.cost import Meter
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.case import Case
-from emend.evals.log.lines import COSTS
 from emend.evals.runner.ask_unit import Stopped, ask_unit
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.batch_ahead import Lookahead
@@ -21,7 +20,7 @@ from emend.evals.runner.bisect import find_failing_edits
 from emend.evals.runner.components import RunComponents
 from emend.evals.runner.perplexity import Perplexity
 from emend.evals.runner.queues import TaskQueue
-from emend.evals.runner.results import ResultWriter
+from emend.evals.runner.results import Results
 from emend.evals.runner.sequence import AppliedEdits
 from emend.evals.runner.units import EditorPass, Group, Unit
 from emend.memory.edit import Edit
@@ -49,10 +48,10 @@ class EvaluationContext:
     baseline: Baseline
     perplexity: Perplexity
     restore_check: RestoreCheck
-    results: ResultWriter
+    results: Results
     finished: set[str]
     """Keys of the units that earlier processes finished."""
-    journal: CallJournal | None = None
+    journal: ReplyStore | None = None
     """Replies of unfinished units; None for local models, whose replies cost nothing but time."""
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -69,8 +68,11 @@ class PassEvaluator:
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
         self._lookahead = Lookahead(editor_pass, self._meter)
 
-    def evaluate(self) -> None:
-        """Evaluate group after group.
+    def evaluate(self, groups: Iterator[Group] | None = None) -> None:
+        """Evaluate group after group, in mode `sequential` with an editor that can always all of them.
+
+        Args:
+            groups: those to evaluate; None for all of the pass.
 
         Raises:
             EmendError: of a class in `FATAL`; every other error is a failed unit.
@@ -79,7 +81,7 @@ class PassEvaluator:
         if kind == "sequential" and isinstance(self.editor, Sequential):
             self._evaluate_sequence(self.editor)
             return
-        for group in self._lookahead.chunks(self._groups()):
+        for group in self._lookahead.chunks(self._groups() if groups is None else groups):
             if not self._is_pending(group):
                 continue
             if kind == "all" or group.checkpoint:  # many units: these share the pool
@@ -190,15 +192,13 @@ class PassEvaluator:
         try:
             with unit_scope(context.journal, unit.key):
                 result = ask_unit(self.editor_pass, unit, answerer, context.baseline, context.stop)
-                context.results.log.unit(result.records, result.events)
+                context.results.unit(self.editor_pass, unit, result)
         except FATAL:
             raise
         except Exception as error:
             if context.stop.is_set():
                 raise Stopped from error
             self._fail([unit], error)
-        else:
-            context.results.count(self.editor_pass, result)
 
     def _fail(self, units: Iterable[Unit], error: BaseException) -> None:
         for unit in units:
@@ -228,4 +228,4 @@ class PassEvaluator:
         """Write what applying edits cost; their ids are those of `cases.jsonl`, of many at once the first ones."""
         ids = [edit.id for edit in edits[:MAX_COST_IDS]]
         line = {"act": "edit", **self.editor_pass.labels, **cost.model_dump(), "again": again, "of": ids}
-        self.context.results.log.line(COSTS, line)
+        self.context.results.cost(line)

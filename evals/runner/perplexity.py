@@ -5,13 +5,13 @@ log-likelihood of every text in nats, so that a report can give an interval.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from emend.agents.scoring import ScoringModel
 from emend.evals.log.lines import COSTS, PERPLEXITY, PERPLEXITY_BEFORE
-from emend.evals.log.records import RunLog, read_lines
+from emend.evals.log.records import read_lines
 from emend.evals.runner.units import EditorPass
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
@@ -78,22 +78,21 @@ class Perplexity:
     Args:
         model: the model under test.
         texts: the texts; empty to measure nothing.
-        log: of the run.
-
-    Raises:
-        RunRefused: earlier measurements in the folder are of other texts.
+        write: takes the lines of `costs.jsonl`.
+        unedited_measured: whether the run folder has the unedited model's, see `check_texts`.
     """
 
-    def __init__(self, model: Any, texts: Sequence[str], log: RunLog) -> None:
-        self._model, self._texts, self._log = model, texts, log
-        self._texts_id = content_id("held out", texts)
-        self._unedited_measured = self._measured_before()
+    def __init__(
+        self, model: Any, texts: Sequence[str], write: Callable[[dict[str, Any]], None], unedited_measured: bool
+    ) -> None:
+        self._model, self._texts, self._write = model, texts, write
+        self._unedited_measured = unedited_measured
 
     def measure_unedited(self, editor_pass: EditorPass) -> None:
         """Measure the unedited model, once for all editors; called while no edit is applied."""
         if self._texts and editor_pass.editor.needs_weights and not self._unedited_measured:
             self._unedited_measured = True
-            self._measure({"act": PERPLEXITY_BEFORE, "texts": self._texts_id})
+            self._measure({"act": PERPLEXITY_BEFORE, "texts": _texts_id(self._texts)})
 
     def measure_edited(self, editor_pass: EditorPass, new: Sequence[Edit], active_edits: int) -> None:
         """Measure the model after `new` edits were applied, so that `active_edits` are in all."""
@@ -101,15 +100,25 @@ class Perplexity:
             edits = content_id("edited", [edit.id for edit in new])
             self._measure({"act": PERPLEXITY, **editor_pass.labels, "edits": edits, "standing": active_edits})
 
-    def _measured_before(self) -> bool:
-        lines = read_lines(self._log.folder, COSTS)
-        before = [line["texts"] for line in lines if line.get("act") == PERPLEXITY_BEFORE]
-        if self._texts and any(texts != self._texts_id for texts in before):
-            raise RunRefused(
-                f"the held-out texts of the run in '{self._log.folder}' were others ({before[0]}, now "
-                f"{self._texts_id}): give the same --perplexity-text, or another --out folder."
-            )
-        return bool(before)
-
     def _measure(self, line: dict[str, Any]) -> None:
-        self._log.line(COSTS, line | text_likelihoods(self._model, self._texts).model_dump())
+        self._write(line | text_likelihoods(self._model, self._texts).model_dump())
+
+
+def check_texts(folder: Path, texts: Sequence[str]) -> bool:
+    """Return whether the run folder has the unedited model's perplexity.
+
+    Raises:
+        RunRefused: earlier measurements in the folder are of other texts.
+    """
+    lines, now = read_lines(folder, COSTS), _texts_id(texts)
+    before = [line["texts"] for line in lines if line.get("act") == PERPLEXITY_BEFORE]
+    if texts and any(earlier != now for earlier in before):
+        raise RunRefused(
+            f"the held-out texts of the run in '{folder}' were others ({before[0]}, now {now}): give the same "
+            "--perplexity-text, or another --out folder."
+        )
+    return bool(before)
+
+
+def _texts_id(texts: Sequence[str]) -> str:
+    return content_id("held out", texts)

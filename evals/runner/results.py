@@ -2,9 +2,11 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from emend.evals.log.lines import ERRORS
-from emend.evals.log.records import RunLog
+from emend.evals.log.lines import COSTS, ERRORS
+from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_unit import UnitResult
 from emend.evals.runner.failures import Failures, error_line
 from emend.evals.runner.units import EditorPass, Unit
@@ -26,8 +28,35 @@ class Progress:
         """End: no more calls follow."""
 
 
+class Results(Protocol):
+    """Receives what an evaluation produces; safe for many threads."""
+
+    def unit(self, editor_pass: EditorPass, unit: Unit, result: UnitResult) -> None:
+        """Receive a finished unit."""
+        ...
+
+    def failure(self, editor_pass: EditorPass, unit: Unit, error: BaseException) -> None:
+        """Receive a failed unit."""
+        ...
+
+    def cost(self, line: dict[str, Any]) -> None:
+        """Receive a line of `costs.jsonl`."""
+        ...
+
+
+def counts_of(result: UnitResult) -> Counter[str]:
+    """Count a unit's records, and what its calls used; answers of the baseline are counted where they are asked."""
+    unscored = sum(bool(record.unscored) for record in result.records)
+    counts = Counter(finished=1, records=len(result.records), unscored=unscored)
+    for record in result.records:
+        if not record.from_baseline:
+            usage = record.usage
+            counts.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
+    return counts
+
+
 class ResultWriter:
-    """Counts results and writes failures; safe for many threads.
+    """Writes results to the log as they come, and counts them; safe for many threads.
 
     Args:
         log: of the run.
@@ -41,19 +70,22 @@ class ResultWriter:
         """Units, records and unscored records of this process, and what its calls used without the baseline's."""
         self._lock = threading.Lock()
 
-    def count(self, editor_pass: EditorPass, result: UnitResult) -> None:
-        """Count a unit that has been written."""
-        unscored = sum(bool(record.unscored) for record in result.records)
-        counts = Counter(finished=1, records=len(result.records), unscored=unscored)
-        for record in result.records:
-            if not record.from_baseline:
-                usage = record.usage
-                counts.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
+    def unit(self, editor_pass: EditorPass, unit: Unit, result: UnitResult) -> None:
+        """Write and count a finished unit."""
+        self.log.unit(result.records, result.events)
+        self.count(editor_pass.name, counts_of(result))
+
+    def count(self, editor: str, counts: Mapping[str, int]) -> None:
+        """Count a unit that has been written, see `counts_of`."""
         with self._lock:
             self.totals.update(counts)
             tokens = counts["input_tokens"] + counts["output_tokens"]
-            self.progress.unit(editor_pass.name, unscored=unscored, tokens=tokens)
+            self.progress.unit(editor, unscored=counts["unscored"], tokens=tokens)
             self.failures.passed()
+
+    def cost(self, line: dict[str, Any]) -> None:
+        """Write a line of `costs.jsonl`."""
+        self.log.line(COSTS, line)
 
     def waiting(self, seconds: float, reason: str) -> None:
         """Pass on that a call waits."""
@@ -66,7 +98,15 @@ class ResultWriter:
         Raises:
             TooManyFailures: it was one too many.
         """
-        self.log.line(ERRORS, error_line(editor_pass, unit, error))
+        self.fail(editor_pass.name, json_line(error_line(editor_pass, unit, error)), error)
+
+    def fail(self, editor: str, line: bytes, error: BaseException) -> None:
+        """Write a line of `errors.jsonl`, and count the failed unit.
+
+        Raises:
+            TooManyFailures: it was one too many.
+        """
+        self.log.append({ERRORS: line})
         with self._lock:
-            self.progress.unit(editor_pass.name, failed=True)
+            self.progress.unit(editor, failed=True)
             self.failures.failed(error)

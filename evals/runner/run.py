@@ -1,31 +1,32 @@
 """Runs editors over a benchmark into a folder, and finishes what an interrupted run left undone."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.providers.journal import run_journal
+from emend.agents.providers.journal import CallJournal, run_journal
 from emend.editors.cost import highest_memory
 from emend.editors.restore_check import RestoreCheck
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
-from emend.evals.log.lines import COSTS, EVENTS
+from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
 from emend.evals.log.records import RunLog, repair_torn_tail
-from emend.evals.runner.baseline import Baseline
-from emend.evals.runner.components import load_components, refuse_unused_limits
-from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
+from emend.evals.runner.baseline import Baseline, BaselineFile
+from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
+from emend.evals.runner.evaluate import EvaluationContext
 from emend.evals.runner.failures import Failures
-from emend.evals.runner.perplexity import Perplexity
+from emend.evals.runner.perplexity import Perplexity, check_texts
 from emend.evals.runner.results import Progress, ResultWriter
 from emend.evals.runner.start import DRAFTS, check_folder, prepare_run
 from emend.evals.runner.summary import Summary, save_usage
+from emend.evals.workers.base import RunState, Workers
+from emend.evals.workers.choose import make_workers
 from emend.memory.errors import RunRefused
 
 
@@ -42,7 +43,7 @@ def run(
         config: what to run.
         out: the run folder; one that holds the same run already is resumed.
         progress: called for every unit.
-        model: takes the place of the model that the configuration names.
+        model: takes the place of the model that the configuration names; only for workers that are threads.
         mirror: address of object storage to which the files are uploaded meanwhile.
 
     Raises:
@@ -63,19 +64,12 @@ def run(
         log = _open_log(out, repairs, mirror, stack)
         answered = {answer.key for _, answer in read_baseline(out)}
         journal = stack.enter_context(run_journal(out, finished.union(answered))) if calls_providers else None
-        context = EvaluationContext(
-            components=components,
-            baseline=Baseline(components.unedited(), log, components.model_fingerprint, journal),
-            perplexity=Perplexity(components.model, components.perplexity_texts, log),
-            restore_check=RestoreCheck(components.model),
-            results=ResultWriter(log, progress or Progress(), Failures(components.failure_limit)),
-            finished=finished,
-            journal=journal,
-        )
-        components.policy.on_wait = context.results.waiting
+        writer = ResultWriter(log, progress or Progress(), Failures(components.failure_limit))
+        components.policy.on_wait = writer.waiting
         try:
-            summary = _evaluate_passes(context, manifest.units)
-            context.results.failures.check_at_end(out)
+            state = _state(components, writer, finished, journal)
+            summary = _evaluate(state, make_workers(components, out, model is not None), manifest.units)
+            writer.failures.check_at_end(out)
             return summary
         finally:
             save_usage(out, components.policy.ledger)
@@ -90,35 +84,49 @@ def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stac
     return log
 
 
-def _evaluate_passes(context: EvaluationContext, units: int) -> Summary:
-    """Evaluate pass after pass, and summarise, also when an error ends the run."""
+def _state(
+    components: RunComponents, writer: ResultWriter, finished: set[str], journal: CallJournal | None
+) -> RunState:
+    texts, answers = components.perplexity_texts, BaselineFile(writer.log)
+    is_measured = check_texts(writer.log.folder, texts)
+    context = EvaluationContext(
+        components=components,
+        baseline=Baseline(components.unedited(), answers, components.model_fingerprint, journal),
+        perplexity=Perplexity(components.model, texts, writer.cost, is_measured),
+        restore_check=RestoreCheck(components.model),
+        results=writer,
+        finished=finished,
+        journal=journal,
+    )
+    return RunState(context, writer, answers, journal, is_measured)
+
+
+def _evaluate(state: RunState, workers: Workers, units: int) -> Summary:
+    """Evaluate all units, and summarise, also when an error ends the run."""
     wall, cpu = time.perf_counter(), time.process_time()
-    components, results = context.components, context.results
-    results.progress.start(units, skipped=min(len(context.finished), units))
-    pool = ThreadPoolExecutor(components.units_at_once, "emend-unit")
+    writer = state.writer
+    writer.progress.start(units, skipped=min(len(state.context.finished), units))
     try:
-        for editor_pass in components.share_passes:
-            PassEvaluator(editor_pass, context, pool).evaluate()
+        workers.evaluate(state)
     finally:
-        context.stop.set()
-        with components.policy.ending():
-            pool.shutdown(wait=True, cancel_futures=True)
-        results.progress.close()
-        summary = _summary(context, units, time.perf_counter() - wall, time.process_time() - cpu)
+        writer.progress.close()
+        cpu_seconds = time.process_time() - cpu + workers.cpu_seconds
+        summary = _summary(state, units, time.perf_counter() - wall, cpu_seconds)
         if summary.finished or summary.failed:
             with suppress(RunRefused):  # the error that a full disk gave is under way already
-                results.log.line(COSTS, {"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()})
+                line = {"act": "run"} | summary.model_dump(exclude={"folder"}) | {"at": now()}
+                writer.cost(line | {"workers": workers.name})
     return summary
 
 
-def _summary(context: EvaluationContext, units: int, seconds: float, cpu_seconds: float) -> Summary:
-    totals, baseline = context.results.totals, context.baseline.usage
+def _summary(state: RunState, units: int, seconds: float, cpu_seconds: float) -> Summary:
+    totals, baseline, context = state.writer.totals, state.answers.usage, state.context
     return Summary(
-        folder=str(context.results.log.folder),
+        folder=str(state.writer.log.folder),
         units=units,
         skipped=len(context.finished),
         finished=totals["finished"],
-        failed=context.results.failures.count,
+        failed=state.writer.failures.count,
         records=totals["records"],
         unscored=totals["unscored"],
         input_tokens=totals["input_tokens"] + baseline.input_tokens,

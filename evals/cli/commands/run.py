@@ -50,13 +50,14 @@ def resume(
 ) -> None:
     """Continue an interrupted run and retry its failed units.
 
-    Options that are left out keep the values that the run was started with.
+    Options that are left out keep the values that the run was started with, but for --workers: default auto.
     """
     from emend.evals.components.own_code import check_trust, is_url, source_file
     from emend.evals.log.manifest import Manifest
     from emend.memory.registry import only_trusted
 
-    config = RunConfig.model_validate(Manifest.read(folder).config.model_dump() | changes)
+    here: dict[str, Any] = {"workers": "auto", "gpus_per_worker": 0.0}  # a folder says nothing of this machine
+    config = RunConfig.model_validate(Manifest.read(folder).config.model_dump() | here | changes)
     trusted = tuple(trust or ())
     check_trust(config, trusted, f"emend resume {folder}")
     for name in trusted:

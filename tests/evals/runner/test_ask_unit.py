@@ -19,7 +19,7 @@ from emend.evals.log.records import RunLog, read_lines, read_records, repair_tor
 from emend.evals.metrics.scorers import SCORERS, score
 from emend.evals.runner.ask_probe import needs_baseline
 from emend.evals.runner.ask_unit import hit_at_1
-from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.baseline import Baseline, BaselineFile
 from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.evals.runner.run import run
 from emend.evals.runner.summary import Summary
@@ -36,7 +36,7 @@ FREE = Probe(kind="efficacy", prompt="The sea is", gold=("wide",))
 
 
 def baseline(model: Any, files: RunLog, wording: str = "new_fact", name: str = "m") -> Baseline:
-    return Baseline(Unedited(EditorContext(model=model, wording=wording)), files, {"name": name})
+    return Baseline(Unedited(EditorContext(model=model, wording=wording)), BaselineFile(files), {"name": name})
 
 
 def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_path: Path):
@@ -47,7 +47,7 @@ def test_a_probe_that_two_cases_share_keeps_the_answer_from_before_the_edit(tmp_
         asked.prepare([SHARED, FREE, SHARED])
         weights["sky"] = "green"
         assert [asked.answer(SHARED).text for _ in range(2)] == ["blue", "blue"]
-    assert len(model.calls) == 1 and asked.usage.calls == 1
+    assert len(model.calls) == 1
 
 
 def test_a_resumed_unit_gets_its_own_reply_and_not_the_one_that_the_baseline_had(tmp_path: Path, monkeypatch):
@@ -59,7 +59,7 @@ def test_a_resumed_unit_gets_its_own_reply_and_not_the_one_that_the_baseline_had
         unedited = Unedited(EditorContext(model=model, wording="new_fact"))
         for _ in range(2):
             with run_journal(tmp_path) as journal, pytest.raises(KeyboardInterrupt), unit_scope(journal, "unit"):
-                assert Baseline(unedited, files, {"name": "m"}, journal).answer(SHARED).text == "reply 1"
+                assert Baseline(unedited, BaselineFile(files), {"name": "m"}, journal).answer(SHARED).text == "reply 1"
                 with unedited.edit(()) as answerer:
                     assert answerer.answer(SHARED).text == "reply 2"
                 raise KeyboardInterrupt
@@ -73,7 +73,7 @@ def test_a_later_process_finds_the_answers_and_asks_nothing(tmp_path: Path):
     with RunLog(tmp_path) as files:
         later = baseline(model, files)
         assert later.get(SHARED) == first
-    assert len(model.calls) == 1 and later.usage.calls == 0
+    assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize("other", [{"wording": "plain"}, {"name": "n"}, {"repeat": 1}])

@@ -1,0 +1,157 @@
+"""Runs in processes: the same records as in threads, and no process that outlives its driver."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from emend.evals.log.config import RunConfig, WorkersSpec
+from emend.evals.log.lines import BASELINE, COSTS
+from emend.evals.log.records import read_lines
+from emend.evals.runner.results import Progress
+from emend.evals.runner.run import run
+from emend.memory.errors import BadSettings, WorkerDied
+from tests.evals.toy_runs import steps_of, untimed_records
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
+
+
+def config(**changed: object) -> RunConfig:
+    values = {"benchmark": BENCHMARK, "editors": ("unedited", EDITOR, HEAVY), "model": "tests.evals.toys:ScriptedModel"}
+    return RunConfig.model_validate(values | {"embedding": "lexical"} | changed)
+
+
+def children() -> set[int]:
+    """Processes of this one that are workers."""
+    out = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+    return {int(line.split()[0]) for line in out.stdout.splitlines() if "workers.processes" in line}
+
+
+def runs(pid: int) -> bool:
+    """Whether a process has not ended; one that nobody has waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Matrix products by one thread everywhere: their last digits depend on the number."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Killer(Progress):
+    """Kills a worker whenever another so many units are through, at most so often."""
+
+    def __init__(self, every: int, times: int) -> None:
+        self.units, self.every, self.left = 0, every, times
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        self.units += 1
+        if self.left and self.units % self.every == 0 and (workers := children()):
+            self.left -= 1
+            os.kill(min(workers), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_record(tmp_path: Path):
+    run(config(), tmp_path / "threads")
+    summary = run(config(workers="processes:2"), tmp_path / "run", Killer(every=4, times=1))
+    assert summary.finished == summary.units and not summary.failed
+    assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
+    assert not children() and not list((tmp_path / "run" / "memory").glob("*/*"))
+    assert [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"] == ["processes:2"]
+
+
+def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
+    with pytest.raises(BadSettings, match="object of this process"):
+        run(config(workers="processes:2"), tmp_path / "run", model=ScriptedModel())
+
+
+@pytest.mark.parametrize("text", ["processes", "processes:0", "processes:x", "thread", "threads:2", "ray:", "rays"])
+def test_workers_that_do_not_exist_are_refused(text: str):
+    with pytest.raises(BadSettings, match="--workers"):
+        WorkersSpec.parse(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["processes:2", "processes:4"])
+@pytest.mark.parametrize("mode", ["single", "batch:3", "all", "sequential"])
+def test_processes_give_the_records_of_threads(tmp_path: Path, mode: str, workers: str):
+    editors = ("unedited", EDITOR, HEAVY, FLEETING_EDITOR, "rag")
+    asked = config(mode=mode, editors=editors, benchmark_options={"cases": "9"})
+    run(asked, tmp_path / "threads")
+    run(asked.model_copy(update={"workers": workers}), tmp_path / "run")
+    assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
+    keys = [line["key"] for line in read_lines(tmp_path / "run", BASELINE)]
+    assert len(keys) == len(set(keys)) == len(list(read_lines(tmp_path / "threads", BASELINE)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["single", "all", "sequential"])
+def test_tiny_gives_the_same_numbers_in_processes(tmp_path: Path, mode: str, one_thread: None):
+    asked = RunConfig(
+        benchmark="tinyworld",
+        editors=("unedited", "rag", "rome"),
+        mode=mode,
+        limit=2,
+        overrides={"rome": {"v_num_grad_steps": 3}},
+        perplexity_text="none",
+        embedding="lexical",
+    )
+    run(asked, tmp_path / "threads")
+    run(asked.model_copy(update={"workers": "processes:2"}), tmp_path / "run")
+    assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
+
+
+@pytest.mark.slow
+def test_what_kills_every_worker_fails_alone(tmp_path: Path):
+    asked = config(
+        editors=("tests.evals.workers.deadly:DeadlyEditor",),
+        fail_on_error="false",
+        benchmark_options={"cases": "12"},
+        workers="processes:2",
+    )
+    summary = run(asked, tmp_path / "run")
+    assert (summary.finished, summary.failed) == (11, 1)
+    (line,) = read_lines(tmp_path / "run", "errors.jsonl")
+    assert line["error"] == "WorkerDied" and "SIGKILL" in line["message"]
+
+
+@pytest.mark.slow
+def test_workers_that_die_while_loading_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EMEND_TEST_DEADLY_START", str(os.getpid()))
+    with pytest.raises(WorkerDied, match="while loading"):
+        run(config(editors=("tests.evals.workers.deadly:DeadlyEditor",), workers="processes:2"), tmp_path / "run")
+    assert not children()
+
+
+@pytest.mark.slow
+def test_workers_end_with_their_driver(tmp_path: Path):
+    words = f"run --benchmark {BENCHMARK} --editor {EDITOR} --model tests.evals.toys:ScriptedModel".split()
+    words += f"--workers processes:2 --benchmark-option cases=3000 --out {tmp_path / 'run'}".split()
+    driver = subprocess.Popen([sys.executable, "-m", "emend.evals.cli.main", *words], stderr=subprocess.DEVNULL)
+    records, end = tmp_path / "run" / "records.jsonl", time.monotonic() + 60
+    while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.05)
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(driver.pid)], capture_output=True, text=True)
+    workers = [int(pid) for pid in listed.stdout.split()]
+    driver.kill()
+    driver.wait()
+    assert len(workers) == 2
+    end = time.monotonic() + 20
+    while any(map(runs, workers)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(runs, workers))

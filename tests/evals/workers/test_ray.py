@@ -1,0 +1,80 @@
+"""Runs on a Ray cluster of this machine: the same records as in threads, whatever dies meanwhile."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.log.config import RunConfig
+from emend.evals.runner.results import Progress
+from emend.evals.runner.run import run
+from emend.memory.errors import BadSettings
+from tests.evals.toy_runs import steps_of, untimed_records
+from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY
+
+ray: Any = pytest.importorskip("ray", reason="ray is not installed: pip install 'emend[ray]'")
+pytestmark = pytest.mark.slow
+
+
+def config(**changed: object) -> RunConfig:
+    values: dict[str, object] = {"benchmark": BENCHMARK, "editors": ("unedited", EDITOR, HEAVY, "rag")}
+    values |= {"model": "tests.evals.toys:ScriptedModel", "embedding": "lexical", "benchmark_options": {"cases": "9"}}
+    return RunConfig.model_validate(values | changed)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Number of processors of a cluster on this machine."""
+    ray.init(num_cpus=request.param, _node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False)
+    yield request.param
+    ray.shutdown()
+
+
+def actors() -> list[int]:
+    """Processes of the workers."""
+    processes = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return sorted(pid for pid in processes if is_actor(pid))
+
+
+def is_actor(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RayWorker") and ") Z" not in stat
+
+
+class Killer(Progress):
+    """Kills a worker after the fourth unit."""
+
+    def __init__(self) -> None:
+        self.units = 0
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        self.units += 1
+        if self.units == 4:
+            os.kill(actors()[0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("mode", ["single", "batch:3", "all", "sequential"])
+def test_actors_give_the_records_of_threads_though_one_is_killed(tmp_path: Path, cluster: int, mode: str):
+    asked = config(mode=mode, editors=("unedited", EDITOR, HEAVY, FLEETING_EDITOR, "rag"))
+    run(asked, tmp_path / "threads")
+    summary = run(asked.model_copy(update={"workers": "ray"}), tmp_path / "run", Killer())
+    assert summary.finished == summary.units
+    for _ in range(100):  # Ray ends them meanwhile
+        if not actors():
+            break
+        time.sleep(0.1)
+    assert not actors()
+    assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "threads")
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
+
+
+def test_a_cluster_without_room_for_a_worker_is_refused(tmp_path: Path, cluster: int):
+    with pytest.raises(BadSettings, match="no room for a worker with a processor and 1 GPUs"):
+        run(config(workers="ray", gpus_per_worker=1), tmp_path / "run")

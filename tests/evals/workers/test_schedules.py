@@ -1,0 +1,70 @@
+"""Whatever happens to workers and their messages, a run ends with the records of an undisturbed one."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import BASELINE, RECORDS
+from emend.evals.log.records import read_lines
+from emend.evals.runner import run as run_module
+from emend.evals.runner.run import run
+from emend.evals.workers.base import RunState, Workers
+from emend.evals.workers.choose import worker_setup
+from emend.evals.workers.driver import DealtWorkers
+from tests.evals.toy_runs import steps_of, untimed_records
+from tests.evals.toys import BENCHMARK, EDITOR, HEAVY
+from tests.evals.workers.scripted import Script, ScriptedTransport
+
+MODES = ("single", "batch:3", "all", "sequential")
+RATES = st.sampled_from([0.0, 0.1, 0.4])
+SCRIPTS = st.builds(Script, st.integers(0, 2**32), kill=st.sampled_from([0.0, 0.05, 0.2]), repeat=RATES, delay=RATES)
+
+
+def config(mode: str) -> RunConfig:
+    return RunConfig(
+        benchmark=BENCHMARK,
+        editors=("unedited", EDITOR, HEAVY),
+        model="tests.evals.toys:ScriptedModel",
+        mode=mode,
+        fail_on_error="false",
+        benchmark_options={"cases": "7"},
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of an undisturbed run in threads for each mode."""
+    folders = {mode: tmp_path_factory.mktemp("whole") for mode in MODES}
+    for mode, folder in folders.items():
+        run(config(mode), folder)
+    return folders
+
+
+@settings(max_examples=12, deadline=None)
+@given(script=SCRIPTS, mode=st.sampled_from(MODES), workers=st.integers(1, 4))
+def test_any_schedule_gives_the_same_records(whole: dict[str, Path], script: Script, mode: str, workers: int) -> None:
+    transport = ScriptedTransport(script)
+
+    def setup(state: RunState, place: int, number: int):
+        return worker_setup(state, place, workers, None)
+
+    def scripted(*_: object) -> Workers:
+        return DealtWorkers("scripted", transport, setup, workers)
+
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        patch.setattr(run_module, "make_workers", scripted)
+        summary = run(config(mode), folder)
+        assert transport.kills or not summary.failed
+        patch.undo()
+        if summary.failed:  # two workers died over the same task
+            run(config(mode), folder)
+        assert untimed_records(folder) == untimed_records(whole[mode])
+        assert steps_of(folder) == steps_of(whole[mode])
+        assert (folder / RECORDS).read_bytes().count(b"\n") == len(untimed_records(folder))
+        asked = [line["key"] for line in read_lines(folder, BASELINE)]
+        assert len(asked) == len(set(asked)) == len(list(read_lines(whole[mode], BASELINE)))
