@@ -26,7 +26,7 @@ from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import BASELINE, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.records import RunLog
 from emend.evals.runner.ask_probe import needs_baseline
-from emend.evals.runner.baseline import Baseline
+from emend.evals.runner.baseline import Baseline, BaselineFile
 from emend.evals.runner.components import load_components
 from emend.evals.runner.run import run
 from emend.evals.runner.start import prepare_run
@@ -87,7 +87,7 @@ def _make_baseline(components: Any, folder: Path, line: bytes) -> None:
     """Write an answer of the unedited model for every probe that is compared with it, but those of the last cases."""
     fields = json.loads(line)
     with RunLog(folder) as log, (folder / BASELINE).open("wb") as file:
-        baseline = Baseline(components.unedited(), log, components.model_fingerprint)
+        baseline = Baseline(components.unedited(), BaselineFile(log), components.model_fingerprint)
         for case in itertools.islice(
             components.cases("plain"), int(components.config.benchmark_options["cases"]) - LEFT
         ):
