@@ -22,7 +22,7 @@ from tenacity import RetryCallState
 
 from emend.agents.parsing.messages import finish_reason_of, usage_of
 from emend.agents.providers.errors import status_of
-from emend.agents.scoring import ScoringModel, TargetScores
+from emend.agents.scoring import ScoringModel, TargetScores, is_local
 from emend.memory.errors import ModelReplyError
 from emend.memory.probe import LOCAL_PROVIDER, ModelCall, Retry
 from emend.memory.redaction import hide_keys
@@ -166,14 +166,20 @@ def score_targets(model: ScoringModel, prompt: str, targets: Sequence[str]) -> T
     if recorder := _RECORDER.get():
         call = ModelCall(
             kind="score",
+            provider=_provider_of(model),
             model=str(getattr(model, "model_name", "") or type(model).__name__),
             messages=({"role": "user", "content": prompt},),
             input_tokens=scores.usage.input_tokens,
+            cached=bool(scores.usage.cached),
             ms=round((time.perf_counter() - start) * 1000, 3),
             at=round(at, 6),
         )
         recorder.add(call, str(ensure_config().get("metadata", {}).get(NAMESPACE, "")))
     return scores
+
+
+def _provider_of(model: Any) -> str:
+    return LOCAL_PROVIDER if is_local(model) else str(model._get_ls_params().get("ls_provider", ""))
 
 
 def drop_state_texts(call: ModelCall, before: Mapping[str, Any], after: Mapping[str, Any]) -> ModelCall:

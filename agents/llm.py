@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
 
-from emend.agents.scoring import ScoringModel
+from emend.agents.scoring import is_local
 from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import Registry, nearest
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Loader = Callable[..., "BaseChatModel"]
 
+SERVED = "emend.agents.served.load:"
 MODELS: Registry[Loader] = Registry(
     kind="model",
     group="emend.models",
@@ -32,6 +33,12 @@ MODELS: Registry[Loader] = Registry(
         "anthropic": (
             "emend.agents.llm:load_anthropic",
             "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
+        ),
+        "vllm": (SERVED + "load_vllm", "vllm:NAME@URL, a model on a vLLM server, which also scores"),
+        "sglang": (SERVED + "load_sglang", "sglang:NAME@URL, a model on an SGLang server, which also scores"),
+        "completions": (
+            SERVED + "load_completions",
+            "completions:NAME@URL, any server with OpenAI's completions, which scores where it echoes prompts",
         ),
     },
 )
@@ -63,12 +70,16 @@ HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -> "BaseChatModel":
     """Return the model of that name: a local one on its device, with no thread started, or a `ProviderChatModel`.
 
+    A served model is a `ProviderChatModel` whose server was asked what it serves and whether it scores.
+
     Args:
-        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, a plug-in's `provider:name`, or
-            `module:attribute`: a LangChain chat model, or a class or function that makes one from the settings.
+        spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, `vllm:NAME@URL`,
+            `sglang:NAME@URL`, `completions:NAME@URL`, a plug-in's `provider:name`, or `module:attribute`: a LangChain
+            chat model, or a class or function that makes one from the settings.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
         settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `chat`, `gather`,
-            `score_apart`; the others what their LangChain class takes (`temperature=None` sends none; 0 by default).
+            `score_apart`; served ones those of `agents.served.settings`; the others what their LangChain class takes
+            (`temperature=None` sends none; 0 by default).
 
     Raises:
         BadSettings: unknown provider or setting, or a missing key.
@@ -82,8 +93,10 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
         if provider not in MODELS.names() and (full := _full_spec(spec)):
             raise BadSettings(f"unknown model '{spec}': did you mean {full}?")
         model = MODELS.load(provider)(name, **settings)
-    if isinstance(model, ScoringModel):  # a local one: nothing to wait for or to pay
+    if is_local(model):  # nothing to wait for or to pay
         return model
+    if hasattr(model, "under_policy"):
+        return model.under_policy(spec, policy, settings)  # type: ignore[no-any-return]
     from emend.agents.providers.chat_model import ProviderChatModel
 
     return ProviderChatModel.wrap(model, spec, policy, settings)
@@ -119,10 +132,7 @@ def load_hf(name: str, **settings: Any) -> "BaseChatModel":
     """Load a causal language model from a folder, or from the Hugging Face hub by its id."""
     if not name:
         raise BadSettings("model 'hf:' names no folder: write hf:FOLDER, or hf:OWNER/NAME for the Hugging Face hub.")
-    folder = Path(name).expanduser()
-    if not folder.exists() and HUB_ID.fullmatch(name):
-        folder = _download(name)
-    return _local(folder, name, settings)
+    return _local(hub_folder(name, HUB_FILES), name, settings)
 
 
 def load_openai(name: str, **settings: Any) -> "BaseChatModel":
@@ -166,10 +176,31 @@ def _load_user_model(spec: str, settings: dict[str, Any]) -> "BaseChatModel":
 
 
 def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name of the model, and the settings with the address after the last @ that has one: names may hold an @."""
+    """Name of the model, and the settings with its address, if there is one."""
+    key = f"{provider.upper()}_API_KEY"
+    name, url = split_address(provider, name, key)
+    if not url:
+        return name, settings
+    settings = settings | {"base_url": url}
+    if key not in os.environ:  # the client requires one, most local servers do not
+        settings = {"api_key": "none"} | settings
+    return name, settings
+
+
+def split_address(provider: str, name: str, key: str) -> tuple[str, str]:
+    """Return name and address of a model, after the last @ that has one, since names may hold an @; "" without one.
+
+    Args:
+        provider: for messages.
+        name: the text after the provider.
+        key: environment variable for the server's key.
+
+    Raises:
+        BadSettings: an @ without an address, or an address with a password or a query.
+    """
     matches = list(ADDRESS.finditer(name))
     if not matches and "@" not in name:
-        return name, settings
+        return name, ""
     at = matches[-1].start() if matches else name.rindex("@")
     name, url = name[:at], name[at + 1 :]
     parts = urlsplit(url)
@@ -184,12 +215,9 @@ def _at_address(provider: str, name: str, settings: dict[str, Any]) -> tuple[str
     if "@" in parts.netloc or parts.query:
         raise BadSettings(
             f"the address of model '{provider}:{name}' has {'a password' if '@' in parts.netloc else 'a query'}, "
-            f"which a run would write down: leave it out, and set the key as {provider.upper()}_API_KEY."
+            f"which a run would write down: leave it out, and set the key as {key}."
         )
-    settings = settings | {"base_url": url}
-    if f"{provider.upper()}_API_KEY" not in os.environ:  # the client requires one, most local servers do not
-        settings = {"api_key": "none"} | settings
-    return name, settings
+    return name, url
 
 
 def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
@@ -267,12 +295,23 @@ def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
         raise BadSettings(f"setting '{setting}' of model '{name}': {wrong}, seen: {value!r}.") from error
 
 
-def _download(name: str) -> Path:
-    """Folder of the hub's files in the local cache; files that are there already need no network."""
+def hub_folder(name: str, patterns: list[str]) -> Path:
+    """Return the folder of that name, or that of the hub's files in the local cache; present ones need no network.
+
+    Args:
+        name: a folder, or an id of the Hugging Face hub.
+        patterns: of the files to download.
+
+    Raises:
+        ModelError: there is no such folder, and the hub does not give it.
+    """
+    folder = Path(name).expanduser()
+    if folder.exists() or not HUB_ID.fullmatch(name):
+        return folder
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001  network, permissions, no such id: all mean the same to the caller
         raise ModelError(
             f"model 'hf:{name}' is neither a folder nor available from the Hugging Face hub "

@@ -32,6 +32,14 @@ class ScoringModel(Protocol):
         ...
 
 
+def is_local(model: object) -> bool:
+    """Return whether calls of the model cost nothing and need no policy, because it runs in this process.
+
+    A model says so by its attribute `is_local`; one of the user's own without it is local if it scores.
+    """
+    return bool(getattr(model, "is_local", isinstance(model, ScoringModel)))
+
+
 @runtime_checkable
 class LimitedModel(Protocol):
     """A model that continues plain text up to `max_new_tokens`; a call may set another limit, and stop texts."""

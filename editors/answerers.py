@@ -25,10 +25,14 @@ Respond = Callable[[Probe, Sequence[str] | None], Answer]
 
 @dataclass(frozen=True)
 class FunctionAnswerer:
-    """An answerer around one function; `cost` is that of the applied edits."""
+    """An answerer around one function.
+
+    `cost` is that of the applied edits; `no_scores` says why a model that could score targets does not.
+    """
 
     respond: Respond
     cost: EditCost = NO_COST
+    no_scores: str = ""
 
     def answer(self, probe: Probe) -> Answer:
         """Generate an answer."""
@@ -73,7 +77,7 @@ def graph_answerer(graph: Graph, context: RespondContext, scorer: BaseChatModel,
             raise
 
     kind = ScoringAnswerer if isinstance(scorer, ScoringModel) else FunctionAnswerer
-    return kind(respond, cost)
+    return kind(respond, cost, str(getattr(scorer, "no_scores", "")))
 
 
 def _answer(state: Mapping[str, Any], steps: tuple[Step, ...], cloze: str) -> Answer:

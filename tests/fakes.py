@@ -172,3 +172,11 @@ def read_model(folder: Path, max_new_tokens: int) -> Any:
     from emend.agents.llm import load_model
 
     return load_model(f"hf:{folder}", device="cpu", max_new_tokens=max_new_tokens)
+
+
+def with_template(tokenizer: Any, folder: Path) -> Path:
+    """Save a copy of a tokenizer with a small chat template; returns the folder."""
+    tokenizer.save_pretrained(folder)
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}<assistant>"
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return folder

@@ -12,7 +12,7 @@ from rich.console import Console
 from emend.agents.llm import load_model
 from tests.benchmarks.bench_graphs import batching, bound_of, hops, latency, steps, tables
 from tests.benchmarks.bench_likelihood import WAYS, blocks, locality, measure, show
-from tests.paths import SHARED
+from tests.paths import DATA, SHARED
 
 FOLDER = Path(__file__).parent / "benchmarks"
 SMALL = {
@@ -28,6 +28,7 @@ SMALL = {
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "run": ("--probes 20 --edits 4", "EM 100.0"),
     "sequence": ("--edits 2 --methods rome", "rome"),
+    "served": (f"--data {DATA / 'docter'} --limit 1 --pairs 40", "lists of 32"),
 }
 """Arguments, and what stands in what a bench prints when it has got to its end."""
 

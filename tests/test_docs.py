@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from emend.agents.llm import load_model
 from tests.evals.command_line import emend
 from tests.params import mostly_slow
 from tests.paths import ROOT
+from tests.provider.completions import CompletionsServer
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+SERVER = "http://127.0.0.1:8000/v1"
+"""The address of a model's server in the pages' commands."""
 SHOWN = re.compile(r"^`([\w./]+\.py)`:\n\n```python\n(.*?)^```", re.M | re.S)
 
 
@@ -25,8 +29,20 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
+def served_commands(page: Path, request: pytest.FixtureRequest) -> list[str]:
+    """The commands of a page, those for a model's server with the address of a stub."""
+    lines = commands(page)
+    if not any(SERVER in line for line in lines):
+        return lines
+    model: Any = load_model("tiny", device="cpu")
+    request.addfinalizer(model.close)
+    server = CompletionsServer(model.lm).__enter__()
+    request.addfinalizer(lambda: server.__exit__(None, None, None))
+    return [line.replace(SERVER, server.address) for line in lines]
+
+
 @pytest.mark.parametrize("page", mostly_slow([p for p in PAGES if commands(p)], PAGES[0]), ids=lambda p: p.name)
-def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd: Any, request: Any) -> None:
     for name, body in SHOWN.findall(page.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(body, encoding="utf-8")
         sys.modules.pop(Path(name).stem, None)  # another page's
@@ -34,7 +50,7 @@ def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "path", list(sys.path))  # modules that a page shows are found in its folder
-    for line in commands(page):
+    for line in served_commands(page, request):
         program, *arguments = shlex.split(line)
         if program == "make":
             assert set(arguments) <= set(targets), line

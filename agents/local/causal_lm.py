@@ -1,8 +1,4 @@
-"""A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets.
-
-Target tokens are those behind the longest common token prefix of "prompt" and "prompt + space + target", so a target is
-scored completely even if it changes the tokenisation of the prompt's end (DocTER counts tokens instead).
-"""
+"""A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,11 +12,11 @@ import torch
 from emend.agents.local.generation import Generated, Generator
 from emend.agents.local.likelihood import Likelihood, Side
 from emend.agents.local.model_folder import load_folder, weights_digest
-from emend.agents.local.prefixes import Encoded, Ids, common
+from emend.agents.local.prefixes import Encoded, Ids
+from emend.agents.local.token_ids import Encoder
 from emend.agents.local.weights_lock import WeightsLock
-from emend.agents.scoring import join_target
 from emend.memory.embeddings.threads import is_small, one_thread
-from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError
+from emend.memory.errors import BadSettings
 
 BATCH_TOKENS = {"cpu": 1024}
 """Batches that fit a CPU's cache are fastest: 8,192 take half as long again on a small model."""
@@ -78,7 +74,12 @@ class CausalLM:
         self.device: torch.device = self.model.device
         self._small = is_small(self.model)
         self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 8192)
-        self._lead, self._first = loaded.lead, loaded.first
+        self._encoder = Encoder(
+            lambda texts: self.tokenizer(texts, add_special_tokens=False)["input_ids"],
+            loaded.special,
+            loaded.window,
+            str(folder),
+        )
         sample = self.encode(SAMPLE)[: self.window]
         with one_thread(self._small):
             self.likelihood = Likelihood(self.model, loaded.pad, self.batch_tokens, sample)
@@ -104,7 +105,7 @@ class CausalLM:
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
         with self._inference() as weights:
-            rows = [self._cut(self.encode(prompt), None, max_new_tokens) for prompt in prompts]
+            rows = [self._encoder.prompt(prompt, max_new_tokens) for prompt in prompts]
             return self._generator.generate(rows, max_new_tokens, tuple(stop), weights)
 
     def log_probs(
@@ -135,7 +136,7 @@ class CausalLM:
 
     def encode(self, text: str) -> Ids:
         """Token ids with the begin token once, if the tokenizer puts one; never empty."""
-        return self._encode_all([text])[0]
+        return self._encoder.text(text)
 
     def encode_pair(self, prompt: str, target: str) -> Encoded:
         """Token ids of prompt and target, cut to the window, and where the target begins: never at 0."""
@@ -148,42 +149,4 @@ class CausalLM:
             BadData: a target is blank, or adds no token.
             ContextOverflow: a target alone does not fit the window.
         """
-        texts = dict.fromkeys(text for prompt, target in pairs for text in (prompt, join_target(prompt, target)))
-        ids = dict(zip(texts, self._encode_all(list(texts)), strict=True))
-        return [self._pair(prompt, target, ids[prompt], ids[join_target(prompt, target)]) for prompt, target in pairs]
-
-    def _encode_all(self, texts: list[str]) -> list[Ids]:
-        encoded: list[Ids] = []
-        for plain in self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ():
-            ids = tuple(plain)
-            if ids[: len(self._lead)] != self._lead:  # a chat template has written it already
-                ids = self._lead + ids
-            encoded.append(ids or self._begin())
-        return encoded
-
-    def _pair(self, prompt: str, target: str, alone: Ids, whole: Ids) -> Encoded:
-        start = common(alone, whole)
-        if start == len(whole):
-            raise BadData(f"target {target!r} adds no token to {prompt[-60:]!r}: this tokenizer cannot score it.")
-        if start == 0:  # the first token needs something to follow on
-            whole, start = self._begin() + whole, 1
-        return self._cut(whole, start, 0)
-
-    def _begin(self) -> tuple[int, ...]:
-        if self._first is None:
-            raise ModelError(
-                f"{self.folder}: its tokenizer has no begin or end token, so an empty prompt cannot be asked."
-            )
-        return (self._first,)
-
-    def _cut(self, ids: Ids, start: int | None, room: int) -> Encoded:
-        """Drop tokens behind the begin token that do not fit; the last token of a target is never fed."""
-        over = len(ids) + room - (start is not None) - (self.window or math.inf)
-        begin, cut = len(self._lead), max(0, int(over)) if over > 0 else 0
-        place = len(ids) if start is None else start
-        if place - cut < max(1, begin):
-            raise ContextOverflow(
-                f"a target of {len(ids) - place} tokens does not fit the window of {self.window} tokens: "
-                "take a model with a larger one."
-            )
-        return Encoded(ids[:begin] + ids[begin + cut :], place - cut, cut)
+        return self._encoder.pairs(pairs)

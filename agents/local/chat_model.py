@@ -38,6 +38,7 @@ class LocalChatModel(BaseChatModel):
 
     supports_structure: ClassVar[bool] = False
     """JSON is requested in the prompt: a tool call, which the model need not make, would not be more reliable."""
+    is_local: ClassVar[bool] = True
     lm: CausalLM
     model_name: str = ""
     max_new_tokens: int = 32

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 
+from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
 from emend.memory.embeddings.silence import silence
 from emend.memory.errors import BadSettings, ModelError
 from emend.memory.registry import nearest
@@ -22,10 +23,7 @@ class LoadedModel(NamedTuple):
     tokenizer: Any
     window: int | None
     """Maximum number of positions; None if the model has no limit."""
-    lead: tuple[int, ...]
-    """The begin token, if the tokenizer adds one."""
-    first: int | None
-    """The token in place of an empty prompt: the begin token, or else the end token."""
+    special: SpecialTokens
     pad: int
     """The padding token; any token will do, since it is masked."""
     ends: list[int]
@@ -42,7 +40,7 @@ def load_folder(folder: Path, dtype: str, device: str) -> LoadedModel:
     _check(folder)
     where = _device(device)
     with silence():
-        tokenizer = _tokenizer(folder)
+        tokenizer = load_tokenizer(folder)
         model = _model(folder, _dtype(dtype, where)).to(where).eval()
     rows = model.get_input_embeddings().num_embeddings
     if (
@@ -52,15 +50,12 @@ def load_folder(folder: Path, dtype: str, device: str) -> LoadedModel:
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
     model.generation_config = GenerationConfig()  # a stored repetition penalty would change greedy decoding
-    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
-    puts_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
     window = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return LoadedModel(
         model,
         tokenizer,
         window if isinstance(window, int) and window > 0 else None,
-        (bos,) if puts_bos else (),
-        eos if bos is None else bos,
+        SpecialTokens.of(tokenizer),
         tokenizer.pad_token_id or 0,
         [] if ends is None else [ends] if isinstance(ends, int) else list(ends),
     )
@@ -89,16 +84,6 @@ def _check(folder: Path) -> None:
             raise ModelError(f"model folder {folder} has no {part}: {remedy}.")
 
 
-def _tokenizer(folder: Path) -> Any:
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # noqa: BLE001  the library raises all kinds
-        _pass_interrupt(error)
-        raise ModelError(
-            f"the tokenizer of {folder} cannot be read: {_line(error)}. Save it again with `tokenizer.save_pretrained`."
-        ) from error
-
-
 def _model(folder: Path, dtype: Any) -> Any:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -110,9 +95,9 @@ def _model(folder: Path, dtype: Any) -> Any:
             output_loading_info=True,
         )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
-        _pass_interrupt(error)
+        pass_interrupt(error)
         raise ModelError(
-            f"the model in {folder} cannot be loaded: {_line(error)}. It must be a causal language model that the "
+            f"the model in {folder} cannot be loaded: {first_line(error)}. It must be a causal language model that the "
             "installed transformers knows, without code of its own."
         ) from error
     model, info = loaded
@@ -122,18 +107,6 @@ def _model(folder: Path, dtype: Any) -> Any:
             f"'{sorted(info['missing_keys'])[0]}': take a complete copy of the model."
         )
     return model
-
-
-def _pass_interrupt(error: BaseException | None) -> None:
-    """Raise the Ctrl-C that a compiled module turned into an error of its own while it was loaded."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt
-        error = error.__cause__ or error.__context__
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
 
 
 def devices() -> dict[str, str]:
@@ -153,7 +126,8 @@ def _device(device: str) -> torch.device:
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
-        raise BadSettings(f"device '{device}' cannot be used: {_line(error)}. Give cpu, cuda, mps or auto.") from error
+        reason = first_line(error)
+        raise BadSettings(f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps or auto.") from error
 
 
 def _dtype(dtype: str, device: torch.device) -> Any:

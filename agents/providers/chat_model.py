@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
@@ -38,7 +38,8 @@ from emend.memory.errors import ModelError, ModelReplyError, ProviderPaused, Rat
 from emend.memory.redaction import add_secrets, hide_keys
 
 NOT_PARAMETERS = {
-    "messages", "input", "system", "instructions", "tools", "response_format", "text", "output_config", "extra_headers",
+    "messages", "prompt", "input", "system", "instructions", "tools", "response_format", "text", "output_config",
+    "extra_headers",
 }  # fmt: skip
 """Prompt and reply schema of a request, and what may hold a key."""
 OWN_LIMIT = {"max_tokens", "max_completion_tokens", "response_format", "tools", "output_config"}
@@ -57,6 +58,7 @@ class ProviderChatModel(BaseChatModel):
         BudgetReached: the policy's limit of calls or cost does not allow another call.
     """
 
+    is_local: ClassVar[bool] = False
     inner: BaseChatModel
     spec: str
     policy: SkipValidation[CallPolicy] = Field(default_factory=CallPolicy, exclude=True)

@@ -72,7 +72,7 @@ def address_of(client: BaseChatModel) -> str:
     """Return the address that the client asks: its setting, or that of its environment variables."""
     known: Any = client
     address = getattr(known, "openai_api_base", None) or getattr(known, "anthropic_api_url", None)
-    return str(address or getattr(getattr(known, "root_client", None), "base_url", ""))
+    return str(address or getattr(getattr(known, "root_client", known), "base_url", ""))
 
 
 def reply_limit_in(settings: Mapping[str, Any]) -> int:

@@ -67,5 +67,5 @@ def _invoke(model: BaseChatModel, text: str, ends: list[str], limit: dict[str, A
 
 def has_room(model: BaseChatModel, text: str, new_tokens: int = 0) -> bool:
     """Return whether a text and the new tokens fill less than half of the model's window; True if it is unknown."""
-    window = getattr(getattr(model, "lm", None), "window", None)
+    window = getattr(getattr(model, "lm", model), "window", None)
     return not window or len(text) / CHARACTERS + new_tokens <= window / 2

@@ -25,7 +25,7 @@ EXTRAS = {
     "datasets": "datasets",
 }
 """Optional dependencies by extra, and the module whose presence shows that the extra is installed."""
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "VLLM_API_KEY", "SGLANG_API_KEY")
 EMBEDDED = "tiny"
 
 

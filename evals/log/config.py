@@ -276,7 +276,8 @@ class RunConfig(CallLimits):
     benchmark: str = Field(description="Benchmark; see: emend list benchmarks.")
     editors: tuple[str, ...] = Field(description="Editor to evaluate; repeatable; see: emend list editors.")
     model: str = Field(
-        default="tiny", description="Model under test: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL or anthropic:NAME."
+        default="tiny",
+        description="Model under test: tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME or vllm:NAME@URL.",
     )
     settings: tuple[str, ...] = Field(
         default=(),

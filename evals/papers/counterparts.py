@@ -11,6 +11,9 @@ from emend.evals.aggregate.rows import MetricRow
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
+SERVERS = ("openai:", "vllm:", "sglang:", "completions:")
+"""Beginnings of models' names that may end in an address."""
+
 
 class MethodRule(FrozenModel):
     """An editor is a paper's method where the run's mode, setting and retriever are these; None: whatever they are.
@@ -124,6 +127,6 @@ def _setting(paper_rules: Rules, row: MetricRow) -> str:
 
 def same_model(run: str, published: str) -> bool:
     """Return True if a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name of the paper's model."""
-    name = run.partition(":")[2].partition("@")[0] if run.startswith("openai:") else run.partition(":")[2]
+    name = run.partition(":")[2].partition("@")[0] if run.startswith(SERVERS) else run.partition(":")[2]
     plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower())
     return plain in _told()["models"].get(published, ())

@@ -90,7 +90,7 @@ def _ask(editor_pass: EditorPass, answerer: Answerer, probe: Probe, baseline: Ba
     else:
         answer, scores = _answer_until(error, probe), _unusable_scores(error, probe, baseline, repeat)
     if not isinstance(answerer, Scorable):
-        scores = _name_editor(scores, editor_pass.name)
+        scores = _with_reason(scores, editor_pass.name, getattr(answerer, "no_scores", ""))
     return ProbeResult(answer, _with_hit(scores, probe, answer), seconds, from_baseline)
 
 
@@ -128,11 +128,12 @@ def _answer_until(error: Exception, probe: Probe) -> Answer:
     )
 
 
-def _name_editor(scores: ProbeScores, editor: str) -> ProbeScores:
-    """Correct the reason for missing log-probabilities of a plug-in: its editor may be what lacks them."""
-    if ":" not in editor:
-        return scores
-    reason = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
+def _with_reason(scores: ProbeScores, editor: str, no_scores: str) -> ProbeScores:
+    """Say why there are no log-probabilities; where an editor is a plug-in, it may be what lacks them."""
+    if ":" in editor:
+        reason = f"editor '{editor}' scores no targets: what its edit gives has no score, or the model no probabilities"
+    else:
+        reason = f"{NO_PROBABILITIES}: {no_scores}" if no_scores else NO_PROBABILITIES
     unscored = {name: reason if why == NO_PROBABILITIES else why for name, why in scores.unscored.items()}
     return ProbeScores(scores.values, unscored)
 

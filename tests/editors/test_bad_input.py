@@ -82,8 +82,8 @@ def test_a_blank_target_cannot_be_trained_on(model, method):
 @pytest.mark.parametrize("method", sorted(SETTINGS))
 def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
     """Some tokenizers drop what they do not know; this one is made to, for one word."""
-    plain = model.lm._encode_all
-    monkeypatch.setattr(model.lm, "_encode_all", lambda texts: plain([text.replace(" Zvy", "") for text in texts]))
+    plain = model.lm._encoder._all
+    monkeypatch.setattr(model.lm._encoder, "_all", lambda texts: plain([text.replace(" Zvy", "") for text in texts]))
     with pytest.raises(BadData, match="target 'Zvy' adds no token"):
         build(model, method).solve([CAPITAL.model_copy(update={"target_new": "Zvy"})])
 

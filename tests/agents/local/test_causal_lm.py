@@ -128,7 +128,8 @@ def test_long_prompt_is_cut_on_the_left_after_the_begin_token(random_lm, archite
     long = "Karo Benn wrote The Silent River. " * 20 + "The capital of France is"
     pair = lm.encode_pair(long, "Paris")
     assert len(pair.ids) - 1 == lm.window
-    assert pair.ids[: len(lm._lead)] == lm._lead
+    lead = lm._encoder.special.lead
+    assert pair.ids[: len(lead)] == lead
     assert lm.tokenizer.decode(pair.ids).endswith("The capital of France is Paris")
     assert pair.cut == len(lm.encode(long + " Paris")) - len(pair.ids)
     scored, short = lm.log_probs([(long, "Paris"), ("The capital of France is", "Paris")])

@@ -1,0 +1,112 @@
+"""Description of a served model by its server: name, adapter's base, window, version, number format."""
+
+from typing import Any, Protocol
+
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings, ModelReplyError, RequestRefused
+from emend.memory.redaction import hide_keys
+from emend.memory.registry import nearest
+
+MODELS = "/v1/models"
+DETAILS = {"vllm": "/version", "sglang": "/server_info"}
+"""Paths at which servers tell their version."""
+LONGEST = 200
+"""Characters of a server's text that are kept."""
+MARGIN = 2
+"""Positions of the window that a scored prompt leaves free: servers want room for one new token."""
+
+
+class Asker(Protocol):
+    """A model whose server can be asked."""
+
+    spec: str
+    inner: Any
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path."""
+        ...
+
+
+class ServerModel(FrozenModel):
+    """A model as its server describes it; "" and None where it does not say."""
+
+    name: str
+    dialect: str
+    root: str = ""
+    """Folder or Hugging Face id of the weights, or of the adapter."""
+    parent: str = ""
+    """Name of the model that an adapter belongs to; empty for a model of its own."""
+    max_model_len: int | None = None
+    version: str = ""
+    dtype: str = ""
+
+    @property
+    def window(self) -> int | None:
+        """Maximum number of positions of a prompt."""
+        return None if self.max_model_len is None else self.max_model_len - MARGIN
+
+    @property
+    def fingerprint(self) -> str:
+        """A name that changes with any of the fields."""
+        length = "" if self.max_model_len is None else f"{self.max_model_len} tokens"
+        parts = (f"{self.dialect} {self.version}".strip(), self.parent, self.root, self.dtype, length)
+        return f"{self.name} ({', '.join(part for part in parts if part)})"
+
+
+def describe(model: Asker) -> ServerModel:
+    """Ask the server for its models, version and number format.
+
+    A name of the form `base+adapter` becomes the adapter's, if there is no model of the whole name.
+
+    Raises:
+        BadSettings: it serves no such model, or the adapter is of another one.
+        ModelError: it does not answer.
+    """
+    cards = _cards(model)
+    client = model.inner
+    name, plus, adapter = client.model.partition("+")
+    if plus and client.model not in cards:
+        _refuse_unknown(model, name, cards)
+        _refuse_unknown(model, adapter, cards)
+        if (parent := _text(cards[adapter], "parent")) and parent != name:
+            raise BadSettings(f"model '{model.spec}': its server has adapter '{adapter}' for '{parent}', not '{name}'.")
+        client.model = adapter
+    _refuse_unknown(model, client.model, cards)
+    card, info = cards[client.model], _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {}
+    length = card.get("max_model_len") or cards.get(_text(card, "parent"), {}).get("max_model_len")
+    return ServerModel(
+        name=client.model,
+        dialect=client.dialect,
+        root=_text(card, "root"),
+        parent=_text(card, "parent"),
+        max_model_len=length if type(length) is int and length > MARGIN + 1 else None,
+        version=_text(info, "version"),
+        dtype=_text(card, "dtype") or _text(info, "dtype"),
+    )
+
+
+def _cards(model: Asker) -> dict[str, dict[str, Any]]:
+    reply = model.get(MODELS)
+    data = reply.get("data") if isinstance(reply, dict) else None
+    if not isinstance(data, list):
+        raise ModelReplyError(f"{model.spec}: {MODELS} of its server lists no models: check the address.")
+    return {card["id"]: card for card in data if isinstance(card, dict) and isinstance(card.get("id"), str)}
+
+
+def _refuse_unknown(model: Asker, name: str, cards: dict[str, Any]) -> None:
+    if name not in cards:
+        raise BadSettings(f"model '{model.spec}': its server has no '{name}': {nearest(name, sorted(cards)[:50])}")
+
+
+def _details(model: Asker, path: str) -> dict[str, Any]:
+    """Details that a server may give; nothing where it has no such path."""
+    try:
+        reply = model.get(path)
+    except (RequestRefused, ModelReplyError):
+        return {}
+    return reply if isinstance(reply, dict) else {}
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return hide_keys(value)[:LONGEST] if isinstance(value, str) else ""

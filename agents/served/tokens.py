@@ -1,0 +1,58 @@
+"""The tokenizer of a served model: the user's, or the server's own `/tokenize`."""
+
+from functools import lru_cache
+from typing import Any
+
+from emend.agents.llm import hub_folder
+from emend.agents.local.token_ids import Encoder, SpecialTokens, load_tokenizer
+from emend.agents.served.forms import Post
+from emend.memory.errors import ModelReplyError
+
+TOKENIZE = "/tokenize"
+TEXTS = 8192
+"""Number of texts whose ids are kept, because a prompt is the beginning of each of its targets' texts."""
+TOKENIZER_FILES = ["*.json", "*.model", "*.txt", "*.jinja"]
+LARGEST_ID = 1 << 31
+
+
+def named_tokenizer(name: str) -> Any:
+    """Return the Hugging Face tokenizer of a folder or of the hub.
+
+    Raises:
+        ModelError: it cannot be read or downloaded.
+    """
+    return load_tokenizer(hub_folder(name, TOKENIZER_FILES))
+
+
+def encoder_of(tokenizer: Any, window: int | None, name: str) -> Encoder:
+    """Return the encoder of a Hugging Face tokenizer, which treats texts as a local model does."""
+    return Encoder(
+        lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"],
+        SpecialTokens.of(tokenizer),
+        window,
+        name,
+    )
+
+
+def server_encoder(post: Post, model: str, window: int | None) -> Encoder:
+    """Return an encoder that asks the server for the tokens of each text.
+
+    Raises:
+        ModelError: the server has no usable `/tokenize`.
+    """
+
+    def ids_of(text: str, special: bool = False) -> list[int]:
+        reply = post(TOKENIZE, {"model": model, "prompt": text, "add_special_tokens": special})
+        ids = reply.get("tokens") if isinstance(reply, dict) else None
+        if not isinstance(ids, list) or not all(type(token) is int and 0 <= token < LARGEST_ID for token in ids):
+            raise ModelReplyError(f"{model}: {TOKENIZE} of its server gave no token ids.")
+        return ids
+
+    @lru_cache(TEXTS)
+    def cached(text: str) -> tuple[int, ...]:
+        return tuple(ids_of(text)) if text else ()
+
+    plain, special = list(cached("a")), ids_of("a", special=True)
+    lead = (special[0],) if special[1 : 1 + len(plain)] == plain else ()
+    first = SpecialTokens(lead, lead[0] if lead else None)
+    return Encoder(lambda texts: [list(cached(text)) for text in texts], first, window, model)
