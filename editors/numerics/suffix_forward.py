@@ -1,16 +1,21 @@
-"""Forward passes of a batch of prompts from one layer on, repeated with different changes at one token.
+"""Forward passes of a batch of prompts from one layer on, repeated with different changes at one token, or weights.
 
 Nothing before the subject's last token, and nothing below the edited layer, depends on what an edit adds there. So
-the rest is computed once: the hidden states that enter the layer, and the keys and values of the tokens in front.
+the rest is computed once: the hidden states that enter the layer, and the keys and values of the tokens in front. In
+the last block, the MLP reads only the places whose output is asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import gelu
+from transformers.activations import NewGELUActivation
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from emend.agents.local.causal_lm import CausalLM
@@ -19,6 +24,8 @@ from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, la
 from emend.editors.numerics.padding import padded
 from emend.memory.errors import BadSettings
 
+PARTS = ("block", "down_projection", "norm", "head")
+"""Module paths that are used here."""
 SAMPLE = "The capital of France is Paris."
 """The prompt with which a model's structure is checked before it is edited."""
 
@@ -45,7 +52,7 @@ class _FrontLayer(DynamicLayer):
 
 
 class SuffixForward:
-    """The blocks above the edited layer, ready to be run with a change at the first token of each prompt's `rest`.
+    """The blocks from the edited layer on, ready to be run with a change at the first token of each prompt's `rest`.
 
     The model's weights must not change meanwhile. A model that keeps more than keys and values of the tokens in front,
     such as the state of a recurrence, reads whole prompts each time.
@@ -70,29 +77,41 @@ class SuffixForward:
         with torch.no_grad():
             self._capture(prompts)
 
-    def run(self, change: Tensor) -> Tensor:
-        """Hidden states after the last norm, shape (rows, places, width), once `change` (rows, width) is added.
+    def run(self, change: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        """Hidden states after the last norm, shape (n, width), once `change` (rows, width) is added.
 
-        `change` is added to the output of the layer's down-projection at the first place of each row.
+        `change` is added to the output of the layer's down-projection at the first place of each row. The n states are
+        those at `places` of `rows`, pairs that all differ; places count from the token that changes.
         """
-        add_tokens(self._tokens)
         if self.paths.adds:  # then adding it to the block's output is the same sum, and saves running the block
             states = self._after.clone()
             states[self._rows, self._places] = states[self._rows, self._places] + change.to(states.dtype)
         else:
             states = self.edited_block(change)
-        for number in range(self.layer + 1, self.depth):
-            states = self._block(number, states)
-        norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
-        return norm(self._from_place(states))
+        return self._ends(states, self.layer + 1, rows, places, {})
 
-    def _from_place(self, states: Tensor) -> Tensor:
-        """Hidden states from the changed token on, where whole prompts are read; the last one is repeated."""
-        if not self._whole:
-            return states
-        width = states.shape[1]
-        places = self._places[:, None] + torch.arange(width, device=states.device)
-        return states[self._rows[:, None], places.clamp(max=width - 1)]
+    def run_with(self, weights: Mapping[str, Tensor], rows: Tensor, places: Tensor) -> Tensor:
+        """Hidden states like those of `run`, with these parameters, by name, in the place of the model's own."""
+        return self._ends(self._before, self.layer, rows, places, weights)
+
+    def _ends(self, states: Tensor, first: int, rows: Tensor, places: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        """Hidden states after the last norm at some places, from those that enter the block `first`."""
+        add_tokens(self._tokens)
+        places = places + self._places[rows]
+        for number in range(first, self.depth):
+            only = self._mlp_at(rows, places, states) if number == self.depth - 1 else nullcontext()
+            with only:
+                states = self._block(number, states, weights)
+        norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
+        return norm(states[rows, places])
+
+    def _mlp_at(self, rows: Tensor, places: Tensor, states: Tensor) -> AbstractContextManager[None]:
+        """The last block with an MLP that reads some places and gives zeros at the others, where it is a module."""
+        block, down = (self.paths.of_layer(self.depth - 1, part) for part in ("block", "down_projection"))
+        path = down.rpartition(".")[0]
+        if path == block or self.paths != ARCHITECTURES.get(self.lm.model.config.model_type):
+            return nullcontext()
+        return _only_at(self.lm.model.get_submodule(path), rows, places, states.shape[:2])
 
     def edited_block(self, change: Tensor) -> Tensor:
         """Output of the edited layer's block with `change` added behind its down-projection."""
@@ -106,7 +125,6 @@ class SuffixForward:
             inputs["past_key_values"] = self._front_cache(prompts)
         with self._capturing(*inputs["input_ids"].shape):
             self.lm.model.base_model(**inputs, use_cache=bool(self.front))
-        self._before = self._calls[self.layer][0][0]
 
     def _front_cache(self, prompts: Sequence[PromptSplit]) -> Cache:
         """Keys and values of the tokens in front, padded on the left, so that they end where the rest begins."""
@@ -135,7 +153,12 @@ class SuffixForward:
             return states[self._rows, self._places].to(torch.float32, copy=True)
 
         def on_call(number: int) -> Callable[..., None]:
-            return lambda _, args, kwargs: self._calls.update({number: (args, kwargs)})
+            def keep(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                if number == self.layer:
+                    self._before = args[0]
+                self._calls[number] = args[1:], kwargs
+
+            return keep
 
         def on_value(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
             self.captured["value"] = at_place(output)
@@ -165,10 +188,51 @@ class SuffixForward:
         with self.lm.model.get_submodule(path).register_forward_hook(add):
             yield
 
-    def _block(self, number: int, states: Tensor) -> Tensor:
+    def _block(self, number: int, states: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         args, kwargs = self._calls[number]
-        block = self.lm.model.get_submodule(self.paths.of_layer(number, "block"))
-        return _first(block(states, *args[1:], **kwargs))
+        path = self.paths.of_layer(number, "block")
+        block = self.lm.model.get_submodule(path)
+        replaced = {
+            name.removeprefix(f"{path}."): w for name, w in (weights or {}).items() if name.startswith(f"{path}.")
+        }
+        return _first(
+            functional_call(block, replaced, (states, *args), kwargs) if replaced else block(states, *args, **kwargs)
+        )
+
+
+@contextmanager
+def _only_at(mlp: nn.Module, rows: Tensor, places: Tensor, shape: Sequence[int]) -> Iterator[None]:
+    """Inside the `with`, a module that treats each place alone reads these alone, and gives zeros at the others."""
+
+    def gather(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (args[0][rows, places][None], *args[1:])
+
+    def scatter(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        return output.new_zeros(*shape, output.shape[-1]).index_put((rows, places), output[0])
+
+    with mlp.register_forward_pre_hook(gather), mlp.register_forward_hook(scatter):
+        yield
+
+
+@contextmanager
+def light_passes(model: nn.Module) -> Iterator[None]:
+    """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
+
+    In single precision alone: a lower one rounds after each of the steps in which transformers computes it.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gelus = [module for module in model.modules() if isinstance(module, NewGELUActivation)]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        for module in gelus if getattr(model, "dtype", None) == torch.float32 else ():
+            module.forward = partial(gelu, approximate="tanh")  # type: ignore[method-assign]
+        yield
+    finally:
+        for module in gelus:
+            vars(module).pop("forward", None)
+        for parameter in parameters:
+            parameter.requires_grad_(True)
 
 
 def logits_of(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:
@@ -224,8 +288,9 @@ def _check_suffix(lm: CausalLM, paths: Architecture, layer: int, logits: Tensor)
     try:
         with torch.no_grad():
             suffix = SuffixForward(lm, paths, [PromptSplit(ids[:half], ids[half:])], layer)
-            states = suffix.run(torch.zeros_like(suffix.captured["value"]))[0]
-            ours = logits_of(lm, paths, states)[: len(ids) - half]
+            places = torch.arange(len(ids) - half, device=lm.device)
+            states = suffix.run(torch.zeros_like(suffix.captured["value"]), torch.zeros_like(places), places)
+            ours = logits_of(lm, paths, states)
     except Exception as error:  # noqa: BLE001  the blocks of an unknown model may raise anything
         problem = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
     else:

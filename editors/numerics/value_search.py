@@ -15,12 +15,12 @@ from typing import Annotated, Literal, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import kl_div
+from torch.nn.functional import cross_entropy, kl_div
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.locate import Located, locate, locate_essence
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, light_passes, logits_of
 from emend.editors.numerics.training import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError
@@ -69,6 +69,21 @@ class _Job(NamedTuple):
     edit: Edit
     rows: list[Located]
 
+    @property
+    def width(self) -> int:
+        """Tokens of the longest row in front of the subject's last, or from it on."""
+        return max(max(row.subject, len(row.ids) - 1 - row.subject) for row in self.rows)
+
+    @property
+    def essence_in_bare(self) -> bool:
+        """True where the bare prompt begins with the subject, so that both prompts are one up to its last token.
+
+        Not where the target follows at once: one place would then be scored twice.
+        """
+        bare, essence = self.rows[0], self.rows[-1]
+        same = bare.ids[: bare.subject + 1] == essence.ids[: essence.subject + 1]
+        return same and bare.target > bare.subject + 1
+
 
 def search_values(
     lm: CausalLM,
@@ -90,41 +105,39 @@ def search_values(
     """
     jobs = [_Job(n, edit, [*locate(lm, edit, prefixes), locate_essence(lm, edit)]) for n, edit in enumerate(edits)]
     converged: dict[int, tuple[Tensor, Tensor, int, float]] = {}
-    for part in _parts(jobs, lm.batch_tokens):
-        converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
+    with light_passes(lm.model):
+        for part in _parts(jobs, lm.batch_tokens):
+            converged |= ValueOptimizer(lm, paths, part, layer, value_site, settings).run()
     changes, values, steps, losses = zip(*(converged[n] for n in range(len(edits))), strict=True)
     return ValueResult(torch.stack(changes), torch.stack(values), steps, losses)
 
 
 def _parts(jobs: Sequence[_Job], budget: int) -> list[list[_Job]]:
-    """Edits of similar length together, so that no part has more than `budget` positions unless one edit does."""
+    """Edits of similar length together; no pass of a part has more than `budget` positions unless one edit's has.
+
+    The tokens in front of the subject's last one are read in one pass, and those from it on in another.
+    """
     parts: list[list[_Job]] = []
-    size = 0
-    for job in sorted(jobs, key=lambda job: max(len(row.ids) for row in job.rows)):
-        cost = len(job.rows) * max(len(row.ids) for row in job.rows)
-        if not parts or size + cost > budget:
+    rows = widest = 0
+    for job in sorted(jobs, key=lambda job: job.width):
+        rows, widest = rows + len(job.rows), max(widest, job.width)
+        if not parts or rows * widest > budget:
             parts.append([])
-            size = 0
+            rows, widest = len(job.rows), job.width
         parts[-1].append(job)
-        size += cost
     return parts
 
 
 class _Batch:
-    """All prompts of some edits as rows of one batch, each edit's essence prompt last among its own rows."""
+    """All prompts of some edits as rows of one batch, each edit's bare prompt first among its own rows."""
 
     def __init__(self, lm: CausalLM, paths: Architecture, jobs: list[_Job], layer: int) -> None:
         self.jobs = jobs
-        counts = torch.tensor([len(job.rows) for job in jobs])
-        essence = counts.cumsum(0) - 1
-        self.essence = essence.to(lm.device)
-        """Row of each edit's essence prompt, shape (edits,)."""
-        self.bare = (essence - counts + 1).to(lm.device)
-        """Row of each edit's bare prompt, shape (edits,)."""
-        self.edit_of_row = torch.tensor([m for m, job in enumerate(jobs) for _ in job.rows], device=lm.device)
         splits: list[PromptSplit] = []
+        bare, essence, edit_of_row = list[int](), list[int](), list[int]()
         targets: list[tuple[int, int, int, float, int]] = []
         for m, job in enumerate(jobs):
+            bare.append(len(splits))
             for row in job.rows[:-1]:
                 # The last target token is predicted, but never fed.
                 share = 1.0 / (len(row.ids) - row.target) / (len(job.rows) - 1)
@@ -133,14 +146,23 @@ class _Batch:
                     for place in range(row.target, len(row.ids))
                 ]
                 splits.append(PromptSplit(row.ids[: row.subject], row.ids[row.subject : -1]))
-            last = job.rows[-1]
-            splits.append(PromptSplit(last.ids[: last.subject], last.ids[last.subject : last.subject + 1]))
-        columns = zip(*targets, strict=True)
-        self.rows, self.places, self.tokens, self.shares, self.edit_of_target = (
-            torch.tensor(column, device=lm.device) for column in columns
-        )
-        """For each target token of each prompt: the row and the place that predict it, the token, its share of the
-        edit's loss, and the edit; shape (target tokens,) each."""
+            if job.essence_in_bare:
+                essence.append(bare[-1])
+            else:
+                essence.append(len(splits))
+                last = job.rows[-1]
+                splits.append(PromptSplit(last.ids[: last.subject], last.ids[last.subject : last.subject + 1]))
+            edit_of_row += [m] * (len(splits) - len(edit_of_row))
+        self.bare = torch.tensor(bare, device=lm.device)
+        """Row of each edit's bare prompt, shape (edits,)."""
+        self.edit_of_row = torch.tensor(edit_of_row, device=lm.device)
+        rows, places, *columns = zip(*targets, strict=True)
+        self.tokens, self.shares, self.edit_of_target = (torch.tensor(column, device=lm.device) for column in columns)
+        """For each target token of each prompt: the token, its share of the edit's loss, and the edit; shape (target
+        tokens,) each."""
+        self.rows = torch.tensor([*rows, *essence], device=lm.device)
+        self.places = torch.tensor([*places, *[0] * len(jobs)], device=lm.device)
+        """The rows and places that predict the target tokens, then those of the essence prompts' subjects."""
         self.suffix = SuffixForward(lm, paths, splits, layer)
 
 
@@ -161,9 +183,8 @@ class ValueOptimizer:
         site = {"mlp": "value", "block": "state"}[value_site]
         self.original = self.batch.suffix.captured[site][self.batch.bare]
         self.norm = self.original.norm(dim=1)
-        with torch.no_grad():
-            unchanged = torch.zeros(len(self.batch.edit_of_row), self.original.shape[1], device=lm.device)
-            self.original_log_probs = self._essence_log_probs(self.batch.suffix.run(unchanged))
+        self.original_log_probs: Tensor | None = None
+        """Those at the subject in the essence prompts, shape (edits, vocabulary), before any change."""
         self._set_change(torch.zeros_like(self.original))
 
     def run(self) -> dict[int, tuple[Tensor, Tensor, int, float]]:
@@ -190,20 +211,18 @@ class ValueOptimizer:
         """The loss of each edit, shape (edits,): negative log-probability, KL divergence, weight decay."""
         batch = self.batch
         with torch.enable_grad():
-            states = batch.suffix.run(self.change[batch.edit_of_row])
-            logits = logits_of(self.lm, self.paths, states[batch.rows, batch.places])
-            surprise = logits.logsumexp(-1) - logits.gather(1, batch.tokens[:, None])[:, 0]
+            states = batch.suffix.run(self.change[batch.edit_of_row], batch.rows, batch.places)
+            targets, essence = logits_of(self.lm, self.paths, states).tensor_split([len(batch.tokens)])
+            surprise = cross_entropy(targets, batch.tokens, reduction="none")
             nll = torch.zeros(len(batch.jobs), device=surprise.device)
             nll = nll.index_add(0, batch.edit_of_target, surprise * batch.shares)
-            log_probs = self._essence_log_probs(states)
+            log_probs = essence.log_softmax(-1)
+            if self.original_log_probs is None:  # the change is still zero
+                self.original_log_probs = log_probs.detach()
             kl = kl_div(self.original_log_probs, log_probs, log_target=True, reduction="none").sum(-1)
             decay = self.settings.v_weight_decay * self.change.norm(dim=1) / self.norm**2
             loss: Tensor = nll + self.settings.kl_factor * kl + decay
             return loss
-
-    def _essence_log_probs(self, states: Tensor) -> Tensor:
-        """Log-probabilities at the subject in the essence prompts, shape (edits, vocabulary)."""
-        return logits_of(self.lm, self.paths, states[self.batch.essence, 0]).log_softmax(-1)
 
     def _step(self, loss: Tensor) -> None:
         """Take one step of Adam, and clamp the change."""
@@ -231,7 +250,8 @@ class ValueOptimizer:
         averages = self.optimizer.state[self.change]
         self.batch = _Batch(self.lm, self.paths, [self.batch.jobs[n] for n in stay.tolist()], self.layer)
         self.original, self.norm = self.original[stay], self.norm[stay]
-        self.original_log_probs = self.original_log_probs[stay]
+        if self.original_log_probs is not None:
+            self.original_log_probs = self.original_log_probs[stay]
         self._set_change(self.change.detach()[stay].clone())
         self.optimizer.state[self.change] = {
             name: value[stay] if value.dim() else value for name, value in averages.items()

@@ -2,11 +2,12 @@
 
 FT-M trains by the cross-entropy of the target's tokens, each at its own place with the prompt masked; FT-L as coded by
 Meng et al. (2022) scores all of them at the prompt's last token, which is right for targets of one token only. FT-L's
-constraint keeps every element of a trained matrix within a distance of where it was.
+constraint keeps every element of a trained matrix and its bias within a distance of where it was.
 """
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,12 +17,13 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import build_prompt
 from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import Deltas
-from emend.editors.numerics.architectures import down_projection
+from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection
 from emend.editors.numerics.oom_retry import retry_on_oom
+from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.training import TrainingRow, TrainingSettings, train
 from emend.editors.parametric.weight_editor import WeightEditor
 from emend.memory.edit import Edit, content_id
-from emend.memory.errors import BadData, ContextOverflow
+from emend.memory.errors import BadData, BadSettings, ContextOverflow
 from emend.memory.probe import Probe
 
 
@@ -30,13 +32,13 @@ class FineTuningSettings(TrainingSettings):
     """Settings of fine-tuning; the shipped values per model are in `settings/ft.toml`."""
 
     parameters: Literal["down_projection", "all"] = "down_projection"
-    """The trained parameters: the down-projections of `layers`, or the whole model, as papers do on documents."""
+    """The trained parameters: the down-projections of `layers` and their biases, or, as papers do on documents, all."""
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
     """Layers whose down-projections are trained; from 0, or from -1 at the end."""
     objective_optimization: Literal["target_new", "prompt_last"] = "target_new"
     """Position that scores a target: each token after those before it (FT-M), or all at the prompt's end (FT-L)."""
     norm_constraint: Annotated[float, Field(ge=0)] = 0.0
-    """Largest change of an element of a matrix; 0 sets no bound."""
+    """Largest change of an element of a matrix or its bias; 0 sets no bound."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
     """Module paths by name, for architectures that `editors.numerics.architectures` lacks."""
 
@@ -86,15 +88,30 @@ class FineTuning(Trainer):
     schema: ClassVar[type[FineTuningSettings]] = FineTuningSettings
     settings: FineTuningSettings
 
+    def __init__(self, context: EditorContext) -> None:
+        super().__init__(context)
+        self._block_paths = self._paths_of_blocks()
+
     def matrices(self) -> list[str]:
         """The down-projections of the layers; none where the whole model is trained."""
         layers = () if self.settings.parameters == "all" else self.settings.layers
         return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in layers]
 
     def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
-        """The deltas by Adam on the matrices themselves."""
-        names = [f"{path}.weight" for path in self.paths] or [name for name, _ in self.lm.model.named_parameters()]
-        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed)
+        """The deltas by Adam on the matrices themselves, and on their biases, as in the published code."""
+        modules = [(f"{path}.", self.lm.model.get_submodule(path)) for path in self.paths] or [("", self.lm.model)]
+        names = [prefix + name for prefix, module in modules for name, _ in module.named_parameters()]
+        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed, self._block_paths)
+
+    def _paths_of_blocks(self) -> Architecture | None:
+        """Module paths of a model whose blocks can be run apart from it; None where that is unknown, or of no use."""
+        if self.settings.parameters == "all":
+            return None
+        with suppress(BadSettings):
+            paths = architecture_of(self.lm.model, self.settings.architecture, PARTS)
+            check_logits(self.lm, paths)
+            return paths
+        return None
 
 
 def training_rows(lm: CausalLM, edits: Sequence[Edit], wording: str, at_prompt_end: bool = False) -> list[TrainingRow]:

@@ -18,14 +18,11 @@ from emend.editors.numerics.covariance import load_covariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.oom_retry import retry_on_oom
-from emend.editors.numerics.suffix_forward import check_logits
+from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.value_search import ValueResult, ValueSearchSettings, search_values
 from emend.editors.parametric.weight_editor import WeightEditor
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError
-
-PARTS = ("block", "down_projection", "norm", "head")
-"""Module paths that these editors use."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from emend.editors.base import EditorContext
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
-from emend.editors.numerics.training import TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.memory.embeddings.silence import silence
@@ -64,12 +64,16 @@ class Lora(Trainer):
         """The products of the trained adapters' matrices."""
         with self.base(), _seeded(self.lm.device, seed), adapters(self.lm.model, self.paths, self.settings) as pairs:
             leaves = [weight for pair in pairs.values() for weight in pair]
-            descend(self.lm, lambda inputs: self.lm.model(**inputs).logits, leaves, rows, self.settings, seed)
+            descend(self.lm, self._logits, leaves, rows, self.settings, seed)
             scale = self.settings.lora_alpha / self.settings.rank
             return {
                 f"{path}.weight": LowRankDelta(b.detach().cpu() * scale, a.detach().cpu())
                 for path, (a, b) in pairs.items()
             }
+
+    def _logits(self, batch: TrainingBatch) -> Tensor:
+        logits: Tensor = self.lm.model(**batch.inputs).logits
+        return logits[batch.lines, batch.places].float()
 
     def matrices(self) -> list[str]:
         """The matrices that get adapters."""

@@ -93,7 +93,7 @@ def test_a_target_that_becomes_no_token_is_refused(model, method, monkeypatch):
     [
         ("ft", {"lr": 1e6}, "training overflowed at step 1, seen loss: nan, seen lr: 1e"),
         ("lora", {"lr": 1e6}, r"training overflowed at step \d, seen loss: nan"),
-        ("ft", {"lr": 1e38}, r"training overflowed at step 0, seen loss: \d.*, seen lr: 1e.38"),
+        ("ft", {"lr": 1e38}, r"training overflowed at step \d, seen loss: .*, seen lr: 1e.38"),
         ("rome", {"v_lr": 1e6, "clamp_norm_factor": 1e9}, r"failed at step 1, seen losses \[nan"),
         ("memit", {"v_lr": 1e6, "clamp_norm_factor": 1e9}, r"failed at step 1, seen losses \[nan"),
     ],
@@ -138,10 +138,11 @@ def test_statistics_count_every_token_once_though_memory_runs_out(model, short_o
 
 
 def test_memory_that_is_never_enough_is_an_error_and_not_an_endless_loop(model, short_of_memory):
-    before = state_of(EditorContext(model))
+    editor = build(model, "ft")
+    before = state_of(editor.context)
     short_of_memory(10**9)
     with pytest.raises(ModelError, match="memory ran out with batches of .* tokens: take a smaller model"):
-        build(model, "ft").solve([CAPITAL])
+        editor.solve([CAPITAL])
     assert module.LEAST <= model.lm.batch_tokens < 2 * module.LEAST
     short_of_memory(0)
     check_same(before, state_of(EditorContext(model)), "after the error")

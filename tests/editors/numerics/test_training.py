@@ -79,9 +79,10 @@ def test_a_pass_in_steps_of_some_rows_sees_each_row_once(random_model):
     rows = training_rows(lm, [CAPITAL, CURRENCY, *DOCUMENTS], "new_fact")
     leaf = torch.zeros(1, requires_grad=True)
 
-    def forward(fed):
+    def forward(batch):
+        fed = batch.inputs
         seen.append(tuple(fed["input_ids"][0, : int(fed["attention_mask"][0].sum())].tolist()))
-        return lm.model(**fed).logits * (1 + leaf)
+        return lm.model(**fed).logits[batch.lines, batch.places] * (1 + leaf)
 
     plan = TrainingSettings(lr=1e-6, num_steps=2, stop_loss=0.0, batch_tokens=4096, batch_size=1)
     descend(lm, forward, [leaf], rows, plan, seed=3)
@@ -95,9 +96,9 @@ def test_a_step_whose_rows_are_known_is_left_out(random_model):
     leaf = torch.zeros(1, requires_grad=True)
     calls = []
 
-    def forward(fed):
+    def forward(batch):
         calls.append(1)
-        return lm.model(**fed).logits * (1 + leaf)
+        return lm.model(**batch.inputs).logits[batch.lines, batch.places] * (1 + leaf)
 
     descend(lm, forward, [leaf], rows, TrainingSettings(lr=1.0, num_steps=9, stop_loss=1e9, batch_tokens=4096))
     assert not leaf.any() and len(calls) == 1

@@ -9,6 +9,8 @@ import torch
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, state_of
+from emend.editors.cost import count_tokens
+from emend.editors.numerics import training
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
 from emend.editors.parametric.finetune import FineTuning, training_rows
@@ -40,7 +42,8 @@ def test_every_architecture_learns_and_comes_back(random_model, architecture):
     before, weights = log_prob(model, CAPITAL), state_of(context)
     with editor.edit([CAPITAL, CURRENCY]):
         changed = [name for name, value in state_of(context).items() if not torch.equal(value, weights[name])]
-        assert sorted(changed) == sorted(f"{path}.weight" for path in editor.paths)
+        parameters = [name for name, _ in model.lm.model.named_parameters()]
+        assert changed == [name for name in parameters if name.rpartition(".")[0] in editor.paths]
         assert log_prob(model, CAPITAL) > before + 1
     check_same(weights, state_of(context), "after the edit")
     assert log_prob(model, CAPITAL) == before
@@ -73,6 +76,48 @@ def test_the_first_step_is_adams_first_step_on_the_mean_loss_over_edits(random_m
     clear = gradient.abs() > 1e-5  # below, the rounding of the sum decides
     assert clear.float().mean() > 0.9
     torch.testing.assert_close(delta[clear], expected[clear], rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("prompt_last", [True, False])
+def test_it_trains_what_the_published_code_trains(random_model, prompt_last):
+    """That is every parameter with the module's name in its own, so GPT-2's biases too, by whole passes."""
+    model = random_model("gpt2")
+    settings: dict[str, Any] = {"layers": [0], "num_steps": 6, "lr": 5e-3, "norm_constraint": 0.02, "stop_loss": 0.0}
+    settings["objective_optimization"] = "prompt_last" if prompt_last else "target_new"
+    deltas = build(model, **settings).solve([CAPITAL])
+    (row,) = training_rows(model.lm, [CAPITAL], "new_fact", prompt_last)
+    fresh: Any = load_model(f"hf:{model.lm.folder}", device="cpu")
+    plain = fresh.lm.model
+    trained = {name: weight for name, weight in plain.named_parameters() if "h.0.mlp.c_proj" in name}
+    before = {name: weight.detach().clone() for name, weight in trained.items()}
+    optimizer = torch.optim.Adam(trained.values(), lr=5e-3)
+    targets = torch.tensor(row.ids[row.start :])[:, None]
+    for _ in range(6):
+        logs = plain(input_ids=torch.tensor([row.input_ids])).logits[0].log_softmax(-1)[row.start - 1 :]
+        optimizer.zero_grad()
+        (-logs.expand(len(targets), -1).gather(1, targets).mean()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for name, weight in trained.items():
+                weight.clamp_(before[name] - 0.02, before[name] + 0.02)
+    assert sorted(deltas) == ["transformer.h.0.mlp.c_proj.bias", "transformer.h.0.mlp.c_proj.weight"]
+    for name, delta in deltas.items():
+        wanted = trained[name].detach() - before[name]
+        assert (delta - wanted).norm() <= 1e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("architecture", mostly_slow(sorted(SIZES), *QUICK_ARCHITECTURES))
+def test_passes_from_the_lowest_block_on_train_as_whole_passes_do(random_model, architecture, monkeypatch):
+    editor = build(random_model(architecture), layers=[1], num_steps=4, lr=1e-3, batch_tokens=8)
+    edits = [CAPITAL, CURRENCY, DOCUMENT]
+    with count_tokens(editor.lm) as shorter:
+        deltas = editor.solve(edits)
+    monkeypatch.setattr(training, "CACHED", 0)
+    with count_tokens(editor.lm) as longer:
+        whole = editor.solve(edits)
+    assert shorter.tokens == longer.tokens * 5 / 4, "one pass to begin with"
+    for name, delta in deltas.items():
+        assert (delta - whole[name]).norm() <= 1e-2 * delta.norm()
 
 
 def test_batches_smaller_than_the_edits_give_the_same_deltas(random_model):

@@ -98,11 +98,11 @@ def test_the_cost_of_each_edit_has_its_tokens(random_model):
     width = len(model.lm.encode_pair(CAPITAL.cloze, CAPITAL.target_new).ids) - 1
     with editor.sequence() as grow:
         answerer = grow([CAPITAL])
-        assert cost_of(answerer).tokens == 8 * width
+        assert cost_of(answerer).tokens == (1 + 8) * width
         nothing = grow(())
         assert cost_of(nothing).tokens == 0
     with editor.edit([CAPITAL]) as alone:
-        assert cost_of(alone).tokens == 8 * width
+        assert cost_of(alone).tokens == (1 + 8) * width
 
 
 def test_an_editor_becomes_sequential_by_its_solve_alone(random_model):
