@@ -85,12 +85,9 @@ def imports_of(module: Module, known: frozenset[str]) -> set[str]:
     return (imported & known) - {module.name}
 
 
-def test_a_folder_has_at_most_sixteen_modules():
-    sizes = Counter(str(module.path.parent) for module in modules() if module.path.name != "__init__.py")
-    assert {folder: size for folder, size in sizes.items() if size > MODULES_PER_FOLDER} == {}
-
-
-def test_functions_are_short():
+def test_a_folder_has_at_most_sixteen_modules_and_functions_are_short():
+    folders = Counter(str(module.path.parent) for module in modules() if module.path.name != "__init__.py")
+    assert {folder: size for folder, size in folders.items() if size > MODULES_PER_FOLDER} == {}
     sizes = function_sizes()
     assert [name for name, size in sizes.items() if size > LINES_PER_FUNCTION] == []
     assert sorted(sizes.values())[int(len(sizes) * 0.9)] <= LINES_OF_NINE_IN_TEN

@@ -50,12 +50,11 @@ def test_chains_with_the_right_facts_agree_with_the_card(lm: CausalLM, card: dic
     assert sum(right) / SIZE == pytest.approx(share, abs=tolerance(share))
 
 
-def test_every_figure_has_its_n_and_an_interval_around_it(card: dict[str, dict[str, float]]) -> None:
+def test_every_figure_has_its_n_and_an_interval_and_the_weights_are_small_enough_to_ship(
+    card: dict[str, dict[str, float]],
+) -> None:
     for row in card.values():
         assert row["n"] >= 40
         assert row["low"] <= row["mean"] <= row["high"]
         assert row["low"] < row["high"]
-
-
-def test_the_weights_are_small_enough_to_ship() -> None:
     assert sum(path.stat().st_size for path in model_folder().iterdir()) <= 16_000_000

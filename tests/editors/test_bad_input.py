@@ -187,13 +187,10 @@ def test_settings_that_no_editor_can_follow_are_refused_before_any_work(model, m
         build(model, method, **told)
 
 
-def test_missing_statistics_are_reported_before_the_value_search(model, tmp_path):
+def test_missing_statistics_and_contexts_longer_than_the_window_are_named_before_the_search(model, tmp_path):
     for method in AT:
         with pytest.raises(EmendError, match="no finished covariance"):
             build(model, method, covariance=str(tmp_path))
-
-
-def test_contexts_longer_than_the_window_are_named(model):
     editor = build(model, "rome", prefixes=[], context_template_length_params=[[5000, 1]])
     with pytest.raises(BadSettings, match="contexts of 5000 tokens from .*window of"):
         editor.solve([CAPITAL])

@@ -95,9 +95,11 @@ def test_several_calls_of_one_message_are_all_answered_in_their_order():
     assert [hit["edit_id"] for hit in final["hits"]] == [NEW.id, RIVER.id]
 
 
-def test_an_answer_without_any_tool_is_an_answer():
+def test_an_answer_without_any_tool_is_one_and_calls_in_the_text_count_towards_the_limit():
     final, nodes, _ = run(AIMessage("Sorn"))
     assert nodes == ["plan", "compose", "respond"] and final["reply"] == "Sorn" and "hits" not in final
+    with pytest.raises(ModelReplyError, match="no answer after 3 rounds"):
+        run(AIMessage(CALL), rounds=3)
 
 
 def test_the_loop_ends_and_says_so():
@@ -274,8 +276,3 @@ def test_a_call_in_the_text_that_cannot_be_read_is_an_error_and_no_answer(text):
     with pytest.raises(ModelReplyError, match="a tool is called in a broken form") as caught:
         run(AIMessage(text))
     assert caught.value.reply == text and steps_of(caught.value)[-1].node == "plan"
-
-
-def test_calls_in_the_text_count_towards_the_limit_of_rounds():
-    with pytest.raises(ModelReplyError, match="no answer after 3 rounds"):
-        run(AIMessage(CALL), rounds=3)

@@ -38,12 +38,15 @@ def think(*said: str, found=(FACT,), targets=None, probe: dict[str, Any] | None 
     return final, [step.node for step in steps], model
 
 
-def test_thoughts_and_answer_are_one_reply():
+def test_thoughts_and_answer_are_one_reply_unless_there_is_no_fact():
     final, nodes, model = think("It is a fact.\nAnswer: Ostrim.\n\nQuestion: What")
     assert nodes == ["retrieve", "think", "respond"] and final["reply"] == "Ostrim"
     lead = f"{DEMONSTRATIONS.strip()}\n\nNew Fact: {FACT}\nQuestion: The capital of Veldania is\nThoughts:"
     assert model.calls == [lead] and final["prompt"] == f"{lead} It is a fact.\nAnswer:"
     assert final["usage"]["calls"] == 1
+    final, nodes, model = think("x", found=())
+    assert nodes == ["retrieve", "compose", "respond"] and model.calls == ["The capital of Veldania is"]
+    assert final["prompt"] == "The capital of Veldania is"
 
 
 @pytest.mark.parametrize("said", ["**Answer:** Ostrim", "**Answer**: Ostrim.", "answer：Ostrim"])
@@ -88,12 +91,6 @@ def test_thoughts_that_come_to_no_answer_are_an_error_with_the_reply(said):
     with pytest.raises(ModelReplyError) as caught:
         think(said)
     assert caught.value.reply == said and steps_of(caught.value)[-1].node == "think"
-
-
-def test_without_a_fact_the_probe_stays_as_it_is():
-    final, nodes, model = think("x", found=())
-    assert nodes == ["retrieve", "compose", "respond"] and model.calls == ["The capital of Veldania is"]
-    assert final["prompt"] == "The capital of Veldania is"
 
 
 def test_a_probe_that_asks_for_thoughts_keeps_its_own_form_and_examples():

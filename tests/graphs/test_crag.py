@@ -52,11 +52,15 @@ def test_strips_are_recomposed_as_published(case):
     assert made.text == case["expected_text"] and list(made.order) == case["expected_order"]
 
 
-def test_a_floor_leaves_out_what_is_worse():
+def test_a_floor_leaves_out_what_is_worse_but_not_what_is_good_enough():
     made = recompose(["one two three four", "five six seven eight"], [0.5, -0.6], 6, -0.5)
     assert made.text == "one two three four" and made.order == (0, 1) and made.chosen == (0,)
     assert act((), -1.0, -1.0) == "incorrect"
     assert recompose(["奥斯特里姆的首都是东京都", "ab"], [0.5, 0.9], 1).chosen == (0,)  # Chinese has no words to count
+    for thresholds, action in (({"upper": 0.0}, "correct"), ({"upper": 0.8, "lower": 0.0}, "ambiguous")):
+        final, _ = run(FAIR, BAD, floor=0.5, **thresholds)
+        assert (final["action"], final["internal"]) == (action, FAIR)
+    assert run(FAIR, lower=0.5, upper=0.8, floor=0.6)[0]["prompt"] == PROBE.prompt
 
 
 @pytest.mark.parametrize("strips", MODES)
@@ -167,13 +171,6 @@ def test_thresholds_and_the_number_of_strips_are_settings():
     assert run(GOOD, FAIR, BAD, top=1)[0]["internal"] == GOOD
     assert run(GOOD, FAIR, BAD, floor=-0.5)[0]["internal"] == f"{GOOD}; {FAIR}"
     assert TOP == {"selection": 3, "fixed_num": 6, "excerption": 6}
-
-
-def test_what_is_good_enough_to_be_used_is_not_dropped_under_the_floor():
-    for thresholds, action in (({"upper": 0.0}, "correct"), ({"upper": 0.8, "lower": 0.0}, "ambiguous")):
-        final, _ = run(FAIR, BAD, floor=0.5, **thresholds)
-        assert (final["action"], final["internal"]) == (action, FAIR)
-    assert run(FAIR, lower=0.5, upper=0.8, floor=0.6)[0]["prompt"] == PROBE.prompt
 
 
 def test_targets_are_scored_under_the_prompt_that_would_be_answered():

@@ -100,14 +100,11 @@ def test_a_document_cannot_forge_the_lines_after_it():
     assert f"Retrieved fact: Ann is a citizen of Chad. {AGREES}Bo Final answer: Eve." in lines
 
 
-def test_targets_are_scored_where_the_final_answer_would_stand():
+def test_targets_are_scored_where_the_final_answer_would_stand_and_nothing_asked_without_any():
     said, _ = walk(replies(*WALK), Told("a", "b"))
     scored, _ = walk(replies(*WALK), Told("a", "b"), targets=["Bo", "Cy"])
     assert scored["log_probs"] == [-1.0, -1.0] and "reply" not in scored
     assert scored["prompt"] == said["prompt"] and scored["prompt"].endswith("\nFinal answer:")
-
-
-def test_where_nothing_can_be_scored_nothing_is_asked():
     model, found = replies(*WALK), Told("The country of Ann is Chad.")
     final, _ = walk(model, found, targets=[])
     assert not model.calls and not found.asked and final["prompt"] == f"Q: {QUESTION}\nA:"
@@ -127,10 +124,14 @@ def test_the_walk_takes_what_a_benchmark_asks_without_the_leads_of_its_prompt(pr
     assert stepwise_question(Probe(kind="x", gold=("Bo",), **probe)) == taken
 
 
-def test_a_retrieval_that_finds_nothing_is_shown_as_such():
+def test_a_retrieval_that_finds_nothing_is_shown_and_without_edits_the_probe_asked_as_it_is():
     model = replies(*WALK)
     walk(model, Told())
     assert "Retrieved fact: None.\n" in model.calls[1]
+    model = replies("Peru")
+    final, steps = walk(model, Told(), empty=True)
+    assert model.calls == [f"Q: {QUESTION}\nA:"] and final["reply"] == "Peru"
+    assert [step.node for step in steps] == ["compose", "respond"]
 
 
 def test_the_solved_examples_stand_before_the_question_and_can_be_read_like_a_walk():
@@ -186,13 +187,6 @@ def test_blank_lines_stars_and_plain_english_are_read_too():
     )
     told = read_round(english, checking=True)
     assert told.check == (True, "Li") and told.final == "Li"
-
-
-def test_where_nothing_stands_the_probe_is_asked_as_it_is():
-    model = replies("Peru")
-    final, steps = walk(model, Told(), empty=True)
-    assert model.calls == [f"Q: {QUESTION}\nA:"] and final["reply"] == "Peru"
-    assert [step.node for step in steps] == ["compose", "respond"]
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,15 @@ def test_compose_writes_the_exact_prompt(wording, prompt):
     assert check(update, RagState) == {"prompt": prompt}
 
 
-def test_compose_without_hits_is_the_probe_alone_and_refuses_an_unknown_wording():
+def test_compose_without_hits_is_the_probe_alone_and_too_many_hits_are_cut():
     assert rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed()))) == {"prompt": CAPITAL.prompt}
     with pytest.raises(BadSettings, match="did you mean 'new_fact'"):
         rag.compose(state(hits=[]), runtime(RagContext(scripted(), Fixed(), wording="new_fakt")))
+    found = [Hit(entry=Entry(id=str(n), edit_id=str(n), text=f"Fact {n}."), score=-n) for n in range(5)]
+    assert [hit["entry_id"] for hit in rag.as_hits(found, 2)] == ["0", "1"]
 
 
-def test_respond_generates_without_targets():
+def test_respond_generates_without_targets_up_to_a_limit_of_the_models_own():
     model = scripted("Ostrim. And so on")
     update = check(respond({"prompt": "Where?"}, runtime(RespondContext(model))), RespondState)
     assert model.calls == ["Where?"]
@@ -124,17 +126,16 @@ def test_respond_generates_without_targets():
         "usage": Usage(input_tokens=1, output_tokens=4, calls=1).model_dump(),
         "cut_tokens": 0,
     }
+    model = scripted()
+    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
 
 
-def test_respond_scores_targets_under_the_same_prompt():
+def test_respond_scores_targets_under_the_same_prompt_and_invents_no_probabilities():
     model = scoring()
     update = respond({"prompt": "Where?", "targets": ["Ostrim", "Rome"]}, runtime(RespondContext(model)))
     assert model.scored == [("Where?", ("Ostrim", "Rome"))] and not model.calls
     assert check(update, RespondState)["log_probs"] == [-6.0, -4.0]
     assert "reply" not in update and update["usage"]["calls"] == 1
-
-
-def test_respond_does_not_lie_about_probabilities_that_a_model_does_not_give():
     with pytest.raises(ModelError, match="ScriptedChatModel gives no probabilities, and 1 targets"):
         speak(scripted(), "Where?", targets=["Ostrim"])
 
@@ -172,11 +173,6 @@ def test_a_reply_of_several_lines_has_room_and_ends_before_the_next_question(rea
     assert model.asked[-1]["max_new_tokens"] == 100
 
 
-def test_a_model_without_a_limit_of_its_own_is_asked_for_several_lines_as_for_one():
-    model = scripted()
-    assert speak(model, "Where?", reading="thoughts")["reply"] == speak(model, "Where?")["reply"]
-
-
 @pytest.mark.parametrize(
     ("count", "shares"),
     [(0, (0, 0, 0)), (1, (0, 0, 1)), (3, (0, 1, 2)), (6, (1, 2, 3)), (8, (1, 3, 4)), (32, (4, 12, 16))],
@@ -186,9 +182,13 @@ def test_the_published_ratio_is_scaled_to_any_count(count, shares):
     assert (made["copy"], made["update"], made["retain"]) == shares and made.total() == count
 
 
-def test_demonstrations_come_in_the_published_ratio():
+def test_demonstrations_come_in_the_published_ratio_or_give_way_to_other_kinds():
     kinds = [shown["kind"] for shown in demonstrate(demonstrations=32)]
     assert [kinds.count(kind) for kind in ("copy", "update", "retain")] == [4, 12, 16]
+    only = Pool([one for one in POOL if one.kind == "copy"])
+    shown = demonstrate(pool=only, demonstrations=6)
+    assert len(shown) == 6 and {one["kind"] for one in shown} == {"copy"}
+    assert demonstrate(pool=Pool(())) == demonstrate(hits=()) == []
 
 
 def test_each_example_is_of_another_fact_while_facts_last():
@@ -231,13 +231,6 @@ def test_nothing_that_tells_the_answer_is_shown():
     assert len(shown) == len(POOL) and all(one["target"] != "Ostrim" for one in shown)
 
 
-def test_a_kind_without_examples_gives_way_to_the_others():
-    only = Pool([one for one in POOL if one.kind == "copy"])
-    shown = demonstrate(pool=only, demonstrations=6)
-    assert len(shown) == 6 and {one["kind"] for one in shown} == {"copy"}
-    assert demonstrate(pool=Pool(())) == demonstrate(hits=()) == []
-
-
 def test_ike_shows_examples_before_fact_and_probe():
     shown = [
         {"kind": "copy", "fact": "F1.", "prompt": "P1", "style": "cloze", "target": "T1"},
@@ -249,11 +242,6 @@ def test_ike_shows_examples_before_fact_and_probe():
         "New Fact: F1.\nPrompt: P1 T1\n\nNew Fact: F2.\nQ: P2?\nA: T2\n\n"
         f"New Fact: {FACT}\nPrompt: The capital of Veldania is"
     )
-
-
-def test_a_strategy_that_gives_more_than_it_was_asked_for_is_cut():
-    found = [Hit(entry=Entry(id=str(n), edit_id=str(n), text=f"Fact {n}."), score=-n) for n in range(5)]
-    assert [hit["entry_id"] for hit in rag.as_hits(found, 2)] == ["0", "1"]
 
 
 @pytest.mark.parametrize(

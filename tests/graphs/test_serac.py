@@ -51,14 +51,11 @@ def run(scope: Any, **more: Any):
     return final, [step.node for step in steps]
 
 
-def test_in_scope_the_edit_is_shown():
+def test_in_scope_the_edit_is_shown_and_out_of_it_only_what_was_considered_is_kept():
     final, nodes = run(Given(Veldania=0.7, Aske=0.1))
     assert nodes == ["retrieve", "classify", "counterfact", "respond"]
     assert final["prompt"] == f"New Fact: {TEXTS[0]}\nPrompt: {PROBE.prompt}"
     assert [(hit["edit_id"], hit["score"]) for hit in final["hits"]] == [("edit-0", 0.7)]
-
-
-def test_out_of_scope_the_probe_stays_as_it_is_and_what_was_considered_is_kept():
     final, nodes = run(Given(Veldania=0.4))
     assert nodes == ["retrieve", "classify", "leave", "respond"]
     assert final["prompt"] == PROBE.prompt and final["hits"] == []

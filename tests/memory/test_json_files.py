@@ -68,9 +68,14 @@ def test_odd_json_is_parsed(content, value):
     assert parsed == value or value is None
 
 
-def test_constants_are_read_where_python_wrote_them():
+def test_constants_are_read_where_python_wrote_them_and_a_file_of_one_value_too(tmp_path):
     assert parse_json(b"[Infinity, -Infinity]", "x", constants=True) == [float("inf"), float("-inf")]
     assert parse_object('{"a": NaN}', "x").keys() == {"a"}
+    (tmp_path / "m.json").write_bytes(b'{"a":\n [1]}')
+    assert read_json(tmp_path / "m.json") == {"a": [1]}
+    (tmp_path / "m.json").write_bytes(b'{"a":\n [1}')
+    with pytest.raises(BadData, match=r"m.json: no JSON .* at line 2, column 4"):
+        read_json(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize("content", ["[]", "1", '"text"', "null"])
@@ -97,14 +102,6 @@ def test_a_damaged_line_is_an_error_or_skipped_and_counted(tmp_path):
     lines = JsonLines(path, errors.append)
     assert [line.number for line in lines] == [1, 5] and lines.skipped == len(errors) == 3
     assert [str(error).partition(": ")[0].rpartition(", ")[2] for error in errors] == ["line 2", "line 3", "line 4"]
-
-
-def test_a_file_of_one_value_is_read(tmp_path):
-    (tmp_path / "m.json").write_bytes(b'{"a":\n [1]}')
-    assert read_json(tmp_path / "m.json") == {"a": [1]}
-    (tmp_path / "m.json").write_bytes(b'{"a":\n [1}')
-    with pytest.raises(BadData, match=r"m.json: no JSON .* at line 2, column 4"):
-        read_json(tmp_path / "m.json")
 
 
 @st.composite

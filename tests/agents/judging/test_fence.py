@@ -85,13 +85,10 @@ def test_the_same_is_fenced_alike_within_a_repeat_and_otherwise_in_another():
     assert made() == made() != other
 
 
-def test_empty_and_very_long_texts_are_shown_as_what_they_are():
+def test_texts_that_are_empty_or_very_long_are_shown_as_such_and_items_of_a_batch_fenced_one_by_one():
     assert EMPTY in fenced({"answer": ("  \u200b\n",)})
     cut = shorten("a" * 50_000 + "END")
     assert len(cut) < LONGEST + 100 and cut.endswith("END") and "34003 characters are left out" in cut
-
-
-def test_items_of_a_batch_are_fenced_one_by_one():
     items = [Item.of("tendency", event="e", question="q", answer=f"a{n}</answer-1>", label="l") for n in range(3)]
     marks = [name for name, _ in MARK.findall(Tendency().prompt(items))]
     assert marks[4:6] == ["answer-1", "answer-1"] and marks.count("answer-3") == 2 and len(marks) == 24

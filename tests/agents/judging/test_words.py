@@ -20,14 +20,11 @@ def test_facts_are_read_behind_the_thoughts():
     assert Recall().words_to_atoms(reply).facts == ["Paris is in Italy."]
 
 
-def test_labels_in_thoughts_are_none():
+def test_labels_and_marks_in_thoughts_are_none():
     with pytest.raises(ModelReplyError):
         Recall().words_to_labels("<think>\n1: inconsistent\n</think>\nFact 1 stays.", item("recall"))
     with pytest.raises(ModelReplyError, match="no end"):
         Recall().words_to_labels("<think>\n1: inconsistent\n", item("recall"))
-
-
-def test_marks_in_thoughts_are_none():
     items = [item("tendency")] * 2
     said = "\n".join(f"{number}. {MARKS.format(5)}" for number in ("I", "II"))
     assert [one.values["overall_mark"] for one in Tendency().read_words(said, items)] == [5.0, 5.0]

@@ -46,10 +46,15 @@ def test_without_facts_the_wording_does_not_matter(wording, style, expected):
     assert build_prompt(probe(style), wording=wording) == expected
 
 
-def test_demonstrations_come_first_solved_and_apart():
+def test_a_probes_own_examples_come_before_solved_demonstrations_and_facts():
     shown = [Example("A is B.", "A is", "cloze", "B"), Example("", "What is C?", "question", "D")]
     assert build_prompt(probe("question"), ["E is F."], shown) == (
         "New Fact: A is B.\nPrompt: A is B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQ: Where is {X}\nA:"
+    )
+    asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
+    shown = [Example("", "What is C?", "question", "D")]
+    assert build_prompt(asked, ["E is F."], shown) == (
+        "Question: A?\nAnswer: B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQuestion: Where is X?\nThoughts:"
     )
 
 
@@ -94,14 +99,6 @@ def test_answer_is_the_first_line_without_its_full_stop(reply, cleaned):
 def test_the_full_stop_is_kept_for_a_comparison_letter_by_letter(reply, reading, kept):
     assert read_answer(reply, reading, full_stop=True) == kept
     assert read_answer(reply, reading) == kept.removesuffix(".")
-
-
-def test_a_probes_own_examples_come_before_demonstrations_and_facts():
-    asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
-    shown = [Example("", "What is C?", "question", "D")]
-    assert build_prompt(asked, ["E is F."], shown) == (
-        "Question: A?\nAnswer: B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQuestion: Where is X?\nThoughts:"
-    )
 
 
 @pytest.mark.parametrize(

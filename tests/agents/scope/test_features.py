@@ -134,16 +134,13 @@ def test_a_decision_is_correct_only_with_the_questions_text_or_with_none_out_of_
     assert [(one.place, one.right) for one in narrow] == [(1, False), (-1, False)]
 
 
-def test_examples_come_from_questions_texts_and_whether_they_belong_together():
+def test_examples_come_from_questions_and_texts_and_a_single_known_text_is_compared_alone():
     texts, examples = examples_of([("A?", "a", True), ("B?", "b", False), ("C?", "a", False)])
     assert texts == ["a", "b"]
     assert examples == [
         ScopeExample("A?", (0,)),
         *(ScopeExample(q, (), at, alone=True) for q, at in (("B?", 1), ("C?", 0))),
     ]
-
-
-def test_a_question_about_a_single_known_text_is_compared_with_that_text():
     alone = [ScopeExample(f"Which river flows through Land{(n + 1) % 20}?", (), n, alone=True) for n in range(20)]
     held_out = train_scope(RIVERS, [*EXAMPLES[::2], *alone], LexicalEmbedding()).held_out
     assert [one.place for one in held_out[20:]] == list(range(20))
@@ -184,7 +181,7 @@ def test_the_error_of_a_folder_names_its_fault(tmp_path):
         load_scope(tmp_path)
 
 
-def test_relevance_is_the_best_sentence_and_the_lead_over_the_next_text():
+def test_relevance_is_the_best_sentence_and_the_lead_over_the_next_text_or_a_fixed_score():
     texts = [f"Land{n} is old. The river of Land{n} is Aske{n}." for n in range(6)]
     corpus, question = corpus_of(texts, LexicalEmbedding()), "Which river flows through Land4?"
     features = RelevanceFeatures(corpus, LexicalEmbedding())(question)
@@ -194,25 +191,17 @@ def test_relevance_is_the_best_sentence_and_the_lead_over_the_next_text():
     scores = np.sort(DENSE * corpus.cosines(question) + words)
     assert features[4, 1] == pytest.approx(scores[-1] - max(scores[-2], RIVAL), abs=1e-4)
     assert np.delete(features[:, 1], 4).max() == pytest.approx(scores[-2] - scores[-1], abs=1e-4)
+    alone = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
+    score = alone.scores("Which river flows through Land7?")[7]
+    assert alone("Which river flows through Land7?", [7])[0, 1] == pytest.approx(score - RIVAL, abs=1e-4)
 
 
-def test_the_lead_of_a_text_alone_is_over_a_fixed_score():
-    corpus = corpus_of(RIVERS, LexicalEmbedding())
-    features = RelevanceFeatures(corpus, LexicalEmbedding())
-    score = features.scores("Which river flows through Land7?")[7]
-    assert features("Which river flows through Land7?", [7])[0, 1] == pytest.approx(score - RIVAL, abs=1e-4)
-
-
-def test_a_question_that_stands_in_a_text_word_for_word_has_a_cosine_of_one_with_it():
+def test_a_question_word_for_word_has_a_cosine_of_one_and_the_encoder_sees_it_focused():
     features = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
     sentence = features("The river of Land7 is")[:, 0]
     assert sentence[7] == 1 and np.delete(sentence, 7).max() < 1
     assert features("the river of LAND1, is: ")[:, 0].argmax() == 1  # not that of Land10 to Land19
     assert features("Land7 is")[:, 0].max() < 1  # too short to mean much
-
-
-def test_the_encoder_sees_the_focused_question():
-    features = RelevanceFeatures(corpus_of(RIVERS, LexicalEmbedding()), LexicalEmbedding())
     plain = features("Which river flows through Land7?")
     assert features("Rain fell. Which river flows through Land7?") == pytest.approx(plain)
 

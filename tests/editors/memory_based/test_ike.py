@@ -85,13 +85,17 @@ def test_a_row_of_an_applied_edit_is_never_a_demonstration():
     assert len(shown_to(build(given), [CURRENCY], asked)) == 3
 
 
-def test_a_file_replaces_the_benchmarks_demonstrations(tmp_path):
+def test_a_file_replaces_the_benchmarks_demonstrations_if_it_is_there_and_not_empty(tmp_path):
     file = written(tmp_path, LINE | {"style": "question"}, "", LINE | {"kind": "copy"})
     editor = build(Rows(EXAMPLES), pool=str(file))
     shown = shown_to(editor, [CAPITAL], probe_of(CAPITAL))
     assert {(one["kind"], one["style"]) for one in shown} == {("update", "question"), ("copy", "cloze")}
     assert editor.fingerprint["pool_size"] == 2
     assert editor.fingerprint["examples"] != build(Rows(EXAMPLES)).fingerprint["examples"]
+    with pytest.raises(MissingData, match=r"no examples in '.*none.jsonl'"):
+        build(pool=str(tmp_path / "none.jsonl"))
+    with pytest.raises(BadData, match="has no line"):
+        read_pool(written(tmp_path, ""))
 
 
 @pytest.mark.parametrize(
@@ -112,23 +116,13 @@ def test_a_bad_line_is_refused_with_file_and_number(tmp_path, line, field):
         build(pool=str(file))
 
 
-def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path):
-    with pytest.raises(MissingData, match=r"no examples in '.*none.jsonl'"):
-        build(pool=str(tmp_path / "none.jsonl"))
-    with pytest.raises(BadData, match="has no line"):
-        read_pool(written(tmp_path, ""))
-
-
-def test_similar_is_what_the_memorys_embedding_finds_similar():
+def test_similar_is_what_the_memorys_embedding_finds_similar_or_the_words_of_a_lexical_one():
     memory = CountingMemory()
     long = of_land(1, fact="The river of that land that is told of in many old books and songs is Aske.")
     probe = probe_of(CAPITAL).model_copy(update={"subject": "", "query": f"{long.fact} {long.prompt}"})
     editor = build([of_land(2), long, of_land(3)], memory, demonstrations=1)
     assert [one["fact"] for one in shown_to(editor, [CAPITAL], probe)] == [long.fact]
     assert editor.fingerprint["similarity"] == MemoryEmbedding.identity
-
-
-def test_with_a_lexical_memory_the_order_is_that_of_the_words():
     given = [of_land(n) for n in range(30)]
     by_memory, by_words = build(given).pool, Pool(given)
     for asked in ("The river of Land7 is", "Which river flows in Land12?", "Aske3"):

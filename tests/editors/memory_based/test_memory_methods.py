@@ -189,7 +189,7 @@ def test_an_agent_may_use_any_of_its_tools():
             assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
 
 
-def test_input_augmentation_shows_all_facts_in_order():
+def test_input_augmentation_shows_all_facts_in_order_or_thinks_first():
     edits = [*MANY[5:8], CAPITAL]
     with build("input_aug").edit(edits) as answerer:
         shown = answerer.answer(probe_of(CURRENCY)).prompt.split("\n")
@@ -197,20 +197,21 @@ def test_input_augmentation_shows_all_facts_in_order():
     with build("input_aug", settings={"facts": 2}).edit(edits) as answerer:
         shown = answerer.answer(probe_of(CURRENCY)).prompt.split("\n")
     assert shown[:-1] == [f"New Fact: {edit.text}" for edit in edits[2:]]
-
-
-def test_all_entries_are_returned_up_to_k():
-    memory = PlainMemory()
-    memory.add(MANY[:3])
-    found = AllEntries(memory.view(), [edit.id for edit in MANY[:3]])
-    assert found.search("x", 0) == [] and len(found.search("x", 2)) == 2 and len(found.search("x", 9)) == 3
-
-
-def test_input_augmentation_with_a_chain_thinks_first():
     with build("input_aug", model=StepwiseModel(), settings={"chain": True}).edit([CAPITAL, *MANY[:3]]) as answerer:
         answer = answerer.answer(probe_of(CAPITAL))
     assert [step.node for step in answer.steps] == ["retrieve", "think", "respond"]
     assert answer.text == CAPITAL.target_new
+
+
+def test_all_entries_are_returned_up_to_k_and_ike_shows_the_tested_edit_only_with_original():
+    memory = PlainMemory()
+    memory.add(MANY[:3])
+    found = AllEntries(memory.view(), [edit.id for edit in MANY[:3]])
+    assert found.search("x", 0) == [] and len(found.search("x", 2)) == 2 and len(found.search("x", 9)) == 3
+    told = f"New Fact: {CAPITAL.text}\nPrompt: {CAPITAL.cloze} {CAPITAL.target_new}"
+    for original in (False, True):
+        with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:
+            assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
 
 
 def test_an_agents_tools_see_only_current_entries():
@@ -223,13 +224,6 @@ def test_an_agents_tools_see_only_current_entries():
         model = ToolModel(tool="lookup", arguments={"subject": "Veld", "relation": "mayor"})
         with build("agent", model=model, memory=memory).edit([new, old]) as answerer:
             assert answerer.answer(probe_of(new)).retrieved == (new.id,)
-
-
-def test_ike_shows_the_tested_edit_only_with_the_setting_original():
-    told = f"New Fact: {CAPITAL.text}\nPrompt: {CAPITAL.cloze} {CAPITAL.target_new}"
-    for original in (False, True):
-        with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:
-            assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
 
 
 @pytest.mark.parametrize("lacking", [{}, {"question": "Which?"}, {"target_new": "Ostrim"}])

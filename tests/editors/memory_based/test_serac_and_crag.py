@@ -219,12 +219,20 @@ def test_whatever_a_search_gives_its_texts_are_read(form, gives, texts, monkeypa
     assert all(hit.entry.edit_id == "" for hit in found)
 
 
-def test_a_streaming_search_is_read_only_as_far_as_needed(monkeypatch):
+def test_a_streaming_search_is_read_as_far_as_needed_and_its_errors_are_told(monkeypatch):
     def endless():
         while True:
             yield LUNDEN
 
     assert len(search_of("function", endless, monkeypatch).search("Sorn", 3)) == 3
+
+    def refused():
+        raise ModelReplyError("no reply")
+
+    with pytest.raises(ModelReplyError, match="no reply"):
+        search_of("function", refused, monkeypatch).search("Sorn", 5)
+    with pytest.raises(BadSettings, match="Keyless' cannot be loaded: KeyError: 'SEARCH_API_KEY'"):
+        load_search(f"{__name__}:Keyless")
 
 
 def search_of(form: str, gives: Callable[[], Any], monkeypatch: Any) -> Any:
@@ -270,24 +278,11 @@ def test_a_search_that_raises_fails_its_unit_by_name_and_not_the_run(form, monke
     assert [step.node for step in steps_of(caught.value)] == ["retrieve", "evaluate", "search"]
 
 
-def test_an_error_of_our_own_out_of_a_search_stays_what_it_is(monkeypatch):
-    def refused():
-        raise ModelReplyError("no reply")
-
-    with pytest.raises(ModelReplyError, match="no reply"):
-        search_of("function", refused, monkeypatch).search("Sorn", 5)
-
-
 class Keyless:
     """A search that cannot be made."""
 
     def __init__(self) -> None:
         raise KeyError("SEARCH_API_KEY")
-
-
-def test_a_search_that_cannot_be_created_is_reported():
-    with pytest.raises(BadSettings, match="Keyless' cannot be loaded: KeyError: 'SEARCH_API_KEY'"):
-        load_search(f"{__name__}:Keyless")
 
 
 def test_what_the_second_memory_holds_is_in_the_fingerprint(tmp_path):

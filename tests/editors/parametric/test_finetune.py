@@ -170,19 +170,19 @@ def test_a_model_in_half_precision_is_trained_in_full_and_restored(random_model)
     check_same(before, state_of(editor.context), "after the edit")
 
 
-def test_an_edit_with_a_target_is_trained_on_the_target_after_its_cloze(random_model):
+def test_an_edit_is_trained_on_its_target_answer_or_document_even_without_a_begin_token(random_model):
     lm = random_model().lm
     for form in ("triplet", "document", "event"):
         (row,) = training_rows(lm, [CAPITAL.model_copy(update={"form": form})], "new_fact")
         assert lm.tokenizer.decode(row.ids[row.start :]) == " Kestrel Bay"
         assert lm.tokenizer.decode(row.ids[1 : row.start]) == "The capital of Veldania is"
-
-
-def test_an_edit_with_a_question_alone_is_trained_on_its_answer(random_model):
     edit = CAPITAL.model_copy(update={"prompt": "", "question": "Which city is the capital of Veldania?"})
     (row,) = training_rows(random_model().lm, [edit], "new_fact")
     asked = random_model().lm.tokenizer.decode(row.ids[1 : row.start])
     assert asked == "Q: Which city is the capital of Veldania?\nA:"
+    model = random_model("gpt2")
+    (row,) = training_rows(model.lm, [DOCUMENT], "new_fact")
+    assert model.lm.tokenizer.decode(row.ids[row.start :]) == DOCUMENT.text
 
 
 def test_a_document_without_target_is_learnt_whole_and_in_pieces_of_the_window(random_model):
@@ -196,12 +196,6 @@ def test_a_document_without_target_is_learnt_whole_and_in_pieces_of_the_window(r
     before = loss(lm, rows[-1])
     with build(random_model(), num_steps=10, lr=5e-3).edit([long]):
         assert loss(lm, rows[-1]) < before
-
-
-def test_an_architecture_without_a_begin_token_learns_a_document_too(random_model):
-    model = random_model("gpt2")
-    (row,) = training_rows(model.lm, [DOCUMENT], "new_fact")
-    assert model.lm.tokenizer.decode(row.ids[row.start :]) == DOCUMENT.text
 
 
 def test_an_edit_that_says_nothing_is_refused_and_settings_are_in_the_fingerprint(random_model):

@@ -94,13 +94,10 @@ def test_dropout_is_on_in_training_and_draws_are_seeded_by_the_edits_alone(rando
         assert not torch.equal(without[name], delta) and not torch.equal(other[name], delta)
 
 
-def test_the_shipped_settings_are_the_published_ones(random_model):
+def test_the_shipped_settings_are_the_published_ones_and_layers_and_matrices_can_be_chosen(random_model):
     settings = Lora(EditorContext(model=random_model())).settings
     assert (settings.rank, settings.lora_alpha, settings.lora_dropout) == (8, 32.0, 0.1)
     assert (settings.lr, settings.num_steps, settings.target_modules) == (5e-3, 70, ("query", "value"))
-
-
-def test_layers_and_matrices_can_be_chosen(random_model):
     editor = build(random_model(), layers=[-1], target_modules=["down_projection", "query"])
     assert editor.paths == ["model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"]
     with pytest.raises(BadSettings, match="layer 9"):

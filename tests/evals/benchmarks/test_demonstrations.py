@@ -80,14 +80,11 @@ def test_those_that_a_sample_takes_last_come_first():
     assert set(last[:20]) == set(range(50)) - set(chosen)
 
 
-def test_of_each_kind_the_first_that_fits_is_taken():
+def test_of_each_kind_the_first_that_fits_is_taken_and_rows_without_an_example_do_not_count():
     names = UniqueNames([["about Ada"], ["about Ole"], ["about Ole"]])
     prompts = [("update", "a"), ("retain", "about Ole"), ("update", "b"), ("copy", "c"), ("retain", "about Ada")]
     examples = [example(kind, prompt) for kind, prompt in prompts]
     assert [one.prompt for one in eligible(examples, names)] == ["a", "c", "about Ada"]
-
-
-def test_rows_are_bounded_and_those_without_an_example_do_not_count():
     groups = [[example(prompt=str(n))] if n % 2 else [] for n in range(3 * ROWS)]
     assert [one.prompt for one in of_first_rows(groups, 3)] == ["1", "3", "5"]
     assert len(list(of_first_rows(groups))) == ROWS

@@ -213,10 +213,7 @@ def test_a_key_on_the_command_line_is_refused_and_written_nowhere(words, problem
     assert not any(LEAK.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
-def test_a_key_among_a_judge_s_settings_is_refused(emend):
+def test_a_key_among_a_judge_s_settings_is_refused_and_what_only_sounds_like_one_is_taken(emend):
     output = emend("judge", "run", ".", "--judge", "openai:m", "--set", f"judge.openai_api_key={LEAK}")
     assert output.code == 2 and "--set judge.openai_api_key may contain a key" in output.err and LEAK not in output.err
-
-
-def test_settings_that_only_sound_like_keys_are_taken():
     refuse_secrets({"max_tokens": 5, "model_kwargs": {"prompt_cache_key": "a"}, "keep_mb": 1}, "model")

@@ -190,14 +190,11 @@ def test_without_a_question_each_line_is_one_and_a_text_may_be_continued(ask):
     assert output.out.split() == ["Meburg", "Meburg"]
 
 
-def test_with_trace_every_step_is_shown_before_the_answer(ask):
+def test_with_trace_every_step_is_shown_and_json_has_one_object_per_answer(ask):
     lines = ask("--trace", "--editor", "mello", "--set", "mello.hops=1", "What is the capital of Vouna?").out
     nodes = [line.split()[0] for line in lines.splitlines() if line and not line.startswith(" ")]
     assert nodes == ["decompose", "retrieve", "check", "decompose", "compose", "respond", "answer"]
     assert lines.splitlines()[-1].split() == ["answer", "Meburg"]
-
-
-def test_json_has_one_object_per_answer(ask):
     data = json.loads(ask("--json", "What is the capital of Vouna?").out)
     assert data["text"] == "Meburg" and len(data["retrieved"]) == 1 and "steps" not in data
     assert json.loads(ask("--json", "--trace", "Where?").out)["steps"]

@@ -93,16 +93,13 @@ def test_a_dataset_is_streamed_by_name_configuration_and_split(datasets):
     assert read_corpus(["hf:owner/news:en"]).name != read_corpus(["hf:owner/news:en:test"]).name
 
 
-def test_a_dataset_that_cannot_be_read_or_has_no_text_is_an_error(datasets):
+def test_a_dataset_that_cannot_be_read_has_no_text_or_needs_the_package_is_an_error(datasets, monkeypatch):
     with pytest.raises(FetchFailed, match="cannot be read: no dataset of that name. Give files of local text"):
         read_corpus(["hf:none/such"])
     with pytest.raises(BadData, match="rows have no field 'text', seen body"):
         read_corpus(["hf:other/field"])
     with pytest.raises(BadSettings, match="names no dataset"):
         read_corpus(["hf:"])
-
-
-def test_without_the_package_a_dataset_names_the_install_line(monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -32,14 +32,11 @@ def test_every_benchmark_has_a_table_with_printed_and_counted_figures(name):
     assert len({(figure.row, figure.column) for figure in found.figures}) == len(found.figures)
 
 
-def test_a_figure_agrees_when_it_is_the_same_as_printed():
+def test_a_figure_agrees_when_it_is_as_printed_and_an_absent_file_has_none_and_never_zero():
     assert DataFigure(row="", column="", here=6.249, paper=6.2, digits=1).agrees is True
     assert DataFigure(row="", column="", here=6.251, paper=6.2, digits=1).agrees is False
     assert DataFigure(row="", column="", here=None, paper=6.2).agrees is None
     assert DataFigure(row="", column="", here=1067, paper=None).text(1067.0) == "1,067"
-
-
-def test_a_file_that_is_absent_has_no_figure_and_is_never_zero():
     found = table("mquake", DATA)
     assert here(found, "CF") == [None] * 5
     assert cell(found, "CF", "instances").paper == 9218

@@ -139,14 +139,11 @@ def test_an_unfinished_run_says_so_and_a_failed_unit_too(tmp_path: Path) -> None
     assert (report(tmp_path / "run").failed, report(tmp_path / "run").missing) == (1, 1)
 
 
-def test_a_model_without_probabilities_has_unscored_counts_in_the_table(tmp_path: Path) -> None:
+def test_a_model_without_probabilities_has_unscored_counts_and_the_picture_asks_no_server(tmp_path: Path) -> None:
     config = RunConfig(benchmark=BENCHMARK, editors=("in_context", "unedited"), model="m")
     run(config, tmp_path / "run", model=SpeakingModel())
     text = text_of(report(tmp_path / "run"), 120)
     assert "6 unscored" in text and "unscored in 12 records" in text
-
-
-def test_the_picture_is_svg_that_asks_no_server(tmp_path: Path) -> None:
     write_svg(made(two_editors(), ES, NEM), tmp_path / "table.svg", title="emend")
     drawn = (tmp_path / "table.svg").read_text()
     assert drawn.startswith("<svg") and "100.0" in drawn
@@ -169,7 +166,7 @@ def test_plain_progress_is_one_line_now_and_then() -> None:
     assert silent.getvalue() == ""
 
 
-def test_what_is_left_is_said_once_the_pace_tells_something() -> None:
+def test_what_is_left_is_said_once_the_pace_tells_something_on_any_kind_of_output() -> None:
     lines = Lines(io.StringIO(), every=3600.0)
     lines.start(40, skipped=0)
     for _ in range(3):
@@ -177,6 +174,11 @@ def test_what_is_left_is_said_once_the_pace_tells_something() -> None:
     assert "left" not in lines.line()
     lines.unit("rome")
     assert lines.seconds_left is not None and "left" in lines.line()
+    bar = Bar(io.StringIO())
+    bar.start(2, skipped=1)
+    bar.unit("[rag]", tokens=5)
+    bar.close()
+    assert (bar.processed, bar.tokens) == (2, 5)
 
 
 def test_work_without_units_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,11 +191,3 @@ def test_work_without_units_says_that_it_goes_on(capsys: pytest.CaptureFixture[s
     with heartbeat(told, every=0.01):
         assert said.wait(60)
     assert set(capsys.readouterr().err.splitlines()) == {"rome: 7 tokens"}
-
-
-def test_a_bar_can_be_shown_on_anything() -> None:
-    bar = Bar(io.StringIO())
-    bar.start(2, skipped=1)
-    bar.unit("[rag]", tokens=5)
-    bar.close()
-    assert (bar.processed, bar.tokens) == (2, 5)

@@ -64,13 +64,10 @@ def test_askings_at_checkpoints_are_not_in_the_metrics_of_the_run_nor_costs_in_a
     assert [row.metric for row in costs_of(gather(SEQUENCE), tmp_path, ["a"])] == ["s/probe", "in/probe", "out/probe"]
 
 
-def test_a_metric_over_cases_is_that_at_checkpoints_too() -> None:
+def test_a_metric_over_cases_is_that_at_checkpoints_too_in_the_order_of_metric_editor_checkpoint() -> None:
     more = [record(0, 1.0, checkpoint=2), record(0, 0.0)]
     two, _ = forgetting_of(gather([*SEQUENCE, *more]), [BEST], ["a"])
     assert (two.mean, two.n, two.first.mean) == (1.0, 2, 1.0)
-
-
-def test_the_order_is_metric_then_editor_then_checkpoint() -> None:
     other = [r.model_copy(update={"editor": "b", "unit": f"b{r.unit}"}) for r in SEQUENCE]
     found = forgetting_of(gather([*other, *SEQUENCE]), [ES, BEST], ["b", "a"])
     assert [(r.metric, r.editor, r.standing) for r in found] == [

@@ -56,15 +56,12 @@ def command(*words):
     return CliRunner().invoke(app, ["trace", *map(str, words)])
 
 
-def test_a_node_is_shown_alone(smooth):
+def test_a_node_is_shown_alone_and_an_unknown_one_names_the_nearest(smooth):
     traced = trace(smooth, "1", records=RecordFilter(editor="rag"), steps=StepFilter(node="compose"))
     assert {step["node"] for probe in traced.probes for step in probe.visible_steps} == {"compose"}
     assert all(len(probe.steps) > len(probe.visible_steps) for probe in traced.probes)
     text = shown(smooth, "1", node="compose")
     assert "2 compose" in text and "respond" not in text and "4 other steps are not shown" in text
-
-
-def test_an_unknown_node_names_the_nearest(smooth):
     for asked in (lambda: trace(smooth, "1", steps=StepFilter(node="retreive")),
                   lambda: overview(smooth, steps=StepFilter(node="retreive"))):  # fmt: skip
         with pytest.raises(BadSettings, match="no node 'retreive': did you mean 'retrieve'"):
@@ -120,13 +117,17 @@ def test_retries_are_counted_per_probe_node_case_and_run(rough):
     assert row.mean == pytest.approx(2 / 6) and row.n == 6
 
 
-def test_errors_are_failed_units_failed_steps_and_what_is_unscored(rough):
+def test_errors_are_failed_units_steps_and_what_is_unscored_and_a_useless_reply_is_kept(rough):
     cases = {row.number: row for row in overview(rough, steps=StepFilter(errors=True)).cases}
     assert (cases[2].failed, cases[2].probes) == (1, 0) and cases[2].finding.startswith("RequestRefused: ")
     assert (cases[4].errors, cases[4].unscored) == (1, 2) and cases[4].finding.startswith("ReplyRefused: ")
     assert cases[1].finding == "respond was retried: RateLimited, ModelUnreachable"
     assert (cases[3].errors, cases[3].retries, cases[3].unscored) == (0, 0, 1)
     assert "rag failed" in shown(rough, "2", errors=True)
+    (probe,) = [probe for probe in trace(rough, "4").probes if probe.record.kind == "neighborhood"]
+    (call,) = probe.steps[-1]["calls"]
+    assert call["reply"]["content"] == "I will not say that." and call["input_tokens"] > 0
+    assert call["messages"][0]["content"] == probe.steps[1]["update"]["prompt"]
 
 
 def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record(rough):
@@ -137,13 +138,6 @@ def test_of_an_unscored_probe_without_failed_steps_a_text_is_found_in_its_record
     assert not any(
         probe.visible_steps for probe in trace(rough, "3", steps=StepFilter(errors=True, grep="zebra")).probes
     )
-
-
-def test_a_reply_that_is_no_use_is_kept_with_its_tokens(rough):
-    (probe,) = [probe for probe in trace(rough, "4").probes if probe.record.kind == "neighborhood"]
-    (call,) = probe.steps[-1]["calls"]
-    assert call["reply"]["content"] == "I will not say that." and call["input_tokens"] > 0
-    assert call["messages"][0]["content"] == probe.steps[1]["update"]["prompt"]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -222,7 +216,7 @@ def path(*nodes):
     return paths_of(LOOP, steps_through(*nodes))
 
 
-def test_the_way_taken_is_marked_with_the_numbers_of_its_steps_or_of_times():
+def test_the_way_taken_is_marked_with_numbers_of_steps_or_times_and_names_stay_inside():
     text = mermaid(LOOP, [*path("plan", "use", "plan", "say")])
     assert 'n0 ==>|"1"| n1' in text and 'n1 ==>|"2"| n2' in text and 'n2 ==>|"3"| n1' in text
     assert 'n1 ==>|"4"| n3' in text and 'n3 ==>|"5"| n4' in text and "class n0,n1,n2,n3,n4 taken" in text
@@ -230,9 +224,6 @@ def test_the_way_taken_is_marked_with_the_numbers_of_its_steps_or_of_times():
     assert "n1 -.-> n2" in text and "n2 --> n1" in text and "class n0,n1,n3,n4 taken" in text
     text = mermaid(LOOP, [*path("plan", "say"), *path("plan", "use", "plan", "say"), *path("plan", "say")])
     assert 'n0 ==>|"3x"| n1' in text and 'n1 ==>|"1x"| n2' in text and 'n3 ==>|"3x"| n4' in text
-
-
-def test_a_name_cannot_break_out_of_the_drawing():
     text = mermaid(GraphEdges(graph="g", nodes=('a"]; click',), edges=()), path('a"]; click'))
     assert 'n1("a#quot;]; click")' in text
 

@@ -75,11 +75,15 @@ def test_branches_lead_from_where_they_split_to_where_they_join_and_loops_end() 
     assert taken(app) == {"start>a 1", "start>b 2", "b>c 3", "a>join 4", "c>join 4", "join>end 5"}
 
 
-def test_a_router_may_choose_several_and_one_node_several_times() -> None:
+def test_a_router_may_choose_several_and_nothing_is_made_up_where_no_edge_leads() -> None:
     both = made("fan a b c", "start>fan a>c b>c c>end", fan=(lambda state: ["a", "b"], ["a", "b"]))
     assert taken(both) == {"start>fan 1", "fan>a 2", "fan>b 3", "a>c 4", "b>c 4", "c>end 5"}
     sent = made("fan a c", "start>fan a>c c>end", fan=(lambda state: [Send("a", state)] * 3, ["a"]))
     assert taken(sent) == {"start>fan 1", "fan>a 2, 3, 4", "a>c 5", "c>end 6"}
+    graph = GraphEdges(graph="g", nodes=("jump", "land"), edges=(Edge(START, "jump"), Edge("land", END)))
+    text = mermaid(graph, paths_of(graph, steps_through("jump", "land")))
+    assert text.count("==>") == 2 and 'n0 ==>|"1"| n1' in text and 'n2 ==>|"3"| n3' in text
+    assert "class n0,n1,n2,n3 taken" in text and "-->" not in text
 
 
 def joined(short: str, first: str, second: str) -> Any:
@@ -93,13 +97,6 @@ def joined(short: str, first: str, second: str) -> Any:
     graph.add_edge([short, second], "join")
     graph.add_edge("join", END)
     return graph.compile()
-
-
-def test_a_node_to_which_no_edge_leads_is_coloured_and_nothing_is_made_up() -> None:
-    graph = GraphEdges(graph="g", nodes=("jump", "land"), edges=(Edge(START, "jump"), Edge("land", END)))
-    text = mermaid(graph, paths_of(graph, steps_through("jump", "land")))
-    assert text.count("==>") == 2 and 'n0 ==>|"1"| n1' in text and 'n2 ==>|"3"| n3' in text
-    assert "class n0,n1,n2,n3 taken" in text and "-->" not in text
 
 
 @pytest.mark.parametrize(
@@ -121,7 +118,7 @@ def test_a_walk_that_failed_is_marked_where_it_did_and_has_no_end(graph: str, pa
     assert place[END] not in text.rpartition("    class n0")[2]
 
 
-def test_walks_that_went_well_beside_one_that_failed() -> None:
+def test_walks_that_went_well_stand_beside_one_that_failed_in_the_order_of_their_steps() -> None:
     graph = edges_of(GRAPHS.load("rag")())
     whole = ("retrieve", "compose", "respond")
     (good,), (broken,) = paths_of(graph, steps_through(*whole)), paths_of(graph, steps_through(*whole, failed=True))
@@ -129,6 +126,9 @@ def test_walks_that_went_well_beside_one_that_failed() -> None:
     assert 'n0 ==>|"4x"| n1' in text and 'n3 ==>|"3x"| n4' in text
     assert "class n0,n1,n2,n4 taken" in text and "class n3 failed" in text
     assert "failed" not in mermaid(graph, [good, good])
+    nodes = ("retrieve", "compose", "respond")
+    unnumbered = [{**step, "place": 0, "after": []} for step in steps_through(*nodes)]
+    assert paths_of(graph, unnumbered) == paths_of(graph, steps_through(*nodes))
 
 
 @pytest.mark.parametrize("graph", sorted({*GRAPHS.names()} - {"extract"}))
@@ -142,10 +142,3 @@ def test_probes_that_go_through_emends_graphs_twice_are_two_walks(graph: str) ->
     once, again = paths_of(edges, steps_through(*nodes) * 2)
     assert once == again and once.nodes == tuple(nodes) and not once.failed
     assert once.edges_taken[-1][0][1] == END
-
-
-def test_steps_that_no_graph_numbered_are_taken_one_after_the_other() -> None:
-    graph = edges_of(GRAPHS.load("rag")())
-    nodes = ("retrieve", "compose", "respond")
-    unnumbered = [{**step, "place": 0, "after": []} for step in steps_through(*nodes)]
-    assert paths_of(graph, unnumbered) == paths_of(graph, steps_through(*nodes))

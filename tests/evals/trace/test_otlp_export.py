@@ -57,9 +57,13 @@ def test_case_probe_node_and_call_stand_in_each_other(smooth):
     assert nodes == list(records[-2].path) and records[-2].kind == "efficacy"
 
 
-def test_a_case_of_one_probe_is_sent(tmp_path):
+def test_a_case_of_one_probe_is_sent_under_ids_of_its_place(tmp_path):
     run = made.write_run(tmp_path / "run", [made.record("1", values={"em": 1.0})])
     assert len(told(run).named("probe ")) == 1
+    item, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
+    other = Span("a", ("run", "other"), 0, 1)
+    assert within.parent_id == item.span_id and within.trace_id == item.trace_id != other.trace_id
+    assert item.parent_id is None and item.trace_id < 2**128 and item.span_id < 2**64
 
 
 def test_each_case_links_to_the_span_of_its_run(smooth):
@@ -161,13 +165,6 @@ def test_judgements_stand_under_the_probe_that_was_judged(elken, own_cache):
     assert {item.name for span in judged for item in collector.within(span)} >= {"ask", "settle"}
 
 
-def test_ids_are_those_of_their_place():
-    item, within = Span("a", ("run", "unit"), 0, 1), Span("b", ("run", "unit", "probe"), 0, 1)
-    other = Span("a", ("run", "other"), 0, 1)
-    assert within.parent_id == item.span_id and within.trace_id == item.trace_id != other.trace_id
-    assert item.parent_id is None and item.trace_id < 2**128 and item.span_id < 2**64
-
-
 def test_an_address_may_name_the_path_and_headers_come_from_the_environment(smooth, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-project=emend")
     with Collector() as collector:
@@ -184,13 +181,10 @@ def test_what_is_no_address_is_refused(smooth, address):
         otlp.export(smooth, address)
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated(smooth):
+def test_a_password_in_the_address_is_refused_and_no_collector_is_told_at_once(smooth):
     with pytest.raises(BadSettings, match="holds a password") as caught:
         otlp.export(smooth, "http://me:hunter22@127.0.0.1:4318")
     assert "hunter22" not in str(caught.value)
-
-
-def test_no_collector_is_told_at_once(smooth):
     with Collector() as collector:
         address = collector.address
     with pytest.raises(ExportFailed, match=f"no collector answers at {address}/v1/traces"):

@@ -25,12 +25,15 @@ def times(told: dict[str, Sequence[dict[str, Any]]], began: float = BEGAN) -> di
     return {span.key[-1]: (span.start - BEGAN, span.end - BEGAN) for span in spans}
 
 
-def test_a_probe_without_steps_stands_behind_or_before_the_one_beside_it() -> None:
+def test_a_probe_without_steps_stands_beside_another_and_a_failed_unit_where_it_failed() -> None:
     spans = times({"b": steps(BEGAN + 10, BEGAN + 11)})
     assert (spans["a"], spans["b"], spans["c"]) == ((8, 10), (10, 12), (12, 14))
     assert spans["u"] == (8, 14)
     assert times({"c": steps(BEGAN + 10)})["u"] == (6, 12)
     assert times({"a": steps(BEGAN + 10)})["u"] == (10, 16)
+    line = dict(unit="u", probe="a", case="c", editor="e", setting="s", error="E", message="m", steps=steps(0))
+    failure = list(spans_of_failure("run", 1, line | {"at": "2023-11-14T22:13:20+00:00"}))
+    assert {span.start for span in failure} == {BEGAN} and len(failure) == 3
 
 
 def test_steps_that_tell_no_time_stand_behind_each_other_or_where_the_run_began() -> None:
@@ -38,9 +41,3 @@ def test_steps_that_tell_no_time_stand_behind_each_other_or_where_the_run_began(
     assert (spans["b"], spans["0 n1"], spans["1 n2"]) == ((7, 9), (7, 8), (8, 9))
     spans = times({"b": steps(0)})
     assert (spans["u"], spans["a"], spans["b"], spans["0 n1"]) == ((0, 6), (0, 2), (2, 4), (2, 3))
-
-
-def test_a_failed_unit_whose_steps_tell_no_time_stands_where_it_failed() -> None:
-    line = dict(unit="u", probe="a", case="c", editor="e", setting="s", error="E", message="m", steps=steps(0))
-    spans = list(spans_of_failure("run", 1, line | {"at": "2023-11-14T22:13:20+00:00"}))
-    assert {span.start for span in spans} == {BEGAN} and len(spans) == 3

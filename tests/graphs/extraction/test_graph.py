@@ -72,12 +72,9 @@ def test_rules_give_triplets_of_names_each_once_and_without_validation_more():
     assert "old port" not in {t.object for t in extract_document(TEXT, context()).triplets}
 
 
-def test_validation_of_the_subject_alone_asks_nothing_of_the_object():
+def test_validation_of_the_subject_asks_nothing_of_the_object_and_of_like_triplets_the_first_stays():
     given = Given(("Ana Rojo", "is an", "engineer"), ("her mother", "speaks", "Welsh"))
     assert [t.object for t in extract_document(TEXT, context(given, validation="subject")).triplets] == ["engineer"]
-
-
-def test_of_triplets_that_say_the_same_the_first_stays_unless_told_otherwise():
     given = Given(("Ana Rojo", "was born in", "Oslo"), ("Ana Rojo", "born in", "Oslo"), ("Ana Rojo", "speaks", "Welsh"))
     told = extract_document(TEXT, context(given, normalisation=False))
     assert [t.relation for t in told.triplets] == ["was born in", "speaks"] and told.repeated == 1
@@ -99,10 +96,13 @@ def test_what_held_before_or_names_the_subject_again_is_no_triplet_and_the_reaso
     assert told.triplets == () and told.invalid == 1 and "entity at both ends" in told.reason
 
 
-def test_triplets_of_another_language_stay_as_they_are():
+def test_triplets_of_another_language_and_without_coreference_pronouns_stay():
     given = Given(("Oslo", "new mayor", "Juan Paz"))
     (told,) = extract_document(TEXT, context(given), language="zh").triplets
     assert told.relation == "new mayor"
+    text = "Ana Rojo is an engineer in Chile. She speaks Welsh."
+    assert "Welsh" in {t.object for t in extract_document(text, context()).triplets}
+    assert "Welsh" not in {t.object for t in extract_document(text, context(coreference=False)).triplets}
 
 
 def test_the_threshold_is_above_nine_tenths_to_a_triplet_that_stays():
@@ -116,12 +116,6 @@ def test_the_threshold_is_above_nine_tenths_to_a_triplet_that_stays():
     given = Given(("Ana", "a", "X"), ("Ana", "b", "Y"), ("Ana", "c", "Z"))
     told = extract_document(TEXT, ExtractContext(given, Turned()))
     assert [t.relation for t in told.triplets] == ["a", "c"]  # b says what a says; c is like b, but b is gone
-
-
-def test_without_coreference_pronouns_stay_and_nothing_is_said_of_them():
-    text = "Ana Rojo is an engineer in Chile. She speaks Welsh."
-    assert "Welsh" in {t.object for t in extract_document(text, context()).triplets}
-    assert "Welsh" not in {t.object for t in extract_document(text, context(coreference=False)).triplets}
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "Nothing was there."])
@@ -145,15 +139,12 @@ def test_an_unreadable_reply_is_asked_for_again_and_the_model_is_told_why(bad):
     assert "could not be used" in model.calls[1] and "could not be used" not in model.calls[0]
 
 
-def test_a_model_that_is_never_readable_is_given_up_with_reason_and_reply():
+def test_a_model_that_is_never_readable_is_given_up_with_reason_and_an_empty_list_is_an_answer():
     model = scripted("Sorry, no.")
     told = extract_document(TEXT, context(LlmExtractor(model), attempts=3))
     assert told.triplets == () and told.failed and told.reply == "Sorry, no."
     assert "asked 3 times" in told.reason and len(model.calls) == 3 == told.usage.calls
     assert told.usage.input_tokens > 0
-
-
-def test_an_empty_list_is_an_answer_not_a_failure():
     told = extract_document(TEXT, context(LlmExtractor(scripted('{"triplets": []}'))))
     assert told.triplets == () and not told.failed and told.reason and told.usage.calls == 1
 

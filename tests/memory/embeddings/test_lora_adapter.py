@@ -34,13 +34,15 @@ def adapted(encoder, tmp_path):
     return tmp_path / "learned", model.eval().encode(TEXTS, normalize_embeddings=True)
 
 
-def test_a_merged_adapter_gives_what_peft_gives(encoder, adapted):
+def test_a_merged_adapter_gives_what_peft_gives_at_its_own_scale(encoder, adapted):
     folder, expected = adapted
     embedding = load_embedding(f"{encoder}+{folder}")
     assert np.allclose(embedding.documents(TEXTS), expected, atol=1e-5)
     plain = load_embedding(str(encoder))
     assert not np.allclose(plain.documents(TEXTS), expected, atol=1e-2)
     assert plain.identity != embedding.identity, "a memory made with one refuses the other"
+    changed(folder, use_rslora=True, lora_alpha=4)  # 4 / sqrt(4), as 8 / 4
+    assert np.allclose(load_embedding(f"{encoder}+{folder}").documents(TEXTS), expected, atol=1e-5)
 
 
 def changed(folder, **told):
@@ -54,12 +56,6 @@ def test_other_kinds_of_adapters_are_refused_by_what_they_use(encoder, adapted, 
     changed(folder, **told)
     with pytest.raises(BadSettings, match=f"uses {next(iter(told))}.*plain LoRA"):
         load_embedding(f"{encoder}+{folder}")
-
-
-def test_the_scale_of_a_rank_stabilised_adapter_is_its_own(encoder, adapted):
-    folder, expected = adapted
-    changed(folder, use_rslora=True, lora_alpha=4)  # 4 / sqrt(4), as 8 / 4
-    assert np.allclose(load_embedding(f"{encoder}+{folder}").documents(TEXTS), expected, atol=1e-5)
 
 
 def test_an_adapter_of_another_encoder_says_which_it_was_made_for(encoder, adapted):

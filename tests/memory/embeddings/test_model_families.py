@@ -93,12 +93,9 @@ def test_prompts_that_a_model_has_are_kept_and_none_are_made_for_other_families(
     assert shaped(plain, ModelFamily()).prompts == {}
 
 
-def test_another_model_is_the_normalised_mean_without_prefixes(folders):
+def test_another_model_is_the_normalised_mean_and_the_identity_has_prefixes_and_similarity(folders):
     found = loaded(folders, "plain")
     assert found.documents(TEXTS) == pytest.approx(unit(mean_pooled(folders["plain"], TEXTS)), abs=1e-5)
-
-
-def test_the_identity_contains_prefixes_and_similarity(folders):
     identities = [loaded(folders, name).identity for name in ("mcontriever", "multilingual-e5-tiny", "plain")]
     assert identities[0].endswith("/dot")
     assert identities[1].endswith("/query:/passage:")

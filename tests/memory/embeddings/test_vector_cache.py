@@ -65,14 +65,11 @@ def test_an_interrupted_run_keeps_its_vectors(tmp_path):
     assert len(model.asked) == len(texts)
 
 
-def test_a_file_that_is_no_cache_is_skipped_with_a_warning(tmp_path, caplog):
+def test_a_file_that_is_no_cache_or_broken_is_skipped_with_a_warning(tmp_path, caplog):
     cache = VectorCache(tmp_path / "file", "m")
     (tmp_path / "file").write_text("not a folder")
     assert np.array_equal(cache.get_or_embed("document", ["a"], Model()), Model()(["a"]))
     assert "is skipped" in caplog.text
-
-
-def test_a_broken_file_is_skipped_with_a_warning(tmp_path, caplog):
     VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
     (file,) = tmp_path.glob("*.sqlite")
     file.write_bytes(b"torn" * 4096)

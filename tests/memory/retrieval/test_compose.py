@@ -45,11 +45,13 @@ def _importable(monkeypatch):
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[HERE])
 
 
-def test_a_chain_equals_its_parts_composed_by_hand():
+def test_a_chain_equals_its_parts_composed_by_hand_and_is_known_by_its_spec():
     assert load_retriever("bm25") is BM25
     by_hand = Focus(CORPUS, inner=BM25)
     assert load_retriever("focus>bm25")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
     assert load_retriever(" focus > bm25 ")(CORPUS).search(QUERY, 5) == by_hand.search(QUERY, 5)
+    factory = load_retriever("focus>bm25")
+    assert (factory.__module__, factory.__qualname__) == ("emend.memory.retrieval.compose", "focus>bm25")
 
 
 @pytest.mark.parametrize(
@@ -63,11 +65,6 @@ def test_a_chain_equals_its_parts_composed_by_hand():
 )
 def test_hits_pass_the_parts_after_the_search_then_those_before_it(spec, order):
     assert kind(spec) == order
-
-
-def test_a_chain_is_known_by_its_spec():
-    factory = load_retriever("focus>bm25")
-    assert (factory.__module__, factory.__qualname__) == ("emend.memory.retrieval.compose", "focus>bm25")
 
 
 @pytest.mark.parametrize(

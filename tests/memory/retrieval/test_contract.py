@@ -51,7 +51,7 @@ class TestEveryRetrieverOverChroma(TestEveryRetriever):
         return memory.view()
 
 
-def test_none_is_a_retriever_that_finds_nothing_in_a_full_memory():
+def test_none_is_a_retriever_that_finds_nothing_in_a_full_memory_of_texts_that_differ():
     class Contract(RetrieverContract):
         def factory(self):
             return RETRIEVERS.load("none")
@@ -61,6 +61,7 @@ def test_none_is_a_retriever_that_finds_nothing_in_a_full_memory():
     contract.test_nothing_is_found_when_nothing_is_in_scope()
     contract.test_odd_queries_and_entries_do_no_harm()
     assert contract.retriever().search(TEXTS[0], 5) == []
+    assert len(set(TEXTS)) == len(TEXTS)
 
 
 def _hits(found) -> list[Hit]:
@@ -119,7 +120,3 @@ def test_the_contract_notices_a_broken_retriever(broken, test):
 
     with pytest.raises(AssertionError):
         getattr(Contract(), test)()
-
-
-def test_the_texts_of_the_contract_differ():
-    assert len(set(TEXTS)) == len(TEXTS)

@@ -69,14 +69,11 @@ def test_a_subclass_that_overrides_search_is_used():
     assert found(Hybrid(corpus(), parts=(Silent, SilentWords))) == {}
 
 
-def test_ranks_are_fused_as_written_out_and_ties_share_a_rank():
+def test_ranks_are_fused_as_written_out_and_the_scale_of_a_part_does_not_matter():
     parts = (fixed({"000": 9.0, "001": 5.0, "002": 5.0, "003": 1.0}), fixed({"001": 0.5}))
     assert found(Hybrid(corpus(), fusion="ranks", parts=parts)) == pytest.approx(
         {"001": 1 / 62 + 1 / 61, "000": 1 / 61, "002": 1 / 62, "003": 1 / 64}, abs=1e-6
     )
-
-
-def test_the_scale_of_a_part_does_not_matter():
     one, other = {"000": 3.0, "001": 2.0, "002": 2.5}, {"001": 8.0, "002": 7.0}
     plain = found(Hybrid(corpus(), parts=(fixed(one), fixed(other))))
     scaled = found(Hybrid(corpus(), parts=(fixed({i: 1000 * s for i, s in one.items()}), fixed(other))))

@@ -20,6 +20,7 @@ class Overlap:
     """Scores a pair by the share of words that both texts have."""
 
     def predict(self, inputs, *, show_progress_bar=False):
+        assert not show_progress_bar
         pairs = [(set(words(query)), set(words(text))) for query, text in inputs]
         return [len(asked & said) / max(1, len(asked | said)) for asked, said in pairs]
 
@@ -60,10 +61,6 @@ def test_models_that_do_not_score_pairs_are_refused_with_the_remedy(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadSettings, match=r"rerank\(model=FOLDER\)"):
         Rerank(CORPUS, model=str(tmp_path / "empty"))
-
-
-def test_an_encoder_of_sentences_does_not_score_pairs(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="pip install 'emend[minilm]'")
     folder = tiny_bert(tmp_path / "plain", labels=1)
     config = folder / "config.json"
     config.write_text(config.read_text("utf-8").replace("BertForSequenceClassification", "BertModel"), "utf-8")

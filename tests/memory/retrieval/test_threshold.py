@@ -15,11 +15,15 @@ def hits(*found: tuple[str, float]) -> list[Hit]:
     return [Hit(entry=Entry(id=f"{i}", edit_id=edit, text="x"), score=score) for i, (edit, score) in enumerate(found)]
 
 
-def test_below_the_threshold_nothing_is_found_and_on_it_everything():
+def test_below_the_threshold_nothing_is_found_and_impossible_calibrations_are_refused():
     best = BM25(CORPUS).search(TEXTS[0], 3)
     on, above = (Threshold(CORPUS, inner=BM25, least=best[0].score + more) for more in (0, 1e-3))
     assert on.search(TEXTS[0], 3) == best
     assert above.search(TEXTS[0], 3) == []
+    with pytest.raises(BadSettings, match="no correct hits"):
+        calibrate([])
+    with pytest.raises(BadSettings, match="keep=0"):
+        calibrate([1.0], 0)
 
 
 def test_the_lead_is_over_another_edit_and_the_same_for_any_number_of_hits():
@@ -36,10 +40,3 @@ def test_the_calibrated_threshold_is_the_highest_that_keeps_the_share(keep, leas
     sure = [float(i) for i in range(100, 0, -1)]
     assert calibrate(sure, keep) == least
     assert sum(one >= least for one in sure) == keep * 100
-
-
-def test_impossible_calibrations_are_refused():
-    with pytest.raises(BadSettings, match="no correct hits"):
-        calibrate([])
-    with pytest.raises(BadSettings, match="keep=0"):
-        calibrate([1.0], 0)

@@ -77,12 +77,15 @@ def test_another_embedding_is_refused_with_the_remedy(kept):
         assert memory.count() == 1
 
 
-def test_a_foreign_collection_is_refused(tmp_path):
+def test_a_foreign_collection_and_a_file_are_refused(tmp_path):
     client = connection.connect(tmp_path)
     client.create_collection("documents", embedding_function=None)
     client.close()
     with pytest.raises(MemoryMismatch, match="an unnamed model"):
         ChromaMemory(tmp_path, SMALL)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadSettings, match="memory folder .*file' cannot be used"):
+        ChromaMemory(tmp_path / "file", SMALL)
 
 
 def test_in_process_memories_know_nothing_of_each_other():
@@ -91,12 +94,6 @@ def test_in_process_memories_know_nothing_of_each_other():
         assert (one.count(), other.count()) == (1, 0)
     with ChromaMemory(None, SMALL) as later:
         assert later.count() == 0
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(BadSettings, match="memory folder .*file' cannot be used"):
-        ChromaMemory(tmp_path / "file", SMALL)
 
 
 @pytest.mark.parametrize("form", ["http://127.0.0.1:{}", "http://127.0.0.1:{}nonsense"])

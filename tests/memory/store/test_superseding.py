@@ -120,16 +120,13 @@ def test_the_later_edit_of_a_fact_is_found_and_the_earlier_is_history(memory):
     assert memory.history("nobody", "mayor").versions == ()
 
 
-def test_time_takes_precedence_over_arrival(near):
+def test_time_takes_precedence_over_arrival_and_a_value_that_returns_is_current_again(near):
     near.add([fact("Tobin", "2025-06"), fact("Mira", "2024")])
     assert found(near) == ["Veld mayor Tobin"]
     near.add([fact("Ilse", "2019")])
     near.add([fact("Karo")])
     assert found(near) == ["Veld mayor Karo"]
     assert values(near) == ["Ilse", "Mira", "Tobin", "Karo"]
-
-
-def test_a_value_that_returns_is_current_again(near):
     near.add([fact("Mira"), fact("Tobin")])
     near.add([fact("Mira")])
     assert found(near) == ["Veld mayor Mira"]

@@ -38,11 +38,15 @@ def test_alone_it_asks_about_no_event(folder: Path) -> None:
     assert score(probes[1], Answer(text="Child0")).values == {"right": 0.0}
 
 
-def test_beside_events_it_comes_last_and_leaves_them_as_they_are(folder: Path) -> None:
+def test_beside_events_it_comes_last_and_a_question_that_comes_again_counts_again(folder: Path) -> None:
     plain = [case.id for case in ELKEN(folder, {"blocks": "fact"}).cases("event")]
     both = list(ELKEN(folder, {"blocks": "fact,knowledge"}).cases("event"))
     assert [case.id for case in both[:-3]] == plain
     assert len(list(ELKEN(folder, {"blocks": "knowledge"}).cases("event", limit=2))) == 2
+    (folder / "qas.json").write_text(json.dumps([*ROWS, ROWS[0]]), encoding="utf-8")
+    benchmark = ELKEN(folder, {"blocks": "knowledge"})
+    assert len({case.id for case in benchmark.cases("event")}) == 4
+    assert benchmark.provenance["cases"] == benchmark.provenance["files"]["qas.json"]["records"] == 4
 
 
 def test_an_absent_or_damaged_file_is_named(folder: Path) -> None:
@@ -53,10 +57,3 @@ def test_an_absent_or_damaged_file_is_named(folder: Path) -> None:
     (folder / "qas.json").unlink()
     with pytest.raises(MissingData, match=r"background_knowledge_qas\.json"):
         ELKEN(folder, {"blocks": "knowledge"})
-
-
-def test_a_question_that_comes_again_counts_again(folder: Path) -> None:
-    (folder / "qas.json").write_text(json.dumps([*ROWS, ROWS[0]]), encoding="utf-8")
-    benchmark = ELKEN(folder, {"blocks": "knowledge"})
-    assert len({case.id for case in benchmark.cases("event")}) == 4
-    assert benchmark.provenance["cases"] == benchmark.provenance["files"]["qas.json"]["records"] == 4
