@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 Form = Literal["triplet", "triplets", "document", "event", "facts"]
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str)
+
 
 def content_id(*parts: object) -> str:
     """Sixteen hex digits that depend only on the content, never on order of loading, time or machine."""
-    packed = json.dumps(parts, ensure_ascii=False, sort_keys=True, default=str)
-    return hashlib.sha256(packed.encode()).hexdigest()[:16]
+    return hashlib.sha256(_ENCODER.encode(parts).encode()).hexdigest()[:16]
 
 
 def prompt_id(*parts: object) -> str:

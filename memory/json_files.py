@@ -110,6 +110,7 @@ class JsonLines:
 
     def __iter__(self) -> Iterator[JsonLine]:
         self.torn = self.skipped = end = 0
+        name = str(self.path)
         try:
             file = open_file(self.path, links=self.links)
         except FileNotFoundError:
@@ -121,7 +122,7 @@ class JsonLines:
                     self.torn = len(line)
                     return
                 try:
-                    where = f"{self.path}, line {number}"
+                    where = f"{name}, line {number}"
                     if self.parse is not None:
                         fields = self.parse(line, where)
                     else:

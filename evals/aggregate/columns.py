@@ -1,13 +1,14 @@
 """Columns of scores and costs, collected while a run's records stream by."""
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic, macro
 from emend.memory.edit import FrozenModel, content_id
+from emend.memory.probe import Usage
 
 REASONS = 200
 """Number of distinct reasons that are counted; the rest count as one."""
@@ -78,12 +79,24 @@ def order_by(editors: Sequence[str]) -> Callable[[ResultGroup], tuple[str, str, 
     return lambda group: (group.setting, group.mode, places.get(group.editor, len(places)))
 
 
+def _columns() -> defaultdict[tuple[str, str], Column]:
+    return defaultdict(Column)
+
+
+def add_usage(sums: Counter[str], usage: Usage) -> None:
+    """Add tokens and calls to their sums."""
+    sums["input_tokens"] += usage.input_tokens
+    sums["output_tokens"] += usage.output_tokens
+    sums["calls"] += usage.calls
+    sums["untold"] += usage.untold
+
+
 class RecordTable:
     """Scores and costs of a run by result group."""
 
     def __init__(self) -> None:
-        self.places: dict[ResultGroup, Columns] = {}
-        self.again: dict[tuple[ResultGroup, int], Columns] = {}
+        self.places: defaultdict[ResultGroup, defaultdict[tuple[str, str], Column]] = defaultdict(_columns)
+        self.again: defaultdict[tuple[ResultGroup, int], defaultdict[tuple[str, str], Column]] = defaultdict(_columns)
         """Columns of re-evaluations, by the number of edits at the checkpoint."""
         self.spent: Counter[str] = Counter()
         """Tokens and calls, without those of kept answers."""
@@ -96,25 +109,23 @@ class RecordTable:
     def add(self, record: Record) -> None:
         """Take one record in."""
         place = ResultGroup(record.setting, record.mode, record.editor)
-        first = self.places.setdefault(place, {})
-        columns = self.again.setdefault((place, record.checkpoint), {}) if record.checkpoint else first
+        first = self.places[place]
+        columns = self.again[place, record.checkpoint] if record.checkpoint else first
         case, attempt = self._numbers(record)
         for name, value in record.values.items():
-            columns.setdefault((name, record.kind), Column()).put(value, case, attempt)
+            columns[name, record.kind].put(value, case, attempt)
         for name in record.unscored:
-            columns.setdefault((name, record.kind), Column()).miss(case, attempt)
+            columns[name, record.kind].miss(case, attempt)
         usage = record.usage
-        costs = {SECONDS: record.seconds, TOKENS_IN: usage.input_tokens, TOKENS_OUT: usage.output_tokens}
-        costs[RETRIES] = usage.retries
-        for name, cost in costs.items():
-            column = first.setdefault((name, ""), Column())
-            if usage.untold and name in (TOKENS_IN, TOKENS_OUT):
-                column.miss(case, 0)
+        first[SECONDS, ""].put(record.seconds, case)
+        first[RETRIES, ""].put(usage.retries, case)
+        for name, tokens in ((TOKENS_IN, usage.input_tokens), (TOKENS_OUT, usage.output_tokens)):
+            if usage.untold:
+                first[name, ""].miss(case, 0)
             else:
-                column.put(cost, case)
+                first[name, ""].put(tokens, case)
         if not record.from_baseline:
-            self.spent.update(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, calls=usage.calls)
-            self.spent.update(untold=usage.untold)
+            add_usage(self.spent, usage)
         for reason in set(record.unscored.values()):
             known = reason in self.reasons or len(self.reasons) < REASONS
             self.reasons[reason if known else "other reasons"] += 1

@@ -1,6 +1,8 @@
 """Cost of a run: per probe and per edit under each editor, and in total."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from emend.evals.aggregate.columns import (
@@ -13,11 +15,12 @@ from emend.evals.aggregate.columns import (
     MetricRow,
     RecordTable,
     ResultGroup,
+    add_usage,
     estimate_of,
     order_by,
 )
 from emend.evals.case import Metric
-from emend.evals.log.baseline import read_baseline
+from emend.evals.log.baseline import read_baseline_usage
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
@@ -77,8 +80,9 @@ def costs_of(gathered: RecordTable, folder: Path, editors: Sequence[str]) -> lis
 def _estimate(columns: Columns, metric: Metric) -> Estimate:
     """Estimate of a cost. A constant cost is no proportion, so its interval is that number."""
     value = estimate_of(columns, metric)
-    distinct = {number for (name, _), column in columns.items() if name == metric.value for number in column.values}
-    constant = len(distinct) == 1 and value.n > 1
+    numbers = chain.from_iterable(column.values for (name, _), column in columns.items() if name == metric.value)
+    first = next(numbers, None)
+    constant = value.n > 1 and all(number == first for number in numbers)
     return value.model_copy(update={"low": value.mean, "high": value.mean}) if constant else value
 
 
@@ -100,14 +104,12 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
-    names = ("input_tokens", "output_tokens", "calls", "untold")
-    before = dict.fromkeys(names, 0)
-    for _, answer in read_baseline(folder):
-        usage = answer.usage
-        before = {name: before[name] + getattr(usage, name) for name in names}
+    before = Counter[str]()
+    for usage in read_baseline_usage(folder):
+        add_usage(before, usage)
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return RunCost(
-        **{name: gathered.spent[name] + before[name] for name in names},
+        **{name: gathered.spent[name] + before[name] for name in ("input_tokens", "output_tokens", "calls", "untold")},
         baseline_tokens=before["input_tokens"] + before["output_tokens"],
         baseline_calls=before["calls"],
         processes=len(runs),

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from emend.evals.log.lines import BASELINE
-from emend.evals.log.records import read_models
+from pydantic import BaseModel, TypeAdapter
+
+from emend.evals.log.lines import BASELINE, parser_of
+from emend.evals.log.records import read_models, read_parsed
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
 from emend.memory.probe import Answer, Step, Usage
@@ -58,6 +60,27 @@ class BaselineAnswer(FrozenModel):
             return self.result().usage
         except (ModelReplyError, ContextOverflow) as error:
             return usage_until(error)
+
+
+class _AnswerUsage(BaseModel):
+    usage: Usage
+
+
+class _UsageLine(BaseModel):
+    """Usage in a line of `baseline.jsonl`; None for that of an error, which its steps have."""
+
+    answer: _AnswerUsage | None = None
+
+
+def read_baseline_usage(folder: Path) -> Iterator[Usage]:
+    """Yield the usage of each of the unedited model's answers; most is read without the rest of the line."""
+    full, short = parser_of(TypeAdapter(BaselineAnswer)), parser_of(TypeAdapter(_UsageLine))
+
+    def parse(line: bytes, where: str) -> Usage:
+        answer = short(line, where).answer
+        return answer.usage if answer else full(line, where).usage
+
+    return (usage for _, usage in read_parsed(folder / BASELINE, parse))
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:

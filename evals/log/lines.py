@@ -260,10 +260,11 @@ def parser_of(schema: TypeAdapter[M]) -> Callable[[bytes, str], M]:
 
     Half surrogate pairs, which older files hold, are replaced.
     """
+    validate = schema.validator.validate_json  # without the arguments that `TypeAdapter` passes with each line
 
     def parse(line: bytes, where: str) -> M:
         try:
-            return schema.validate_json(line)
+            return validate(line)  # type: ignore[no-any-return]
         except ValidationError:
             fields = parse_object(line, where)
         try:

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, pairwise
@@ -34,6 +34,7 @@ from emend.memory.json_files import JsonLines, replace_surrogates
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 DAMAGED_RECORD = (
     "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
     "folder."
@@ -304,12 +305,17 @@ def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[
     Raises:
         BadData: the file is no regular file, or a line cannot be read; names file, line and field.
     """
+    return read_parsed(path, parser_of(TypeAdapter(model)), remedy)
+
+
+def read_parsed(path: Path, parse: Callable[[bytes, str], T], remedy: str = "") -> Iterator[tuple[int, T]]:
+    """Yield offset and content of each whole line as `read_models` does, by a function such as `parser_of` makes."""
 
     def refuse(error: BadData) -> None:
         raise BadData(f"{error} {remedy}") from error
 
     with read_errors(path):
-        for line in JsonLines(path, refuse if remedy else _leave_out, parse=parser_of(TypeAdapter(model))):
+        for line in JsonLines(path, refuse if remedy else _leave_out, parse=parse):
             yield line.offset, line.fields
 
 

@@ -151,9 +151,10 @@ def bootstrap_means(sums: Floats, counts: Floats, seed: int, resamples: int) -> 
     size = len(sums)
     rows = max(1, min(resamples, _CHUNK // size))
     means = np.empty(resamples)
+    alike = bool((counts == counts[0]).all())  # any draw of all cases then has as many values as they have
     for start in range(0, resamples, rows):
         drawn = rng.integers(0, size, size=(min(rows, resamples - start), size), dtype=np.int32)
-        means[start : start + rows] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+        means[start : start + rows] = sums[drawn].sum(axis=1) / (counts.sum() if alike else counts[drawn].sum(axis=1))
     return means
 
 
