@@ -48,6 +48,8 @@ LOCAL = ("tiny", "hf")
 """Providers whose models run on this machine."""
 SECONDS_A_REPLY = 120
 """Seconds without a byte of the reply after which a request is given up."""
+API_DEFAULTS: dict[str, Any] = {"temperature": 0, "timeout": SECONDS_A_REPLY}
+"""Settings of models behind an API that Emend gives where the user gives none."""
 DEFAULT_BOUNDS = {"deadline": 600.0, "reply_mb": 8.0}
 """Settings of models behind an API: seconds of a whole call with its retries, and megabytes of a reply."""
 LM_SETTINGS = ("dtype", "device", "batch_tokens", "keep_mb")
@@ -237,7 +239,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
     seconds, megabytes = (_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
-    options = {"temperature": 0, "timeout": SECONDS_A_REPLY, "max_retries": 0} | counting | settings
+    options = API_DEFAULTS | {"max_retries": 0} | counting | settings
     options = {name: value for name, value in options.items() if value is not None and name not in DEFAULT_BOUNDS}
     try:
         with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused below

@@ -24,6 +24,7 @@ SMALL = {
         "--texts 20",
         "memit, layers [4, 5, 6, 7], write, 4 edits",
     ),
+    "million": ("--records 2000", "report"),
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "run": ("--probes 20 --edits 4", "EM 100.0"),

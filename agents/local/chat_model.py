@@ -42,6 +42,7 @@ class LocalChatModel(BaseChatModel):
     lm: CausalLM
     model_name: str = ""
     max_new_tokens: int = 32
+    """Maximum length of a reply in tokens."""
     stop_at: tuple[str, ...] = ("\n",)
     """Stop texts for a single message to a base model; any other reply ends with the end token."""
     chat: bool | None = None

@@ -30,7 +30,8 @@ class CragSettings(RagSettings):
         top: number of strips kept; 0 for the published number.
         floor: minimum score of a strip other than the best; None for none.
         search: the wider search: the folder of a second memory, or `module:attribute`, see `load_search`.
-        embedding: of the second memory, where it is none of the usual ones.
+        search_k: number of entries that the wider search returns.
+        embedding: embedding of the second memory, where it is none of the usual ones.
     """
 
     k: Annotated[int, Field(ge=1)] = 5

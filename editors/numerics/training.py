@@ -41,6 +41,7 @@ class TrainingSettings:
     """Learning rate, number of steps, and when to stop."""
 
     lr: Annotated[float, Field(gt=0)]
+    """Adam's learning rate."""
     num_steps: Annotated[int, Field(ge=1)]
     """Maximum number of passes over all rows (epochs); each is one step of Adam unless `batch_size` is set."""
     stop_loss: Annotated[float, Field(ge=0)]

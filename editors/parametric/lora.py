@@ -32,6 +32,7 @@ class LoraSettings(TrainingSettings):
     """Settings of LoRA; the shipped values per model are in `settings/lora.toml` and `settings/qlora.toml`."""
 
     rank: Annotated[int, Field(ge=1)]
+    """Rank of an adapter's matrices."""
     lora_alpha: Annotated[float, Field(gt=0)]
     """The product of an adapter's two matrices is multiplied by this over its rank."""
     lora_dropout: Annotated[float, Field(ge=0, lt=1)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from emend.evals.aggregate.columns import MetricRow as MetricRow
 from emend.evals.aggregate.columns import RecordTable, estimate_of, order_by
 from emend.evals.aggregate.columns import gather as gather
-from emend.evals.aggregate.costs import RunCost, costs_of, spent_of
+from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.case import Metric
@@ -46,6 +46,11 @@ class Report(FrozenModel):
     spent: RunCost | None = None
     notes: tuple[str, ...] = ()
     """How the run was merged from shares."""
+
+
+def _comparable(costs: Sequence[MetricRow], concurrency: int) -> list[MetricRow]:
+    """Costs without the seconds of a probe where probes waited for each other, and so for other editors' too."""
+    return [row for row in costs if concurrency == 1 or row.metric != PER_PROBE[0].name]
 
 
 def rows_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Sequence[str]) -> list[MetricRow]:
@@ -97,7 +102,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
             *(judged_notes(folder, judged) if judged else ()),
         ),
         forgetting=tuple(forgetting_of(gathered, metrics, manifest.config.editors)),
-        costs=tuple(costs_of(gathered, folder, manifest.config.editors)),
+        costs=tuple(_comparable(costs_of(gathered, folder, manifest.config.editors), manifest.config.concurrency)),
         perplexity=tuple(
             perplexities_of(folder, manifest.config.editors, Checkpoints.parse(manifest.config.reevaluate_at))
         ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emend.evals.aggregate.rows import Report
 from emend.evals.aggregate.rows import report as report_of
+from emend.evals.aggregate.tables import LabelledReport, TableChoice, metric_tables
 from emend.evals.api.display import DisplayTable
 from emend.evals.case import Record
 from emend.evals.log.manifest import Manifest
@@ -42,11 +43,32 @@ class RunResult:
         """All rows of the run's report, which is computed once."""
         return report_of(self.folder)
 
-    def table(self) -> DisplayTable:
-        """The table of metrics with their intervals, as `emend report` prints it."""
+    def table(self, *columns: str, sort: str | None = None, everything: bool = False) -> DisplayTable:
+        """The table of metrics with their intervals, as `emend report` prints it.
+
+        Args:
+            columns: metrics to show; the main ones by default.
+            sort: metric by which editors are sorted, best first.
+            everything: show all metrics, forgetting, perplexity and costs.
+
+        Raises:
+            BadSettings: there is no such metric.
+        """
         from emend.evals.report.tables.metrics import render
 
-        return DisplayTable(lambda console: render(self.report, console))
+        report, choice = self.report, TableChoice(columns, sort, everything)
+        metric_tables([LabelledReport(report, {})], choice)
+        return DisplayTable(lambda console: render(report, console, choice))
+
+    def export(self, form: str, *columns: str, sort: str | None = None, everything: bool = False) -> str:
+        """The table of metrics as csv, markdown, latex or html.
+
+        Raises:
+            BadSettings: there is no such form or metric.
+        """
+        from emend.evals.report.export import export
+
+        return export([LabelledReport(self.report, {})], form, TableChoice(columns, sort, everything))
 
     def records(self, editor: str | None = None) -> list[Record]:
         """One record per probe, repeat and editor, or those of one editor."""

@@ -33,7 +33,7 @@ FREE = (
 """Fields that may change between a run and its resumption; the data is compared by its content, not by its path."""
 OVERRIDES = (
     "Setting of an editor or of the model: EDITOR.KEY=VALUE, model.KEY=VALUE, or EDITOR=@FILE with a TOML file; "
-    "repeatable; see: emend list editors --settings."
+    "repeatable; see: emend list settings."
 )
 SERVER = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 """Address of a Chroma server; one with a user and password would be written to the manifest with them."""

@@ -183,10 +183,13 @@ def _print_summary(folder: Path, summary: "ScoreSummary") -> None:
         ModelError: every call failed.
     """
     from emend.evals.aggregate.rows import report
+    from emend.evals.aggregate.tables import TableChoice
     from emend.evals.report.console import console_for
-    from emend.evals.report.tables.metrics import show
+    from emend.evals.report.tables.metrics import render
 
-    show(report(folder, summary.scoring.id), console_for())
+    judged, console = report(folder, summary.scoring.id), console_for()
+    columns = tuple(dict.fromkeys(row.metric for row in judged.rows if row.judge))
+    console.print(render(judged, console, TableChoice(columns)))
     items = ", ".join(f"{count} for {name}" for name, count in summary.items.items())
     print_text(f"\nScoring {summary.scoring.id} in {folder / 'scorings'}: {items}.")
     print_text(

@@ -1,5 +1,6 @@
 """The commands `emend list` and `emend graph`: what can be named on the command line, and how a graph is wired."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,7 +9,7 @@ from rich.text import Text
 
 from emend.evals.cli.options import Json, exclusive
 from emend.evals.cli.output import emit, print_text
-from emend.evals.components.catalogue import KINDS, list_presets, list_settings, registry_of
+from emend.evals.components.catalogue import KINDS, registry_of
 from emend.evals.report.escape import one_line
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
@@ -18,37 +19,66 @@ if TYPE_CHECKING:
 
     from emend.evals.components.graph_nodes import GraphNode
 
+ALL_KINDS = {name: summary for name, (_, summary) in KINDS.items()} | {
+    "settings": "Settings of editors, benchmarks and models (--set, --benchmark-option).",
+    "runs": "Run folders.",
+}
+
 
 def list_parts(
     kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}; default: list the kinds.")
+        str | None,
+        typer.Argument(metavar="KIND", help=f"One of {', '.join(ALL_KINDS)}; default: list the kinds."),
     ] = None,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="With editors: list each editor's settings, types, defaults and presets.")
-    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="With settings: an editor, benchmark or model, such as rag; default: all. With runs: the folder that "
+            "holds them; default: runs.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be named on the command line, plug-ins included."""
-    if settings and kind != "editors":
-        raise BadSettings("--settings lists settings of editors: write emend list editors --settings.")
+    """List what can be named on the command line, plug-ins included; settings; or runs."""
     if kind is None:
-        kinds = [{"name": name, "summary": summary} for name, (_, summary) in KINDS.items()]
+        kinds = [{"name": name, "summary": summary} for name, summary in ALL_KINDS.items()]
         emit(kinds, as_json, lambda console: _show_columns(kinds, console))
-        return
-    if kind not in KINDS:
-        raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(KINDS))}")
-    if settings:
-        rows, presets = list_settings(), list_presets()
-        columns = [{"name": f"{row['editor']}.{row['setting']}", "summary": _in_words(row)} for row in rows]
-        columns += [{"name": f"{row['editor']} [{row['preset']}]", "summary": row["verified"]} for row in presets]
-        emit([*rows, *presets], as_json, lambda console: _show_columns(columns, console))
-        return
+    elif kind not in ALL_KINDS:
+        raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(ALL_KINDS))}")
+    elif kind == "settings":
+        _list_settings(name, as_json)
+    elif kind == "runs":
+        _list_runs(Path(name or "runs"), as_json)
+    elif name is not None:
+        raise BadSettings(f"emend list {kind} takes no name; its settings: emend list settings {name}.")
+    else:
+        _list_registry(kind, as_json)
+
+
+def _list_registry(kind: str, as_json: bool) -> None:
     registry = registry_of(kind)
     parts = list(registry.rows())
     if not parts and not as_json:
         print_text(f"There are no {kind} yet. A package can add some under the entry point {registry.group}.")
         return
     emit(parts, as_json, lambda console: _show_columns(parts, console))
+
+
+def _list_settings(part: str | None, as_json: bool) -> None:
+    from emend.evals.components.settings_list import list_presets, list_settings
+    from emend.evals.report.tables.settings import render_settings
+
+    settings, presets = list_settings(part), list_presets(part)
+    emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
+
+
+def _list_runs(folder: Path, as_json: bool) -> None:
+    from emend.evals.aggregate.runs import list_runs
+    from emend.evals.report.tables.runs import render_runs
+
+    runs = list_runs(folder)
+    emit(runs, as_json, lambda console: console.print(render_runs(runs, folder)))
 
 
 def graph(
@@ -72,11 +102,6 @@ def graph(
         return
     nodes = nodes_of(app)
     emit(nodes, as_json, lambda console: _show_graph(str(app.name), nodes, console))
-
-
-def _in_words(row: dict[str, Any]) -> str:
-    """Type and default of a setting in one line."""
-    return row["type"] if row["default"] in (None, "") else f"{row['type']}; default: {row['default']}"
 
 
 def _show_columns(rows: list[dict[str, Any]], console: "Console") -> None:

@@ -1,20 +1,54 @@
 """The commands `emend report` and `emend papers`."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel, Field
 
-from emend.evals.cli.options import Json, Junit, ReadRun, Require, ScoringId
-from emend.evals.cli.output import emit
+from emend.evals.cli.options import Json, Junit, Require, ScoringId, exclusive, grouped, read_run
+from emend.evals.cli.output import emit, print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
+from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
+if TYPE_CHECKING:
+    from emend.evals.aggregate.rows import Report
+    from emend.evals.aggregate.tables import LabelledReport, TableChoice
 
+
+class ReportOutput(FrozenModel):
+    """Form and content of the tables."""
+
+    as_json: bool = Field(default=False, description='Print one JSON object, {"rows": ...}, and nothing else.')
+    format: str | None = Field(default=None, description="Print csv, markdown, latex or html instead of tables.")
+    columns: str | None = Field(
+        default=None, description="Metrics to show, in this order, with commas between them; default: the main ones."
+    )
+    sort: str | None = Field(default=None, description="Sort rows by this metric, best first; default: as run.")
+    all: bool = Field(default=False, description="Show all metrics, forgetting, perplexity and costs.")
+    svg: Path | None = Field(default=None, description="Also draw the tables into this SVG file.")
+
+    @property
+    def choice(self) -> "TableChoice":
+        """Content of the tables."""
+        from emend.evals.aggregate.tables import TableChoice
+
+        columns = tuple(name.strip() for name in (self.columns or "").split(",") if name.strip())
+        return TableChoice(columns, self.sort, self.all)
+
+
+@grouped
 def report(
-    folder: ReadRun,
-    as_json: Json = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the table into this SVG file.")] = None,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", parser=read_run, help="Run folders or addresses of mirrors; several share tables."
+        ),
+    ],
+    output: ReportOutput,
     against: Annotated[
         str | None,
         typer.Option(metavar="TABLE", help="Compare with a published table, such as akew:2; see: emend papers."),
@@ -29,37 +63,72 @@ def report(
     require: Require = None,
     junit: Junit = None,
 ) -> None:
-    """Print a run's metrics with 95 % intervals, or compare them with published ones."""
-    from emend.evals.aggregate.rows import report as report_of
-    from emend.evals.report.tables.metrics import show
+    """Print metrics with 95 % intervals of one run or of several, or compare one with published ones."""
+    from emend.evals.aggregate.tables import load_reports
 
-    if references is not None:
-        if svg is not None or against is not None or scoring is not None or require:
-            raise BadSettings("--references prints RS alone: leave out --svg, --against, --scoring and --require.")
-        from emend.evals.aggregate.consistency import consistency_rows
-        from emend.evals.report.tables.secondary import consistency_table
-
-        scores = consistency_rows(folder, references)
-        emit(scores, as_json, lambda console: console.print(consistency_table(scores)))
-        return
     check_thresholds(require, junit)
-    result = report_of(folder, scoring)
-    if svg is not None:
+    _check(output, {"--references": references, "--against": against, "--require": require}, folders, scoring)
+    if references is not None:
+        _show_consistency(folders[0], references, output.as_json)
+    elif against is not None:
+        _show_against(folders[0], against, scoring, output.as_json)
+    else:
+        reports = load_reports(folders, scoring)
+        _show_reports(reports, output)
+        enforce_thresholds(reports[0].report, require, junit)
+
+
+def _check(output: ReportOutput, special: Mapping[str, Any], folders: Sequence[Path], scoring: str | None) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        BadSettings: names the options.
+    """
+    name = next(iter(exclusive(special)), "")
+    if name and len(folders) > 1:
+        raise BadSettings(f"{name} is about one run: name one.")
+    form = exclusive({"--json": output.as_json, "--format": output.format})
+    tables = {"--columns": output.columns, "--sort": output.sort, "--all": output.all, "--svg": output.svg}
+    further = [option for option, value in tables.items() if value] + [option for option in form if option != "--json"]
+    if name in ("--references", "--against") and further:
+        raise BadSettings(f"{name} prints a table of its own: leave out {', '.join(further)}.")
+    if name == "--references" and scoring is not None:
+        raise BadSettings("--references prints RS alone: leave out --scoring.")
+
+
+def _show_consistency(folder: Path, references: Path, as_json: bool) -> None:
+    from emend.evals.aggregate.consistency import consistency_rows
+    from emend.evals.report.tables.secondary import consistency_table
+
+    scores = consistency_rows(folder, references)
+    emit(scores, as_json, lambda console: console.print(consistency_table(scores)))
+
+
+def _show_against(folder: Path, against: str, scoring: str | None, as_json: bool) -> None:
+    from emend.evals.papers.compare_published import against as compare_published
+    from emend.evals.report.tables.published import render_against
+
+    comparison = compare_published(folder, against, scoring)
+    emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
+
+
+def _show_reports(reports: "Sequence[LabelledReport]", output: ReportOutput) -> None:
+    from emend.evals.report.export import export
+    from emend.evals.report.tables.metrics import render_reports
+
+    if output.svg is not None:
         from emend.evals.report.plots.svg import write_svg
 
-        write_svg(result, svg)
-    if against is not None and require:
-        raise BadSettings("--against compares with a table, and --require checks this run's: give one of them.")
-    if against is not None:
-        from emend.evals.papers.compare_published import against as compare_published
-        from emend.evals.report.tables.published import render_against
-
-        comparison = compare_published(folder, against, scoring)
-        emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
+        write_svg(lambda console: render_reports(reports, console, output.choice), output.svg)
+    if output.format is not None:
+        print_text(export(reports, output.format, output.choice))
         return
-    rows = (*result.rows, *result.forgetting, *result.perplexity, *result.costs)
-    emit(rows, as_json, lambda console: show(result, console))
-    enforce_thresholds(result, require, junit)
+    rows = [dict(each.labels) | row.model_dump() for each in reports for row in _all_rows(each.report)]
+    emit(rows, output.as_json, lambda console: console.print(render_reports(reports, console, output.choice)))
+
+
+def _all_rows(report: "Report") -> "Iterator[BaseModel]":
+    return chain(report.rows, report.forgetting, report.perplexity, report.costs)
 
 
 def papers(

@@ -116,14 +116,15 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     from emend.evals.api.run import run_config
     from emend.evals.cli.interrupts import interruptible
     from emend.evals.report.console import console_for
-    from emend.evals.report.tables.metrics import show
+    from emend.evals.report.tables.metrics import render
     from emend.evals.runner.summary import spent_lines
 
     with interruptible(folder):
         result = run_config(config, folder, mirror=mirror)
     summary = result.summary
     assert summary is not None
-    show(result.report, console_for())
+    console = console_for()
+    console.print(render(result.report, console))
     for line in spent_lines(folder, summary.spent):
         print_text(line)
     if summary.skipped and not summary.finished and not summary.failed:

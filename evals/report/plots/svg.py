@@ -2,12 +2,11 @@
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from emend.evals.aggregate.rows import Report
-from emend.evals.report.tables.metrics import NARROW, render
 from emend.memory.errors import BadSettings
 
 WIDTH = 118
@@ -16,18 +15,18 @@ _INDENTED = re.compile(r'x="([\d.]+)" (y="[\d.]+") textLength="([\d.]+)"([^>]*)>
 _CELL = 12.2  # width of one character in what rich draws
 
 
-def write_svg(report: Report, path: Path, title: str = "emend", width: int = WIDTH) -> None:
-    """Draw the report as a terminal of `width` columns would show it.
+def write_svg(
+    render: Callable[[Console], RenderableType], path: Path, title: str = "emend", width: int = WIDTH
+) -> None:
+    """Draw tables as a terminal of `width` columns would show them.
 
     Raises:
         BadSettings: the file's ending does not say SVG, or it cannot be written.
     """
     if path.suffix.lower() != ".svg":
         raise BadSettings(f"--svg {path}: the ending must be .svg.")
-    console = Console(
-        record=True, file=io.StringIO(), width=max(width, NARROW), force_terminal=True, color_system="truecolor"
-    )
-    console.print(render(report, console))
+    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
+    console.print(render(console))
     drawn = _INDENTED.sub(_moved, _REMOTE_FONTS.sub("", console.export_svg(title=title)))
     try:
         path.write_text(drawn, encoding="utf-8")

@@ -1,8 +1,7 @@
-"""The report for eyes: tables of editors by metrics, or a list of metrics where the terminal is narrow."""
+"""The report for eyes: tables of editors by metrics, in the layout that fits the terminal."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -11,124 +10,185 @@ from rich.table import Table
 from rich.text import Text
 
 from emend.evals.aggregate.rows import MetricRow, Report
+from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, TableRow, metric_tables
 from emend.evals.case import Metric
 from emend.evals.report.escape import one_line
 from emend.evals.report.tables.layout import INTERVALS, decimals, dim, fits, number
 from emend.evals.report.tables.layout import interval as interval
 from emend.evals.report.tables.secondary import cost_tables, forgetting_tables, perplexity_tables, spent_line
 
-NARROW = 100
 STAR = "*"
 
 
-class Block(NamedTuple):
-    """A table: a setting and mode, a group of metrics, and the rows by (editor, metric)."""
-
-    title: str
-    metrics: list[Metric]
-    editors: list[str]
-    rows: dict[tuple[str, str], MetricRow]
-
-
-def show(report: Report, console: Console) -> None:
-    """Print the report."""
-    console.print(render(report, console))
+def render(report: Report, console: Console, choice: TableChoice = COMPACT) -> RenderableType:
+    """The report of one run, in the layout that fits the console."""
+    plain = is_plain(console)
+    parts = [render_tables([LabelledReport(report, {})], console, choice)]
+    if choice.everything:
+        beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
+        for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
+            parts += [Text(title, style="bold"), further, Text("")]
+        parts += [*dim(f"{name}: {summary}" for name, summary in legend(report.metrics)), Text("")]
+    return Group(*parts, *dim(notes(report, plain, choice)))
 
 
-def render(report: Report, console: Console) -> RenderableType:
-    """The whole report, in the layout that fits the console."""
-    plain = console.color_system is None or console.no_color
+def render_reports(
+    reports: Sequence[LabelledReport], console: Console, choice: TableChoice = COMPACT
+) -> RenderableType:
+    """One run as `render` shows it, or several in common tables, with what each leaves open."""
+    if len(reports) == 1:
+        return render(reports[0].report, console, choice)
+    lines = [f"[{INTERVALS}]"]
+    for each in reports:
+        left = [f"{_counted(each.report.cases, 'case')}"]
+        left += [f"{each.report.failed} units failed"] if each.report.failed else []
+        left += [f"{each.report.missing} units not done yet"] if each.report.missing else []
+        lines.append(f"{each.labels.get('run', '')}: {', '.join(left)}")
+    return Group(render_tables(reports, console, choice), *dim(lines))
+
+
+def render_tables(reports: Sequence[LabelledReport], console: Console, choice: TableChoice = COMPACT) -> RenderableType:
+    """Title and layout of each table."""
     parts: list[RenderableType] = []
-    for block in blocks(report):
-        table = _table(block, plain)
-        whole = console.width >= NARROW and fits(table, console)
-        parts += [Text(block.title, style="bold"), table if whole else _stacked(block, plain), Text("")]
-    beside = *perplexity_tables(report.perplexity), *cost_tables(report.costs)
-    for title, further in (*forgetting_tables(report.forgetting, report.metrics), *beside):
-        parts += [Text(title, style="bold"), further, Text("")]
-    return Group(*parts, *dim(notes(report, plain)))
+    for table in metric_tables(reports, choice):
+        parts += [Text(one_line(table.title), style="bold"), _layout(table, console), Text("")]
+    return Group(*parts)
 
 
-def blocks(report: Report) -> Iterator[Block]:
-    """The tables of a report, in order."""
-    for (setting, mode), group_rows in groupby(report.rows, key=lambda row: (row.setting, row.mode)):
-        rows = {(row.editor, row.metric): row for row in group_rows}
-        editors = list(dict.fromkeys(editor for editor, _ in rows))
-        metrics = [metric for metric in report.metrics if any((e, metric.name) in rows for e in editors)]
-        title = one_line(f"{report.benchmark}, {setting}, mode {mode}, model {report.model}")
-        for group in dict.fromkeys(metric.group for metric in metrics):
-            members = [metric for metric in metrics if metric.group == group]
-            yield Block(f"{title}: {group}" if group else title, members, editors, rows)
+def is_plain(console: Console) -> bool:
+    """True if the console shows no colours."""
+    return console.color_system is None or console.no_color
 
 
-def _table(block: Block, plain: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
-    table.add_column(Text("editor", style="bold"), no_wrap=True)
-    for metric in block.metrics:
-        heading = Text(one_line(metric.name), style="bold", justify="right")
-        table.add_column(
-            heading.append("\n" + _count(block, metric), style="dim not bold"), justify="right", no_wrap=True
-        )
-    for editor in block.editors:
-        cells = [_cell(block, editor, metric, plain) for metric in block.metrics]
-        table.add_row(Text(one_line(editor)), *cells)
-    return table
+def _layout(table: MetricTable, console: Console) -> RenderableType:
+    """The first that fits: editors or metrics as rows, values in one line or in two; parts of the table; a list."""
+    plain = is_plain(console)
+    layouts: list[Callable[[], Table]] = [
+        partial(make, table, plain, in_one_line) for in_one_line in (True, False) for make in (_by_editor, _by_metric)
+    ]
+    for make in layouts:
+        if fits(drawn := make(), console):
+            return drawn
+    parts = _parts_that_fit(table, plain, console)
+    return Group(*parts) if parts else _stacked(table, plain)
 
 
-def _cell(block: Block, editor: str, metric: Metric, plain: bool) -> Text:
-    return Text("\n").join(_parts(block, editor, metric, plain)) if (editor, metric.name) in block.rows else Text("-")
+def _parts_that_fit(table: MetricTable, plain: bool, console: Console) -> list[Table]:
+    """Tables of as many metrics as fit; none if one metric alone is too wide."""
+    parts, rest = list[Table](), list(table.metrics)
+    while rest:
+        sizes = range(len(rest), 0, -1)
+        drawn = ((size, _by_editor(table._replace(metrics=tuple(rest[:size])), plain, True)) for size in sizes)
+        size, part = next(((size, part) for size, part in drawn if fits(part, console)), (0, None))
+        if part is None:
+            return []
+        parts.append(part)
+        rest = rest[size:]
+    return parts
 
 
-def _parts(block: Block, editor: str, metric: Metric, plain: bool) -> list[Text]:
+def _by_editor(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
+    for name in table.headings:
+        drawn.add_column(Text(name, style="bold"), no_wrap=True)
+    columns = [_cells(column, in_one_line) for column in _columns(table, plain)]
+    for metric in table.metrics:
+        heading = Text(one_line(metric.name), style="bold").append("\n" + count(table, metric), style="dim not bold")
+        _add_column(drawn, heading, in_one_line)
+    for row, *cells in zip(table.rows, *columns, strict=True):
+        drawn.add_row(*(Text(one_line(name)) for name in row.names), *cells)
+    return drawn
+
+
+def _by_metric(table: MetricTable, plain: bool, in_one_line: bool) -> Table:
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, header_style="")
+    drawn.add_column(Text("metric", style="bold"), no_wrap=True)
+    for row in table.rows:
+        _add_column(drawn, Text("\n".join(map(one_line, row.names)), style="bold"), in_one_line)
+    lines = zip(*_columns(table, plain), strict=True)
+    columns = [_cells(column, in_one_line) for column in lines]
+    for metric, *cells in zip(table.metrics, *columns, strict=True):
+        drawn.add_row(Text(one_line(metric.name)).append("  " + count(table, metric), style="dim"), *cells)
+    return drawn
+
+
+def _add_column(drawn: Table, heading: Text, in_one_line: bool) -> None:
+    heading.justify = "right"
+    drawn.add_column(heading, justify="left" if in_one_line else "right", no_wrap=True)
+
+
+def _columns(table: MetricTable, plain: bool) -> list[list[list[Text]]]:
+    """The parts of each cell, metric by metric."""
+    return [
+        [_parts(row.values.get(metric.name), metric, row in best, plain) for row in table.rows]
+        for metric, best in ((metric, _best(table, metric)) for metric in table.metrics)
+    ]
+
+
+def _cells(column: Sequence[list[Text]], in_one_line: bool) -> list[Text]:
+    """Cells of a column; in one line, values stand below each other and so do their intervals."""
+    if not in_one_line:
+        return [Text("\n").join(parts) for parts in column]
+    after = [Text(" ").join(parts[1:]) for parts in column]
+    room, width = max(len(parts[0]) for parts in column), max(map(len, after))
+    return [
+        Text.assemble(" " * (room - len(parts[0])), parts[0], " " * bool(width), rest, " " * (width - len(rest)))
+        for parts, rest in zip(column, after, strict=True)
+    ]
+
+
+def _parts(row: MetricRow | None, metric: Metric, best: bool, plain: bool) -> list[Text]:
     """Value, interval and unscored count, those that there are."""
-    row = block.rows[editor, metric.name]
+    if row is None:
+        return [Text("-")]
     value = Text("-" if row.mean is None else number(row.mean, metric))
-    best = _best(block, metric)
-    if editor in best:
+    if best:
         value.stylize("bold green")
     if plain:  # a blank keeps the digits of unmarked values in line with the marked one
-        value.append(STAR if editor in best else " ")
-    parts_shown = [value]
+        value.append(STAR if best else " ")
+    parts = [value]
     if row.low is not None and row.high is not None:
-        parts_shown.append(Text(interval(row.low, row.high, metric), style="dim"))
+        parts.append(Text(interval(row.low, row.high, metric), style="dim"))
     if row.unscored:
-        parts_shown.append(Text(f"{row.unscored} unscored", style="yellow"))
-    return parts_shown
+        parts.append(Text(f"{row.unscored} unscored", style="yellow"))
+    return parts
 
 
-def _best(block: Block, metric: Metric) -> list[str]:
-    """The editors with the best mean as it is shown; none when there is nothing to compare."""
+def _best(table: MetricTable, metric: Metric) -> list[TableRow]:
+    """The rows with the best mean as it is shown; none when there is nothing to compare."""
     means = {
-        editor: round(row.mean, decimals(metric))
-        for editor in block.editors
-        if (row := block.rows.get((editor, metric.name))) and row.mean is not None
+        place: round(value.mean, decimals(metric))
+        for place, row in enumerate(table.rows)
+        if (value := row.values.get(metric.name)) and value.mean is not None
     }
     if len(set(means.values())) < 2:
         return []
     best = (max if metric.higher_is_better else min)(means.values())
-    return [editor for editor, mean in means.items() if mean == best]
+    return [table.rows[place] for place, mean in means.items() if mean == best]
 
 
-def _count(block: Block, metric: Metric) -> str:
-    counts = {row.n for editor in block.editors if (row := block.rows.get((editor, metric.name)))}
+def count(table: MetricTable, metric: Metric) -> str:
+    """Number of observations, or the range of it over the rows."""
+    counts = {value.n for row in table.rows if (value := row.values.get(metric.name))}
     low, high = min(counts), max(counts)
     return f"n={low}" if low == high else f"n={low}-{high}"
 
 
-def _stacked(block: Block, plain: bool) -> RenderableType:
-    """Metric by metric, one line per editor."""
+def _stacked(table: MetricTable, plain: bool) -> RenderableType:
+    """Metric by metric, one line per row."""
     parts: list[RenderableType] = []
-    for metric in block.metrics:
-        heading = Text(one_line(metric.name), style="bold").append(f"  {_count(block, metric)}", style="dim not bold")
+    for metric in table.metrics:
+        best = _best(table, metric)
+        heading = Text(one_line(metric.name), style="bold").append(f"  {count(table, metric)}", style="dim not bold")
         if metric.summary:
             heading.append(f"  {one_line(metric.summary)}", style="dim not bold")
         lines = Table.grid(padding=(0, 2))
         lines.add_column(no_wrap=True)
         lines.add_column(justify="right", no_wrap=True)
-        for editor in block.editors:
-            if (editor, metric.name) in block.rows:
-                value, *rest = _parts(block, editor, metric, plain)
-                lines.add_row(Text(one_line(editor)), value, Text("  ").join(rest))
+        for row in table.rows:
+            if metric.name in row.values:
+                value, *rest = _parts(row.values[metric.name], metric, row in best, plain)
+                lines.add_row(Text(one_line(" ".join(row.names))), value, Text("  ").join(rest))
         parts += [heading, Padding(lines, (0, 0, 0, 2), expand=False)]
     return Group(*parts)
 
@@ -137,13 +197,14 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def notes(report: Report, plain: bool = False) -> list[str]:
+def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) -> list[str]:
     """Notes that explain the numbers."""
     size = f"{_counted(report.cases, 'case')}, {_counted(report.records, 'record')}"
     parts_shown = [f"{size}; [{INTERVALS}]"]
     if report.spent:
         parts_shown.append(spent_line(report.spent))
-    if plain and any(_best(block, metric) for block in blocks(report) for metric in block.metrics):
+    tables = metric_tables([LabelledReport(report, {})], choice)
+    if plain and any(_best(table, metric) for table in tables for metric in table.metrics):
         parts_shown.append(f"{STAR} best of its column")
     if report.cut:
         parts_shown.append(f"{report.cut} prompts were longer than the model's window and were cut at the front")
@@ -159,7 +220,19 @@ def notes(report: Report, plain: bool = False) -> list[str]:
     parts_shown += [one_line(choice, 400) for choice in report.choices]
     if not report.rows:
         parts_shown.append("no record has a score yet")
+    further = [] if choice.everything or choice.columns else _further(report, tables)
+    if further:
+        parts_shown.append(f"--all adds: {'; '.join(further)}")
     return parts_shown
+
+
+def _further(report: Report, tables: Sequence[MetricTable]) -> list[str]:
+    """Headings of what a compact report leaves out."""
+    displayed = {metric.name for table in tables for metric in table.metrics}
+    measured = {row.metric for row in report.rows}
+    groups = dict.fromkeys(m.group or "others" for m in report.metrics if m.name in measured - displayed)
+    kinds = {"forgetting": report.forgetting, "perplexity": report.perplexity, "costs": report.costs}
+    return [*groups, *(name for name, rows in kinds.items() if rows)]
 
 
 def legend(metrics: Sequence[Metric]) -> list[tuple[str, str]]:

@@ -106,15 +106,13 @@ def test_lists_have_name_and_summary(emend: Any, kind: str, name: str) -> None:
 
 
 def test_list_without_a_kind_names_the_kinds_and_settings_name_type_and_default(emend: Any) -> None:
-    assert [row["name"] for row in emend("list", "--json").rows] == [
-        "editors", "benchmarks", "retrievers", "judges", "models", "graphs",
-    ]  # fmt: skip
-    rows = emend("list", "editors", "--settings", "--json").rows
-    assert {"editor": "rag", "setting": "k", "type": "int", "default": 1} in rows
-    assert {row["editor"] for row in rows} >= {"ike", "mello", "ft", "rome", "memit", "alphaedit"}
-    shown = emend("list", "editors", "--settings").out
+    kinds = [row["name"] for row in emend("list", "--json").rows]
+    assert kinds == ["editors", "benchmarks", "retrievers", "judges", "models", "graphs", "settings", "runs"]
+    rows = emend("list", "settings", "ft", "--json").rows
+    assert {row.get("part", row.get("editor")) for row in rows} == {"ft"}
+    shown = emend("list", "settings", "ft").out
     assert all(row.get("setting", row.get("preset")) in shown for row in rows)
-    (preset,) = (row for row in rows if (row["editor"], row.get("preset")) == ("ft", "mistral-4096"))
+    (preset,) = (row for row in rows if row.get("preset") == "mistral-4096")
     assert preset["verified"].startswith("not verified on a model of this family")
 
 
@@ -130,7 +128,7 @@ def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: A
         (("run", "--benchmark", "docterr", "--editor", "rag"), "unknown benchmark 'docterr': did you mean 'docter'?"),
         (("run", "--benchmark", BENCHMARK, "--editor", "ragg"), "unknown editor 'ragg': did you mean 'rag'?"),
         (("run", "--benchmark", BENCHMARK, "--editor", "rag,ike"), "repeat --editor, as in --editor rag --editor ike"),
-        (("list", "graphs", "--settings"), "write emend list editors --settings"),
+        (("list", "settings", "ragg"), "no editor, benchmark or model 'ragg': did you mean 'rag'?"),
         ((*RUN, "--setting", "plane"), "no setting 'plane': did you mean 'plain'?"),
         ((*RUN, "--retriever", "bm52"), "unknown retriever 'bm52': did you mean 'bm25'?"),
         ((*RUN, "--mode", "singel"), "unknown mode 'singel': did you mean 'single'?"),

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
+from emend.evals.aggregate.tables import TableChoice
 from emend.evals.case import Metric, Record
 from emend.evals.log.config import RunConfig
 from emend.evals.report.plots.svg import write_svg
@@ -17,6 +18,7 @@ from emend.evals.report.tables.metrics import interval, notes, render
 from emend.evals.runner.run import run
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, SpeakingModel
 
+WHOLE = TableChoice(everything=True)
 ES = Metric(name="ES", value="success", kinds=("efficacy",), scale=100, summary="new beats old")
 NEM = Metric(name="NEM", value="magnitude", kinds=("efficacy", "paraphrase"), scale=100)
 LOSS = Metric(name="loss", value="loss", kinds=("efficacy",), higher_is_better=False, group="other")
@@ -39,10 +41,10 @@ def made(records: list[Record], *metrics: Metric, editors: tuple[str, ...] = ("a
     )  # fmt: skip
 
 
-def text_of(found: Report, width: int, **more: Any) -> str:
+def text_of(found: Report, width: int, choice: TableChoice = WHOLE, **more: Any) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, **more)
-    console.print(render(found, console))
+    console.print(render(found, console, choice))
     return file.getvalue()
 
 
@@ -144,7 +146,11 @@ def test_a_model_without_probabilities_has_unscored_counts_and_the_picture_asks_
     run(config, tmp_path / "run", model=SpeakingModel())
     text = text_of(report(tmp_path / "run"), 120)
     assert "6 unscored" in text and "unscored in 12 records" in text
-    write_svg(made(two_editors(), ES, NEM), tmp_path / "table.svg", title="emend")
+
+
+def test_the_picture_is_svg_that_asks_no_server(tmp_path: Path) -> None:
+    found = made(two_editors(), ES, NEM)
+    write_svg(lambda console: render(found, console), tmp_path / "table.svg", title="emend")
     drawn = (tmp_path / "table.svg").read_text()
     assert drawn.startswith("<svg") and "100.0" in drawn
     assert "@font-face" not in drawn and "url(&quot;" not in drawn and "cdnjs" not in drawn

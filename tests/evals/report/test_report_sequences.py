@@ -10,6 +10,7 @@ from rich.console import Console
 from emend.evals.aggregate.costs import costs_of, spent_of
 from emend.evals.aggregate.retention import forgetting_of
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
+from emend.evals.aggregate.tables import TableChoice
 from emend.evals.case import Metric, Record
 from emend.evals.log.baseline import BaselineAnswer
 from emend.evals.log.config import RunConfig
@@ -45,7 +46,7 @@ SEQUENCE = [
 def text_of(found: Report, width: int) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width)
-    console.print(render(found, console))
+    console.print(render(found, console, TableChoice(everything=True)))
     return file.getvalue()
 
 
@@ -98,8 +99,9 @@ def test_costs_are_means_over_probes_and_over_edits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_sequence_is_reported_from_its_folder_at_every_width(tmp_path: Path, width: int) -> None:
     config = RunConfig(
-        benchmark=BENCHMARK, editors=("unedited", FLEETING_EDITOR), model="m", mode="sequential", reevaluate_at="2,end"
-    )
+        benchmark=BENCHMARK, editors=("unedited", FLEETING_EDITOR), model="m", mode="sequential",
+        reevaluate_at="2,end", concurrency=1,
+    )  # fmt: skip
     run(config, tmp_path / "run", model=ScriptedModel())
     found = report(tmp_path / "run")
     assert (found.missing, found.failed) == (0, 0)

@@ -22,7 +22,7 @@ from emend.evals.report.plots.svg import write_svg
 from emend.evals.report.tables import secondary
 from emend.evals.report.tables.analysis import show_possible
 from emend.evals.report.tables.comparison import render_comparison
-from emend.evals.report.tables.metrics import notes
+from emend.evals.report.tables.metrics import notes, render
 from emend.evals.report.tables.overview import show_overview
 from emend.evals.report.tables.papers import show_list
 from emend.evals.runner.run import run
@@ -145,7 +145,7 @@ def test_a_picture_is_refused_under_a_name_that_says_something_else(tmp_path: Pa
         benchmark="b", model="m", rows=(), metrics=(), records=0, cases=0, cut=0, failed=0, missing=0, reasons={}
     )
     with pytest.raises(BadSettings, match=rf"--svg .*{name}: the ending must be \.svg"):
-        write_svg(empty, tmp_path / name)
+        write_svg(lambda console: render(empty, console), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 

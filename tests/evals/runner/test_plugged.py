@@ -142,7 +142,7 @@ def test_a_strategy_that_fails_is_named(tmp_path: Path, strategy: str, says: str
 
 
 def test_tokens_that_nobody_told_are_unscored_and_not_0(tmp_path: Path) -> None:
-    run(config(editors=("rag",), benchmark_options={"cases": "2"}), tmp_path / "run", model=Silent())
+    run(config(editors=("rag",), benchmark_options={"cases": "2"}, concurrency=1), tmp_path / "run", model=Silent())
     reported = report(tmp_path / "run")
     assert {"s/probe"} <= {row.metric for row in reported.costs} and "in/probe" not in {
         row.metric for row in reported.costs

@@ -1,0 +1,121 @@
+"""Tables of metrics as text for other programs: CSV, Markdown, LaTeX and HTML."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Literal, get_args
+
+from emend.evals.aggregate.rows import MetricRow
+from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
+from emend.evals.case import Metric
+from emend.evals.report.escape import one_line
+from emend.evals.report.tables.layout import INTERVALS, interval, number
+from emend.evals.report.tables.metrics import count
+from emend.memory.errors import BadSettings
+from emend.memory.registry import nearest
+
+Format = Literal["csv", "markdown", "latex", "html"]
+FORMATS: list[str] = list(get_args(Format))
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}"}
+)
+MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*`<>[]"})
+FIELDS = ("setting", "mode", "metric", "mean", "low", "high", "n", "unscored", "judge")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that spreadsheets calculate."""
+
+
+def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = COMPACT) -> str:
+    """The tables as text.
+
+    Args:
+        reports: one or several runs.
+        form: `csv` has one line per row, metric and mode with mean, low, high, n and unscored; `markdown`, `latex`
+            (with booktabs) and `html` have one table per setting, with values as the terminal shows them.
+        choice: columns and order.
+
+    Raises:
+        BadSettings: there is no such form, or no such metric.
+    """
+    if form not in FORMATS:
+        raise BadSettings(f"--format '{form}': {nearest(form, FORMATS)}")
+    tables = metric_tables(reports, choice)
+    if form == "csv":
+        return _csv(tables)
+    writers: dict[str, Callable[[MetricTable], str]] = {"markdown": _markdown, "latex": _latex, "html": _html}
+    return "\n\n".join(writers[form](table) for table in tables)
+
+
+def _csv(tables: Sequence[MetricTable]) -> str:
+    headings = dict.fromkeys(heading for table in tables for heading in table.headings if heading not in FIELDS)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["benchmark", *headings, *FIELDS], lineterminator="\n")
+    writer.writeheader()
+    for table in tables:
+        for row in table.rows:
+            labels = dict(zip(table.headings, row.names, strict=True))
+            for value in (row.values[metric.name] for metric in table.metrics if metric.name in row.values):
+                line = {"benchmark": table.benchmark} | labels | value.model_dump(include=set(FIELDS))
+                writer.writerow({name: _cell(part) if isinstance(part, str) else part for name, part in line.items()})
+    return out.getvalue().rstrip("\n")
+
+
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    plain = one_line(text)
+    return f"'{plain}" if plain.startswith(FORMULA) else plain
+
+
+def _lines(table: MetricTable) -> list[list[str]]:
+    """The headings, and a line for each row."""
+    lines = [[*table.headings, *(f"{one_line(metric.name)} ({count(table, metric)})" for metric in table.metrics)]]
+    for row in table.rows:
+        values = (_value(row.values.get(metric.name), metric) for metric in table.metrics)
+        lines.append([*map(one_line, row.names), *values])
+    return lines
+
+
+def _value(row: MetricRow | None, metric: Metric) -> str:
+    if row is None:
+        return "-"
+    parts = ["-" if row.mean is None else number(row.mean, metric)]
+    if row.low is not None and row.high is not None:
+        parts.append(interval(row.low, row.high, metric))
+    return " ".join([*parts, *([f"({row.unscored} unscored)"] if row.unscored else [])])
+
+
+def _markdown(table: MetricTable) -> str:
+    names = len(table.headings)
+    heads, *rows = [[text.translate(MARKDOWN) for text in line[:names]] + line[names:] for line in _lines(table)]
+    heads[names:] = [text.translate(MARKDOWN) for text in heads[names:]]
+    rule = ["---"] * names + ["---:"] * (len(heads) - names)
+    lines = [f"| {' | '.join(line)} |" for line in (heads, rule, *rows)]
+    return "\n".join([f"**{one_line(table.title).translate(MARKDOWN)}**", "", *lines, "", INTERVALS])
+
+
+def _latex(table: MetricTable) -> str:
+    """A table for the package booktabs."""
+    heads, *rows = [" & ".join(text.translate(LATEX) for text in line) + r" \\" for line in _lines(table)]
+    columns = "l" * len(table.headings) + "r" * len(table.metrics)
+    caption = f"{one_line(table.title)}. {INTERVALS}.".translate(LATEX)
+    body = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        heads,
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join([r"\begin{table}", r"\centering", *body, rf"\caption{{{caption}}}", r"\end{table}"])
+
+
+def _html(table: MetricTable) -> str:
+    heads, *rows = [[escape(text) for text in line] for line in _lines(table)]
+    lines = ["<table>", f"<caption>{escape(one_line(table.title))}. {INTERVALS}</caption>"]
+    lines.append(f"<thead><tr>{''.join(f'<th>{text}</th>' for text in heads)}</tr></thead>")
+    body = [f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows]
+    return "\n".join([*lines, "<tbody>", *body, "</tbody>", "</table>"])

@@ -1,0 +1,33 @@
+"""Settings and presets, a block for each editor, benchmark or model."""
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emend.evals.components.settings_list import PresetRow, SettingRow
+from emend.evals.report.escape import one_line
+
+
+def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]) -> RenderableType:
+    """Name, type, default, its source and the meaning of each setting; the presets of an editor below its settings."""
+    parts: list[RenderableType] = []
+    for part, rows in groupby(settings, key=lambda row: row.part):
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for row in rows:
+            grid.add_row(f"  {one_line(row.setting)}", _explanation(row))
+        for preset in (preset for preset in presets if preset.editor == part):
+            grid.add_row(Text(f"  [{preset.preset}]"), Text(one_line(preset.verified), style="dim"))
+        parts += [Text(part, style="bold underline"), grid, Text("")]
+    return Group(*parts) if parts else Text("no settings", style="dim")
+
+
+def _explanation(row: SettingRow) -> Text:
+    default = "" if row.default is None else f", default {json.dumps(row.default)}"
+    text = Text(one_line(f"{row.type}{default} ({row.source})"), style="cyan")
+    return text.append(f"\n{one_line(row.summary)}", style="none") if row.summary else text
