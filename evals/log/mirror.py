@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
+from pydantic import TypeAdapter
+
+from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS, parser_of
 from emend.evals.log.manifest import MANIFEST, Manifest, decisive_fields
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingExtra, RunRefused
 from emend.memory.files import open_file
-from emend.memory.json_files import parse_object
 from emend.memory.redaction import hide_keys
 
 MIRRORED = (CASES, EVENTS, RECORDS, ERRORS, BASELINE, COSTS)
@@ -195,7 +196,7 @@ class Mirror:
             self._thread.join(PATIENCE)
         if self._thread.is_alive() or self._failure is not None:
             logging.getLogger(__name__).warning(
-                f"{self._store.address} lacks a part of the run ({_reason(self._failure)}), which is whole in "
+                f"{self._store.address} lacks a part of the run ({reason_of(self._failure)}), which is whole in "
                 f"{self._folder}; to upload the rest: emend resume {self._folder} --mirror {self._store.address}"
             )
 
@@ -220,12 +221,10 @@ class Mirror:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        reason = _reason(error)
+        reason = reason_of(error)
         if reason not in self._warned and not isinstance(error, RunRefused):
             self._warned.add(reason)
-            logging.getLogger(__name__).warning(
-                f"the mirror {self._store.address} failed ({reason}). The run goes on, and the upload is tried again."
-            )
+            warn_of_failure(self._store, error)
 
     def _upload(self) -> None:
         manifest = (self._folder / MANIFEST).read_bytes()
@@ -267,16 +266,32 @@ class Mirror:
         return segment.end
 
 
+def parse_manifest(content: bytes, where: str) -> Manifest:
+    """Parse the manifest of a run.
+
+    Raises:
+        BadData: it is damaged; `where` says which.
+    """
+    return parser_of(TypeAdapter(Manifest))(content, where)
+
+
 def _identity(manifest: bytes) -> Any:
     """Return what tells a run, or share of one, from others; a damaged manifest is that of no run."""
     try:
-        read = Manifest.model_validate(parse_object(manifest, MANIFEST))
-    except (BadData, ValueError):
+        read = parse_manifest(manifest, MANIFEST)
+    except BadData:
         return content_id(manifest.decode(errors="replace"))
     return read.started, read.share, decisive_fields(read.model_dump(mode="json"))
 
 
-def _reason(error: Exception | None) -> str:
+def warn_of_failure(store: MirrorStore, error: Exception) -> None:
+    """Warn that the store failed, and that the run goes on."""
+    logging.getLogger(__name__).warning(
+        f"the mirror {store.address} failed ({reason_of(error)}). The run goes on, and the upload is tried again."
+    )
+
+
+def reason_of(error: Exception | None) -> str:
     """One line about an error, without keys."""
     text = str(error) if isinstance(error, EmendError) else f"{type(error).__name__}: {error}"
     return hide_keys(" ".join(text.split()))[:300] if error is not None else "the upload is not finished"

@@ -1,19 +1,20 @@
 """Copies of mirrors in the cache: what `emend report` and its like read when they are given an address."""
 
+import os
 import shutil
 from pathlib import Path
 
 from filelock import FileLock
 
+from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import RECORDS
-from emend.evals.log.manifest import MANIFEST
-from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment, matching
+from emend.evals.log.manifest import MANIFEST, changes, decisive_fields
+from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment, matching, parse_manifest, reason_of, warn_of_failure
 from emend.evals.log.records import write_errors
 from emend.memory.edit import content_id
-from emend.memory.errors import BadData, EmendError, FetchFailed
+from emend.memory.errors import BadData, EmendError, FetchFailed, RunRefused
 from emend.memory.files import open_file, private_folder, replace_file
 from emend.memory.paths import cache_folder
-from emend.memory.redaction import hide_keys
 
 COPY_BYTES = 100 * 2**30
 SPARE_BYTES = 100 * 2**20
@@ -40,9 +41,35 @@ def copy_mirror(address: str) -> Path:
     except EmendError:
         raise
     except Exception as error:  # stores' packages raise errors of their own kinds
-        reason = hide_keys(f"{type(error).__name__}: {error}")[:300]
-        raise FetchFailed(f"cannot read '{store.address}': {reason}. Check address, connection and rights.") from error
+        raise FetchFailed(
+            f"cannot read '{store.address}' ({reason_of(error)}): check address, connection and rights."
+        ) from error
     return folder
+
+
+def restore_run(address: str, folder: Path, config: RunConfig) -> None:
+    """Bring the files of a run back into a folder that has none; that the store cannot be read is a warning.
+
+    Raises:
+        BadSettings: it is no address of a mirror.
+        RunRefused: another run is mirrored there.
+        BadData: the mirror is damaged.
+    """
+    store = MirrorStore(address)
+    if os.path.lexists(folder / MANIFEST):
+        return
+    try:
+        if (content := store.manifest()) is None:
+            return
+        manifest = parse_manifest(content, f"{store.address}/{MANIFEST}")
+        then, now = (decisive_fields({"config": each.model_dump(mode="json")}) for each in (manifest.config, config))
+        if different := "; ".join(changes(then, now)):
+            raise RunRefused(f"'{store.address}' holds another run ({different}): give another --mirror address.")
+        _copy(store, folder)
+    except EmendError:
+        raise
+    except Exception as error:  # stores' packages raise errors of their own kinds
+        warn_of_failure(store, error)
 
 
 def _copy(store: MirrorStore, folder: Path) -> None:

@@ -44,7 +44,7 @@ def run(
         out: the run folder; one that holds the same run already is resumed.
         progress: called for every unit.
         model: takes the place of the model that the configuration names; only for workers that are threads.
-        mirror: address of object storage to which the files are uploaded meanwhile.
+        mirror: address of object storage to which the files are uploaded meanwhile; a new folder goes on from there.
 
     Raises:
         RunRefused: the folder cannot be used, holds a different run, or is in use.
@@ -52,7 +52,7 @@ def run(
         EmendError: a name, setting or file is wrong.
     """
     with owned_folder(out, drafts=DRAFTS), ExitStack() as stack:
-        check_folder(config, out)
+        check_folder(config, out, mirror)
         components = load_components(config, out, model)
         stack.callback(components.memory.close)
         calls_providers = components.calls_providers

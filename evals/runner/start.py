@@ -11,6 +11,7 @@ from emend.evals.log.config import NO_CHECKPOINTS, RunConfig, Share
 from emend.evals.log.lines import CASES
 from emend.evals.log.locking import LOCK
 from emend.evals.log.manifest import MANIFEST, CaseList, Manifest, SharePart, git_state, machine, now, versions
+from emend.evals.log.mirror_copy import restore_run
 from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
 from emend.evals.runner.components import MEMORY, RunComponents
 from emend.graphs.registry import GRAPHS
@@ -25,12 +26,16 @@ EDIT_FIELDS = {"id", "form", "text", "subject", "target_new", "target_true"}
 """Fields of an edit in `cases.jsonl`."""
 
 
-def check_folder(config: RunConfig, folder: Path) -> None:
+def check_folder(config: RunConfig, folder: Path, mirror: str | None = None) -> None:
     """Check, before anything is loaded, that the folder is new or holds a run of this configuration.
+
+    A folder without one gets what the mirror has of it.
 
     Raises:
         RunRefused: it holds other files, or a different run.
     """
+    if mirror is not None:
+        restore_run(mirror, folder, config)
     if os.path.lexists(folder / MANIFEST):
         Manifest.read(folder).refuse_change({"config": config.model_dump(mode="json")}, folder)
         return

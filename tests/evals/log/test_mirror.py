@@ -19,14 +19,14 @@ from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.mirror import MIRRORED, MirrorStore, Segment
 from emend.evals.log.mirror_copy import copy_mirror
 from emend.evals.runner.run import run
-from emend.memory.errors import BadData, BadSettings, EmendError, FetchFailed, RunRefused
-from tests.evals.toy_runs import config
+from emend.memory.errors import BadData, BadSettings, EmendError, FetchFailed, RunRefused, TooManyFailures
+from tests.evals.toy_runs import config, records, untimed_records
 from tests.evals.toys import ScriptedModel
 
 KEY = "a-very-secret-key"
 
 
-class FlakyStore(MemoryFileSystem):
+class FlakyStore(MemoryFileSystem):  # type: ignore[misc]
     """Fails while `down`, with a key in its error."""
 
     protocol = "flaky"
@@ -109,6 +109,20 @@ def test_an_address_with_another_run_or_share_is_refused_before_any_call(tmp_pat
         run(config(benchmark_options={"cases": "12"}, share="2/2"), tmp_path / "y", model=model, mirror=address)
     assert not model.calls
     assert_same(tmp_path / "x", copy_mirror(address))
+
+
+def test_a_new_folder_goes_on_from_the_mirror(tmp_path: Path, address: str) -> None:
+    model = ScriptedModel(fail_on="Land7")
+    with pytest.raises(TooManyFailures):
+        run(
+            config(benchmark_options={"cases": "12"}, fail_on_error="true"), tmp_path / "x", model=model, mirror=address
+        )
+    finished = len(records(tmp_path / "x"))
+    (tmp_path / "x").rename(tmp_path / "lost")
+    again = run(config(benchmark_options={"cases": "12"}), tmp_path / "x", model=ScriptedModel(), mirror=address)
+    assert (again.records + finished, again.units) == (24, 12) and finished > 4
+    go(tmp_path / "whole", None)
+    assert untimed_records(copy_mirror(address)) == untimed_records(tmp_path / "whole")
 
 
 def test_what_the_file_does_not_have_is_replaced(tmp_path: Path, address: str) -> None:
