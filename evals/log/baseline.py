@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from emend.evals.log.lines import BASELINE, parser_of
+from emend.evals.log.lines import BASELINE, BaselineKey, parser_of
 from emend.evals.log.records import read_models, read_parsed
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
@@ -62,6 +62,15 @@ class BaselineAnswer(FrozenModel):
             return usage_until(error)
 
 
+def is_baseline_answer(line: bytes) -> bool:
+    """True if that is a line of `baseline.jsonl` as it was written."""
+    try:
+        BaselineAnswer.model_validate_json(line)
+    except ValidationError:
+        return False
+    return True
+
+
 class _AnswerUsage(BaseModel):
     usage: Usage
 
@@ -81,6 +90,12 @@ def read_baseline_usage(folder: Path) -> Iterator[Usage]:
         return answer.usage if answer else full(line, where).usage
 
     return (usage for _, usage in read_parsed(folder / BASELINE, parse))
+
+
+def read_baseline_keys(folder: Path) -> Iterator[tuple[int, str]]:
+    """Yield offset and key of the unedited model's answers, whose lines are not read any further."""
+    for offset, line in read_parsed(folder / BASELINE, parser_of(TypeAdapter(BaselineKey))):
+        yield offset, line["key"]
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:

@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from functools import partial
 from typing import Any, Protocol
 
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
-from emend.evals.log.baseline import BaselineAnswer, read_baseline
+from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, read_baseline_keys
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline
 from emend.memory.edit import content_id
@@ -38,10 +38,15 @@ class BaselineFile:
 
     def __init__(self, log: RunLog) -> None:
         self._log, self._lock = log, threading.Lock()
-        self._offsets = {answer.key: offset for offset, answer in read_baseline(log.folder)}
+        self._offsets = {key: offset for offset, key in read_baseline_keys(log.folder)}
         self._key_locks = [threading.Lock() for _ in range(STRIPES)]
         self.usage = Usage()
         """Usage of the answers that this process added."""
+
+    @property
+    def keys(self) -> Set[str]:
+        """Keys of the answers."""
+        return self._offsets.keys()
 
     def get(self, key: str, ask: Ask) -> bytes:
         """Return an answer's line."""
@@ -52,9 +57,10 @@ class BaselineFile:
         return line
 
     def find(self, key: str) -> bytes | None:
-        """Return an answer's line; None if there is none."""
+        """Return an answer's line; None if there is none, or one that was damaged by other hands."""
         offset = self._offsets.get(key)
-        return None if offset is None else self._log.baseline_at(offset)
+        line = None if offset is None else self._log.baseline_at(offset)
+        return line if line and is_baseline_answer(line) else None
 
     def add_line(self, key: str, line: bytes, usage: Usage) -> bytes:
         """Write an answer's line, and count what it used; return the line as it is stored."""

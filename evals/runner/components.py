@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.benchmarks.triples import OPTION, with_triples
 from emend.evals.case import Benchmark, Case
-from emend.evals.log.config import MODEL, Checkpoints, FailureLimit, Mode, RunConfig, Share
+from emend.evals.log.config import MODEL, NO_CHECKPOINTS, Checkpoints, FailureLimit, Mode, RunConfig, Share
 from emend.evals.log.manifest import decisive_fields
 from emend.evals.runner.batch_ahead import CHUNK
 from emend.evals.runner.perplexity import load_texts
@@ -89,6 +89,8 @@ class RunComponents:
     memory: LazyMemory
     policy: CallPolicy
     """How providers are called; a local model does not need it."""
+    case_ids: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of the cases by setting, once these have been counted."""
 
     def cases(self, setting: str) -> Iterator[Case]:
         """Yield the cases of a setting, each once; streamed anew at every call."""
@@ -123,6 +125,13 @@ class RunComponents:
         ids = {setting: (case.id for case in self.cases(setting)) for setting in self.settings}
         ahead = self.mode.kind == "single" and any(isinstance(each.editor, BatchSolver) for each in self.passes)
         return Deal.of(share, ids, CHUNK if ahead else self.mode.size or 1)
+
+    def is_finished(self, editor_pass: EditorPass, finished: Collection[str]) -> bool:
+        """True if no unit of the pass is left; told by the ids of the cases, so that none of these is read for it."""
+        ids = self.case_ids.get(editor_pass.setting)
+        if not ids or len(finished) < len(ids) or self.checkpoints != NO_CHECKPOINTS:
+            return False
+        return all(editor_pass.key_of(case) in finished for case in ids)
 
     @cached_property
     def share_passes(self) -> tuple[EditorPass, ...]:

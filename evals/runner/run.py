@@ -10,7 +10,6 @@ from langchain_core.language_models import BaseChatModel
 from emend.agents.providers.journal import CallJournal, run_journal
 from emend.editors.cost import highest_memory
 from emend.editors.restore_check import RestoreCheck
-from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
 from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
@@ -62,12 +61,12 @@ def run(
         manifest = prepare_run(components, out)
         finished, repairs = repair_torn_tail(out)
         log = _open_log(out, repairs, mirror, stack)
-        answered = {answer.key for _, answer in read_baseline(out)}
-        journal = stack.enter_context(run_journal(out, finished.union(answered))) if calls_providers else None
+        answers = BaselineFile(log)
+        journal = stack.enter_context(run_journal(out, finished.union(answers.keys))) if calls_providers else None
         writer = ResultWriter(log, progress or Progress(), Failures(components.failure_limit))
         components.policy.on_wait = writer.waiting
         try:
-            state = _state(components, writer, finished, journal)
+            state = _state(components, writer, answers, finished, journal)
             summary = _evaluate(state, make_workers(components, out, model is not None), manifest.units)
             writer.failures.check_at_end(out)
             return summary
@@ -85,9 +84,13 @@ def _open_log(out: Path, repairs: list[dict[str, Any]], mirror: str | None, stac
 
 
 def _state(
-    components: RunComponents, writer: ResultWriter, finished: set[str], journal: CallJournal | None
+    components: RunComponents,
+    writer: ResultWriter,
+    answers: BaselineFile,
+    finished: set[str],
+    journal: CallJournal | None,
 ) -> RunState:
-    texts, answers = components.perplexity_texts, BaselineFile(writer.log)
+    texts = components.perplexity_texts
     is_measured = check_texts(writer.log.folder, texts)
     context = EvaluationContext(
         components=components,

@@ -149,7 +149,9 @@ def _list_cases(components: RunComponents, folder: Path | None) -> dict[str, Cas
             draft = stack.enter_context(AppendLog(folder, [DRAFT], "Make room, or give another --out."))
         for setting in components.settings:
             digest, probes, number = hashlib.sha256(), 0, 0
+            ids = components.case_ids[setting] = []
             for number, case in enumerate(components.cases(setting), 1):
+                ids.append(case.id)
                 digest.update(case.id.encode())
                 probes += len(case.probes)
                 if draft is not None:

@@ -37,7 +37,11 @@ class EditorPass:
 
     def unit_key(self, case: Case, checkpoint: int = 0) -> str:
         """Key of a unit: made from content, not from order, time or machine; another one at every checkpoint."""
-        return content_id("unit", case.id, self.content_id, *((checkpoint,) if checkpoint else ()))
+        return self.key_of(case.id, checkpoint)
+
+    def key_of(self, case: str, checkpoint: int = 0) -> str:
+        """Key of the unit of the case of that id."""
+        return content_id("unit", case, self.content_id, *((checkpoint,) if checkpoint else ()))
 
 
 class Unit(NamedTuple):

@@ -61,7 +61,7 @@ class StepFilter(FrozenModel):
         """Return whether the step fits."""
         return (
             (self.node is None or step["node"] == self.node)
-            and self._has_text([text_of(step)])
+            and (not self.grep or self._has_text([text_of(step)]))
             and (not self.errors or bool(step["error"] or retries_of(step)))
         )
 

@@ -18,7 +18,8 @@ class ThreadWorkers:
         pool = ThreadPoolExecutor(components.units_at_once, "emend-unit")
         try:
             for editor_pass in components.share_passes:
-                PassEvaluator(editor_pass, context, pool).evaluate()
+                if not components.is_finished(editor_pass, context.finished):
+                    PassEvaluator(editor_pass, context, pool).evaluate()
         finally:
             context.stop.set()
             with components.policy.ending():

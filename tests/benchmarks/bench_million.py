@@ -36,7 +36,7 @@ from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 ROOT = Path(__file__).resolve().parents[2]
 LEFT = 100
 """Units that are not finished."""
-EDITORS = ("rag", EDITOR)
+EDITORS = ("unedited", "in_context", "rag", EDITOR)
 COMMAND = """
 import atexit, json, os, resource, sys
 from emend.agents.llm import MODELS
@@ -146,7 +146,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
         "trace RUN 1": ("trace", place, "1"),
         "report RUN": ("report", place),
         "trace RUN": ("trace", place),
-        "compare RUN": ("compare", place, "--editor-a", EDITORS[0], "--editor-b", EDITORS[1]),
+        "compare RUN": ("compare", place, "--editor-a", EDITORS[1], "--editor-b", EDITORS[2]),
         "resume RUN": ("resume", place, "--trust", BENCHMARK, "--trust", EDITOR),
     }
 
