@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
 from emend.memory.errors import ModelError
@@ -24,33 +25,47 @@ class _Call(NamedTuple, Generic[Request, Result]):
     """The id of the waiting thread."""
 
 
-class Batcher(Generic[Request, Result]):
-    """Runs the calls of many threads in batches on one worker thread.
+More = Callable[[], Sequence[Request]]
+"""Returns requests that have arrived meanwhile and may join the running batch; their places follow the others'."""
+Joining = Callable[[Sequence[Request], More[Request]], Iterator[tuple[int, Result | Exception]]]
+"""Runs a batch that others join: yields the result or the error of each request as it comes, with its place."""
 
-    A single call runs at once; calls that arrive meanwhile wait, and then run together. After a batch of several calls
-    the worker waits briefly for their callers' next calls, see `LINGER`: else the first of them would run alone while
-    the others compete with it for the interpreter. The thread starts with the first call, and ends with `close` or when
-    the batcher is garbage-collected.
+
+class Batcher(Generic[Request, Result]):
+    """Runs the calls of many threads in batches on one worker thread; calls may join a batch that is running.
+
+    A single call runs at once; calls that arrive meanwhile join it or wait, and then run together. After a batch of
+    several calls the worker waits briefly for their callers' next calls, see `LINGER`: else the first of them would run
+    alone while the others compete with it for the interpreter. The thread starts with the first call, and ends with
+    `close` or when the batcher is garbage-collected.
 
     Args:
-        run: gets a key and its requests, returns as many results in that order.
+        run: gets a key and all requests of a batch, and returns one result each, in order.
         limit: maximum number of calls in a batch; 1 makes every result independent of timing.
+        joining: runs batches of some keys instead of `run`.
     """
 
-    def __init__(self, run: Callable[[Hashable, list[Request]], list[Result]], limit: int = 64) -> None:
-        self._run, self._limit = run, limit
+    def __init__(
+        self,
+        run: Callable[[Hashable, list[Request]], Sequence[Result]],
+        limit: int = 64,
+        joining: Mapping[Hashable, Joining[Request, Result]] | None = None,
+    ) -> None:
+        self._run, self._limit, self._joining = run, limit, joining or {}
         self._waiting: deque[_Call[Request, Result]] = deque()
         self._expected, self._patience = 1, 0.0
         """The number of calls to wait for, and the longest wait in seconds."""
+        self._began = 0.0
+        """When the last batch began, or its last part before which calls could join."""
         self._back = threading.Event()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="emend-batch")
 
     def ask(self, key: Hashable, request: Request) -> Result:
-        """The result, as soon as the call's batch has run; only calls with the same key share a batch.
+        """The result, as soon as it is there; only calls with the same key share a batch.
 
         Raises:
             ModelError: the batcher is closed.
-            Exception: the error that `run` raised on this call alone.
+            Exception: the error that `run` yielded for this call, or raised on it alone.
         """
         call = _Call[Request, Result](key, request, Future(), threading.get_ident())
         self._waiting.append(call)
@@ -70,17 +85,17 @@ class Batcher(Generic[Request, Result]):
         if not self._waiting:  # an earlier batch included them
             return
         self._linger()
-        count = min(len(self._waiting), self._limit)  # only this thread takes, so the length cannot shrink
-        calls = [self._waiting.popleft() for _ in range(count)]
-        by_key: dict[Hashable, list[_Call[Request, Result]]] = defaultdict(list)
-        for call in calls:
-            by_key[call.key].append(call)
-        began = time.perf_counter()
-        for same_key in by_key.values():
-            self._run_batch(same_key)
-        self._patience = LINGER * (time.perf_counter() - began)
+        self._began = time.perf_counter()
+        calls = self._take(self._limit)
+        self._run_by_key(calls)
+        self._patience = LINGER * (time.perf_counter() - self._began)
         callers = {call.caller for call in (*calls, *list(self._waiting))}
         self._expected = min(self._limit, len(callers))
+
+    def _take(self, limit: int) -> list[_Call[Request, Result]]:
+        """The calls that have waited longest."""
+        number = min(len(self._waiting), limit)  # only this thread takes, so the length cannot shrink
+        return [self._waiting.popleft() for _ in range(number)]
 
     def _linger(self) -> None:
         """Wait for callers of the last batch, or who waited while it ran, to make their next call."""
@@ -88,19 +103,52 @@ class Batcher(Generic[Request, Result]):
         if len(self._waiting) < self._expected:
             self._back.wait(self._patience)
 
-    def _run_batch(self, calls: list[_Call[Request, Result]]) -> None:
+    def _run_by_key(self, calls: Sequence[_Call[Request, Result]]) -> None:
+        by_key: dict[Hashable, list[_Call[Request, Result]]] = defaultdict(list)
+        for call in calls:
+            by_key[call.key].append(call)
+        for same_key in by_key.values():
+            self._run_batch(same_key)
+
+    def _run_batch(self, calls: Sequence[_Call[Request, Result]], alone: bool = False) -> None:
+        """Run calls of one key, and those that join them."""
+        left = dict(enumerate(calls))
         try:
-            answers = self._run(calls[0].key, [call.request for call in calls])
-            pairs = list(zip(calls, answers, strict=True))
+            if calls[0].key in self._joining:
+                self._run_joining(left, alone)
+            else:
+                for call, result in zip(calls, self._run(calls[0].key, [call.request for call in calls]), strict=True):
+                    call.result.set_result(result)
         except BaseException as error:  # raised in the caller's thread, whatever it is
-            if len(calls) == 1:
-                calls[0].result.set_exception(error)
-            else:  # run each alone, so that the error reaches only the call that causes it
-                for call in calls:
-                    self._run_batch([call])
-            return
-        for call, answer in pairs:
-            call.result.set_result(answer)
+            for call in [call for call in left.values() if not call.result.done()]:
+                if alone or len(calls) == 1 == len(left):
+                    call.result.set_exception(error)
+                else:  # alone, so that the error reaches only the call that causes it
+                    self._run_batch([call], alone=True)
+
+    def _run_joining(self, left: dict[int, _Call[Request, Result]], alone: bool) -> None:
+        """Run calls by place, and those that join them; `left` are the calls under way."""
+        key, places = left[0].key, count(len(left))
+
+        def next_requests() -> list[Request]:
+            self._began = time.perf_counter()
+            arrived = [] if alone else self._take(self._limit - len(left))
+            joining = [call for call in arrived if call.key == key]
+            left.update((place, call) for call, place in zip(joining, places, strict=False))
+            self._run_by_key([call for call in arrived if call.key != key])
+            return [call.request for call in joining]
+
+        for place, result in self._joining[key]([call.request for call in left.values()], next_requests):
+            _settle(left.pop(place).result, result)
+        if left:
+            raise ModelError(f"{len(left)} calls got no result.")
+
+
+def _settle(future: Future[Result], result: Result | Exception) -> None:
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def pack(lengths: Sequence[int], budget: int, groups: Sequence[Hashable] | None = None) -> list[list[int]]:

@@ -1,22 +1,24 @@
 """A Hugging Face causal language model from a folder: greedy continuations and log-probabilities of given targets."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from emend.agents.local.generation import Generated, Generator
+from emend.agents.local.generation import Generator, RunningReplies
 from emend.agents.local.likelihood import Likelihood, Side
 from emend.agents.local.model_folder import load_folder, weights_digest
 from emend.agents.local.prefixes import Encoded, Ids
+from emend.agents.local.replies import Generated, GenerationRequest
 from emend.agents.local.token_ids import Encoder
 from emend.agents.local.weights_lock import WeightsLock
 from emend.memory.embeddings.threads import is_small, one_thread
-from emend.memory.errors import BadSettings
+from emend.memory.errors import BadSettings, EmendError
 
 BATCH_TOKENS = {"cpu": 1024}
 """Batches that fit a CPU's cache are fastest: 8,192 take half as long again on a small model."""
@@ -102,11 +104,48 @@ class CausalLM:
         Raises:
             BadSettings: `max_new_tokens` is below 1, or more than the window holds.
         """
+        requests = [self.request(prompt, max_new_tokens, stop) for prompt in prompts]
+        with self.replies() as running:
+            for place in sorted(range(len(requests)), key=lambda place: requests[place].width):
+                running.add(place, requests[place])
+            replies = dict(running.finish())
+        return [replies[place] for place in range(len(requests))]
+
+    def request(self, prompt: str, max_new_tokens: int, stop: Sequence[str]) -> GenerationRequest:
+        """The prompt as token ids, cut so that the new tokens have room, with what ends its reply; see `generate`.
+
+        Raises:
+            BadSettings: `max_new_tokens` is below 1, or more than the window holds.
+        """
         if max_new_tokens < 1 or (self.window and max_new_tokens >= self.window):
             raise BadSettings(f"max_new_tokens is {max_new_tokens}: give 1 to {(self.window or math.inf) - 1}.")
+        return GenerationRequest(self._encoder.prompt(prompt, max_new_tokens), max_new_tokens, tuple(stop))
+
+    def generate_joining(
+        self, requests: Sequence[tuple[str, int, Sequence[str]]], next_requests: Callable[[], Sequence[Any]]
+    ) -> Iterator[tuple[int, Generated | EmendError]]:
+        """Yields each reply as it ends, or the error of its request alone, with the request's place.
+
+        Args:
+            requests: prompt, maximum number of new tokens and stop texts of each; see `generate`.
+            next_requests: returns further ones, which join between two steps unless an editor waits for the weights.
+        """
+        places = count()
+        with self.replies() as running:
+            while requests or running.count:
+                for request, place in zip(requests, places, strict=False):
+                    try:
+                        running.add(place, self.request(*request))
+                    except EmendError as error:
+                        yield place, error
+                yield from running.step()
+                requests = () if self.lock.wanted else next_requests()
+
+    @contextmanager
+    def replies(self) -> Iterator[RunningReplies]:
+        """Replies that requests join while others are under way; the lock is held meanwhile."""
         with self._inference() as weights:
-            rows = [self._encoder.prompt(prompt, max_new_tokens) for prompt in prompts]
-            return self._generator.generate(rows, max_new_tokens, tuple(stop), weights)
+            yield self._generator.start(weights)
 
     def log_probs(
         self, pairs: Sequence[tuple[str, str]], padding: Side = "right", share: bool = True

@@ -1,6 +1,6 @@
 """A local causal language model as a LangChain chat model that also scores; calls of many threads share batches."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -12,9 +12,9 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
-from emend.agents.local.batching import Batcher
+from emend.agents.local.batching import Batcher, More
 from emend.agents.local.causal_lm import CausalLM, ScoredTarget
-from emend.agents.local.generation import Generated
+from emend.agents.local.replies import Generated
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools
 from emend.agents.scoring import TargetScores, join_target
 from emend.memory.edit import content_id
@@ -60,7 +60,7 @@ class LocalChatModel(BaseChatModel):
             raise BadSettings(f"model.chat: the tokenizer of '{self.model_name}' has no chat template; leave it out.")
         if self.gather < 1:
             raise BadSettings(f"model.gather is {self.gather}: give at least 1.")
-        self._batcher = Batcher(self._run, self.gather)
+        self._batcher = Batcher(self._score_batch, self.gather, {"reply": self._replies})
 
     @property
     def _llm_type(self) -> str:
@@ -150,7 +150,7 @@ class LocalChatModel(BaseChatModel):
             stop = list(self.stop_at) if continues else []
         limit = limit or (max(self.max_new_tokens, CALL_TOKENS) if tools else self.max_new_tokens)
         text = self._text(messages, tools)
-        reply: Generated = self._batcher.ask((limit, tuple(stop)), text)
+        reply: Generated = self._batcher.ask("reply", (text, limit, tuple(stop)))
         message = AIMessage(reply.text)
         if tools:
             ids = [token for token in reply.ids if token not in self.lm.ends]
@@ -176,11 +176,12 @@ class LocalChatModel(BaseChatModel):
         }
         return message
 
-    def _run(self, key: Hashable, requests: list[Any]) -> list[Any]:
-        """Results of a batch: of (prompt, target) lists to score, or of prompts with the same limit and stop texts."""
-        if isinstance(key, tuple):
-            return self.lm.generate(requests, key[0], key[1])
+    def _score_batch(self, key: Hashable, requests: Sequence[Any]) -> list[Any]:
+        """The scores of each list of (prompt, target)."""
         if self.score_apart:
             return [self.lm.log_probs(pairs) for pairs in requests]
         scored = iter(self.lm.log_probs([pair for pairs in requests for pair in pairs]))
         return [[next(scored) for _ in pairs] for pairs in requests]
+
+    def _replies(self, requests: Sequence[Any], next_requests: More[Any]) -> Iterator[tuple[int, Any]]:
+        return self.lm.generate_joining(requests, next_requests)

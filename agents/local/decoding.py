@@ -1,125 +1,265 @@
-"""Greedy decoding of many rows at once, each of which leaves the batch as soon as it has ended.
+"""Greedy decoding of a batch of rows that others join, and that each leaves as soon as it has ended.
 
-`generate` of transformers computes ended rows until the last one ends, which for one-line replies is every second step.
+The keys and values of all rows end at one column of wider tensors. So a step writes one column and copies nothing, a
+row that joins gets a line of its own, and when rows leave, the last ones move to their lines.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-CROWDED = 0.75
-"""Ended rows stay in the batch while a larger share than this continues: removing them copies the others."""
+from emend.agents.local.kv_cache import CachedPrefix, joined_states
+from emend.agents.local.likelihood import Likelihood, Past
+from emend.agents.local.prefixes import Ids
+
+Row = TypeVar("Row")
 
 
-class Continuation(NamedTuple):
-    """The new tokens of a row, and the margin of each over the second most likely one (logits)."""
+class Picked(NamedTuple):
+    """The next token of each row, and True where it leads the second most likely one clearly."""
 
-    ids: list[int]
-    margins: list[float]
-
-
-OnEnd = Callable[[int, Sequence[int], Any, int, Tensor], None]
-"""Called with an ended row: its number, new tokens, the cache, its line there, and its columns, shape (width,)."""
+    tokens: list[int]
+    clear: list[bool]
 
 
-def decode(
-    model: Any,
-    fed: dict[str, Any],
-    limit: int,
-    is_over: Callable[[Sequence[int]], bool],
-    cache: Any = None,
-    on_end: OnEnd | None = None,
-) -> list[Continuation]:
-    """Continues rows until they end or reach the limit; for models that continue from keys and values.
+class Copied(NamedTuple):
+    """Some lines of read prompts that are written to lines of a batch, and the columns on either side."""
+
+    lines: Sequence[int]
+    columns: slice
+    to_lines: slice
+    to_columns: slice
+
+
+class ReadPrompts(NamedTuple):
+    """The keys and values of prompts that were read together, and the first new token of each."""
+
+    cache: Any
+    past: int
+    """Number of columns of cached prefixes, which come first."""
+    width: int
+    """Number of all columns."""
+    sizes: list[tuple[int, int]]
+    """Tokens of each row in the columns of prefixes and in the others; in both they end at the last column."""
+    tokens: Tensor
+    """The first new tokens, shape (rows, 1)."""
+    picked: Picked
+
+    def copied(self, lines: Sequence[int], line: int, end: int) -> Iterator[Copied]:
+        """How these lines become lines of a batch, from `line` on, whose columns end at `end`."""
+        if not self.past:
+            size = max(self.sizes[row][1] for row in lines)
+            to_lines, to_columns = slice(line, line + len(lines)), slice(end - size, end)
+            yield Copied(lines, slice(self.width - size, self.width), to_lines, to_columns)
+            return
+        for to, row in enumerate(lines, line):  # closes the gap between each prefix and its continuation
+            before, after = self.sizes[row]
+            middle = end - after
+            yield Copied([row], slice(self.past - before, self.past), slice(to, to + 1), slice(middle - before, middle))
+            yield Copied([row], slice(self.width - after, self.width), slice(to, to + 1), slice(middle, end))
+
+    def states(self, row: int) -> list[Tensor]:
+        """Keys and values of a row without its padding, each of shape (heads, tokens, size), by layer."""
+        before, after = self.sizes[row]
+        spans = slice(self.past - before, self.past), slice(self.width - after, self.width)
+        return [torch.cat([half[row][:, span] for span in spans], dim=1) for half in halves(self.cache)]
+
+
+class Decoder:
+    """Reads prompts and picks tokens with one model; the caller holds the model's lock and disables gradients.
 
     Args:
-        model: a Hugging Face causal language model; the caller disables gradients.
-        fed: input ids, shape (rows, width), and mask, shape (rows, past + width), both padded on the left; positions
-            where the model takes them.
-        limit: maximum number of new tokens of a row.
-        is_over: True for the new tokens of an ended row.
-        cache: keys and values of the past columns, if any.
-        on_end: called before a row's keys and values are dropped; those of its last new token are not among them.
+        likelihood: knows the model, which it must be able to continue from keys and values.
+        close: least lead of a clear token over the second most likely one (logits).
     """
-    rows = [Continuation([], []) for _ in fed["input_ids"]]
-    lines, active = list(range(len(rows))), set(range(len(rows)))
-    cache = growing(model, limit) if cache is None else cache
-    last = {"logits_to_keep": 1} if "logits_to_keep" in signature(model.forward).parameters else {}
-    while active:
-        logits = model(**fed, **last, past_key_values=cache, use_cache=True).logits
+
+    def __init__(self, likelihood: Likelihood, close: float) -> None:
+        self.likelihood, self.close = likelihood, close
+        self.model = likelihood.model
+        self._last = {"logits_to_keep": 1} if "logits_to_keep" in signature(self.model.forward).parameters else {}
+
+    def read(self, rows: Sequence[Ids], prefixes: Sequence[CachedPrefix] = ()) -> ReadPrompts:
+        """Read prompts together; there is a cached prefix for each, or none for all."""
+        depths, past = [prefix.tokens for prefix in prefixes] or [0] * len(rows), None
+        if prefixes:
+            states, mask = joined_states(prefixes)
+            past = Past(DynamicCache(states), mask)
+        further = [row[depth:] for row, depth in zip(rows, depths, strict=True)]
+        fed = self.likelihood.padded(further, "left", past)
+        cache = past.cache if past else DynamicCache()
+        tokens, picked = self.feed(cache, fed)
+        sizes = [(depth, len(row)) for depth, row in zip(depths, further, strict=True)]
+        return ReadPrompts(cache, max(depths), fed["attention_mask"].shape[1], sizes, tokens, picked)
+
+    def feed(self, cache: Any, fed: dict[str, Any]) -> tuple[Tensor, Picked]:
+        """Feed tokens and pick the next of each row, also as a tensor of shape (rows, 1) on the model's device."""
+        logits = self.model(**fed, **self._last, past_key_values=cache, use_cache=True).logits
         best = logits[:, -1].float().topk(2)
-        margins = (best.values[:, 0] - best.values[:, 1]).tolist()
-        for line, (row, token, margin) in enumerate(zip(lines, best.indices[:, 0].tolist(), margins, strict=True)):
-            if row not in active:
-                continue
-            rows[row].ids.append(token)
-            rows[row].margins.append(margin)
-            if len(rows[row].ids) == limit or is_over(rows[row].ids):
-                active.remove(row)
-                if on_end:
-                    on_end(row, rows[row].ids, cache, line, fed["attention_mask"][line].bool())
-        stay = list(range(len(lines)))
-        if 0 < len(active) <= CROWDED * len(lines):
-            stay = [line for line in stay if lines[line] in active]
-            cache.batch_select_indices(torch.tensor(stay, device=best.indices.device))
-            lines = [lines[line] for line in stay]
-        fed = _next(fed, stay, best.indices[:, :1])
-    return rows
+        clear = best.values[:, 0] - best.values[:, 1] >= self.close
+        both = torch.stack([best.indices[:, 0], clear.long()]).tolist()  # the only wait for the device
+        return best.indices[:, :1], Picked(both[0], [bool(each) for each in both[1]])
 
 
-def growing(model: Any, room: int, states: Sequence[tuple[Tensor, Tensor]] = ()) -> DynamicCache:
-    """A cache with room for new tokens, so that a step does not copy the existing keys and values.
+class RunningBatch(Generic[Row]):
+    """Rows that are continued together, as `rows` by line, each with whatever the caller keeps of it.
 
     Args:
-        model: its config gives the layers.
-        room: number of new tokens.
-        states: initial keys and values of each layer, if any.
+        decoder: of the model.
     """
-    cache = DynamicCache(config=model.config)
-    cache.layers = [_GrowingLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
-    for place, (keys, values) in enumerate(states):
-        cache.update(keys, values, place)
-    return cache
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.rows: list[Row] = []
+        self._starts: list[int] = []
+        """The first column of each row; all end at `_end`."""
+        self._end = self._room = 0
+        self._cache: Any = DynamicCache()
+        self._tokens = self._begins = self._bias = torch.zeros(0)
+
+    def join(self, prompts: ReadPrompts, rows: dict[int, Row], room: int) -> None:
+        """Add rows that have been read, by their lines among the prompts; each may get at most `room` new tokens."""
+        lines = list(rows)
+        if not lines:
+            return
+        line, sizes = len(self.rows), [sum(prompts.sizes[row]) for row in lines]
+        self._room = max(self._room, room) if line else room
+        self._reserve(prompts.cache, line + len(lines), max(sizes))
+        for copied in prompts.copied(lines, line, self._end):
+            for layer, source in zip(self._cache.layers, prompts.cache.layers, strict=True):
+                layer.write(source, copied)
+        self.rows += rows.values()
+        self._starts += [self._end - size for size in sizes]
+        self._tokens = torch.cat([self._tokens, prompts.tokens[lines]]) if line else prompts.tokens[lines]
+        self._rearrange()
+
+    def step(self) -> Picked:
+        """Feed the last token of each row; the next ones, by line."""
+        if self._end == self._cache.layers[0].columns:
+            self._resize(len(self.rows), self._end - min(self._starts))
+            self._rearrange()
+        fed = {"input_ids": self._tokens, "position_ids": self._end - self._begins, "attention_mask": self._mask()}
+        self._tokens, picked = self.decoder.feed(self._cache, fed)
+        self._end += 1
+        return picked
+
+    def remove(self, lines: Sequence[int]) -> None:
+        """Drop these rows; the last rows move to their lines."""
+        left, gone = len(self.rows) - len(lines), set(lines)
+        holes = [line for line in lines if line < left]
+        movers = [line for line in range(left, len(self.rows)) if line not in gone]
+        order = list(range(left))
+        for hole, mover in zip(holes, movers, strict=True):
+            order[hole] = mover
+        for layer in self._cache.layers if holes else ():
+            layer.move(movers, holes)
+        self.rows, self._starts = [self.rows[line] for line in order], [self._starts[line] for line in order]
+        self._tokens = self._tokens[order]
+        if left:
+            self._rearrange()
+
+    def states(self, line: int) -> list[Tensor]:
+        """Keys and values of a row, each of shape (heads, tokens, size), by layer."""
+        return [half[line][:, self._starts[line] - min(self._starts) :] for half in halves(self._cache)]
+
+    def _reserve(self, like: Any, lines: int, width: int) -> None:
+        """Make room for that many lines, the widest of that width, and for the next token."""
+        if not self.rows:
+            self._cache.layers = [_Columns(layer, lines, width + self._room) for layer in like.layers]
+            self._end = width
+        elif lines > self._cache.layers[0].lines or width > self._end:
+            self._resize(lines, max(self._end - min(self._starts), width))
+
+    def _resize(self, lines: int, end: int) -> None:
+        """Move the rows to tensors with room for that many lines, so that they end at column `end`."""
+        for layer in self._cache.layers:  # half as many lines again, else every row that joins would move all others
+            layer.resize(lines + lines // 2, end, end + self._room)
+        self._starts, self._end = [start + end - self._end for start in self._starts], end
+
+    def _rearrange(self) -> None:
+        """Bring what depends on the rows' places up to date."""
+        first = min(self._starts)
+        for layer in self._cache.layers:
+            layer.view(len(self.rows), first, self._end)
+        model = self.decoder.model
+        self._begins = torch.tensor(self._starts, device=model.device)[:, None]
+        columns = torch.arange(first, self._cache.layers[0].columns, device=model.device)
+        self._bias = torch.zeros(len(self.rows), len(columns), dtype=model.dtype, device=model.device)
+        self._bias.masked_fill_(columns < self._begins, torch.finfo(model.dtype).min)
+
+    def _mask(self) -> Tensor | None:
+        """The mask of the next step; None where no row is padded."""
+        width = self._end + 1 - min(self._starts)
+        if len(set(self._starts)) == 1 and width <= self.decoder.likelihood.slide:
+            return None
+        bias = self._bias[:, :width]
+        if width > self.decoder.likelihood.slide:  # the model makes a mask of its own for each kind of layer
+            return (bias == 0).long()
+        return bias[:, None, None].contiguous()
 
 
-class _GrowingLayer(DynamicLayer):
-    """Keys and values at the beginning of a wider tensor; selecting rows makes them narrow again."""
+class _Columns(DynamicLayer):
+    """Keys and values of a batch's rows, in some lines and columns of wider tensors.
 
-    def __init__(self, room: int) -> None:
+    Args:
+        like: a layer of the same model.
+        lines: number of lines of the wider tensors.
+        columns: number of their columns.
+    """
+
+    def __init__(self, like: Any, lines: int, columns: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.room = room
-        self.wide: tuple[Tensor, Tensor] | None = None
+        self.lazy_initialization(like.keys, like.values)
+        self.wide = [_wider(half, lines, columns) for half in (like.keys, like.values)]
+        self.lines, self.columns = lines, columns
+        self.place = slice(0, 0), slice(0, 0)
+        """The lines and columns in use."""
+
+    def view(self, lines: int, first: int, end: int) -> None:
+        """Use these lines and columns."""
+        self.place = slice(0, lines), slice(first, end)
+        self.keys, self.values = (half[:lines, :, first:end] for half in self.wide)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Add new columns and return all."""
-        before = self.get_seq_length()
-        after = before + key_states.shape[-2]
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        if self.wide is None or self.wide[0].shape[0] != len(key_states) or self.wide[0].shape[-2] < after:
-            self.wide = self._widened(key_states, self.keys, after), self._widened(value_states, self.values, after)
-        self.wide[0][..., before:after, :] = key_states
-        self.wide[1][..., before:after, :] = value_states
-        self.keys, self.values = (half[..., :after, :] for half in self.wide)
+        lines, columns = self.place
+        after = columns.stop + key_states.shape[-2]
+        for half, states in zip(self.wide, (key_states, value_states), strict=True):
+            half[lines, :, columns.stop : after] = states
+        self.view(lines.stop, columns.start, after)
+        assert self.keys is not None and self.values is not None
         return self.keys, self.values
 
-    def _widened(self, new: Tensor, old: Tensor | None, after: int) -> Tensor:
-        *outer, _, size = new.shape
-        wide = new.new_empty(*outer, after + self.room, size)
-        if old is not None and old.numel():
-            wide[..., : old.shape[-2], :] = old
-        return wide
+    def write(self, source: Any, copied: Copied) -> None:
+        """Write lines and columns of another layer."""
+        for half, other in zip(self.wide, (source.keys, source.values), strict=True):
+            half[copied.to_lines, :, copied.to_columns] = other[copied.lines][:, :, copied.columns]
+
+    def move(self, lines: Sequence[int], to: Sequence[int]) -> None:
+        """Copy lines over others."""
+        for half in self.wide:
+            half[to, :, self.place[1]] = half[lines][:, :, self.place[1]]
+
+    def resize(self, lines: int, end: int, columns: int) -> None:
+        """Move what is in use to new tensors, so that it ends at column `end`."""
+        used = self.place[1]
+        for place, half in enumerate(self.wide):
+            self.wide[place] = _wider(half, lines, columns)
+            part = half[self.place[0], :, used]
+            self.wide[place][self.place[0], :, end - part.shape[2] : end] = part
+        self.lines, self.columns = lines, columns
 
 
-def _next(fed: dict[str, Any], stay: list[int], tokens: Tensor) -> dict[str, Any]:
-    """Inputs of the next step: the new token of each row that stays, at the next position."""
-    mask = fed["attention_mask"][stay]
-    after = {"input_ids": tokens[stay], "attention_mask": torch.cat([mask, mask.new_ones(len(stay), 1)], dim=1)}
-    if "position_ids" in fed:
-        after["position_ids"] = fed["position_ids"][stay][:, -1:] + 1
-    return after
+def _wider(half: Tensor, lines: int, columns: int) -> Tensor:
+    """Zeros, since a masked number must be finite."""
+    _, heads, _, size = half.shape
+    return half.new_zeros(lines, heads, columns, size)
+
+
+def halves(cache: Any) -> list[Tensor]:
+    """Keys and values of all layers, in turn."""
+    return [half for layer in cache.layers for half in (layer.keys, layer.values)]

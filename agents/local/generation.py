@@ -1,54 +1,34 @@
-"""Greedy generation with a causal language model: in padded batches, each row continued from its cached prefix.
+"""Greedy generation with a causal language model: rows join a running batch, each from its cached prefix, and leave it.
 
 A reply does not depend on the other rows of its batch nor on the cache: where the two most likely tokens are so close
 that the order of summation could decide between them, the reply is generated again, alone and from the first token.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
+from transformers import DynamicCache
 
 from emend.agents.local.batching import pack
-from emend.agents.local.decoding import Continuation, decode, growing
-from emend.agents.local.kv_cache import CachedPrefix, KVCache, joined_states, states_of
-from emend.agents.local.likelihood import Likelihood, Past
-from emend.agents.local.prefixes import Encoded
+from emend.agents.local.decoding import Decoder, Picked, RunningBatch, halves
+from emend.agents.local.kv_cache import CachedPrefix, KVCache, stacked
+from emend.agents.local.likelihood import Likelihood
+from emend.agents.local.replies import Generated, GenerationRequest, GrowingReply
+from emend.agents.local.stop_texts import TokenTexts
+from emend.agents.local.whole_rows import ReplySettings, generate_whole
 
-REPLY_BATCHES = {"cpu": 8}
-"""Factor on `batch_tokens` for generation: one more row adds little to the cost of a decoding step."""
 CLOSE = {torch.float32: 2e-3, torch.float64: 1e-6}
 """Logits closer than this could change their order in a padded batch, by the order of summation."""
-
-
-class Generated(NamedTuple):
-    """A continuation up to the first stop text, without it, and without white space in front."""
-
-    text: str
-    input_tokens: int
-    output_tokens: int
-    cut_tokens: int
-    """Number of prompt tokens that did not fit the window."""
-    finished: bool
-    """False when the limit of new tokens ended it."""
-    ids: tuple[int, ...]
-    """The new tokens, including the one that ended it."""
-
-
-class GenerationPlan(NamedTuple):
-    """Maximum number of new tokens, stop texts, and whether keys and values are cached."""
-
-    limit: int
-    stop: tuple[str, ...]
-    caches: bool
+REPLY_BATCHES = {"cpu": 8}
+"""Factor on `batch_tokens` for replies: one more row adds little to the cost of a decoding step."""
+MEMORY_PART = 0.4
+"""The part of a GPU's free memory for keys and values; wider tensors are filled while the narrower ones still exist."""
+Reply = tuple[int, Generated]
+"""A reply, after the key that its request came with."""
 
 
 class Generator:
@@ -62,121 +42,166 @@ class Generator:
     """
 
     def __init__(self, likelihood: Likelihood, tokenizer: Any, ends: Sequence[int], cache_bytes: int) -> None:
-        self.likelihood, self.tokenizer, self.ends = likelihood, tokenizer, list(ends)
-        self.model = likelihood.model
+        self.likelihood = likelihood
+        self.part = 1.0
+        """The part of the usual number of positions that is used, after memory ran out."""
+        self.settings = ReplySettings(TokenTexts(tokenizer), frozenset(ends), CLOSE.get(likelihood.model.dtype, 0.0))
         self.cache = KVCache(cache_bytes)
 
-    def generate(
-        self, rows: Sequence[Encoded], limit: int, stop: tuple[str, ...], weights: int | None
-    ) -> list[Generated]:
-        """Each row's reply.
+    def positions(self) -> int:
+        """Maximum positions with keys and values of the rows under way, by the memory that is free now."""
+        least, bytes_free = self.likelihood.batch_tokens, free_bytes(self.likelihood.model)
+        if bytes_free is None or not self.likelihood.continues(0):
+            return max(1, int(self.part * REPLY_BATCHES.get(self.likelihood.model.device.type, 1) * least))
+        return max(1, int(self.part * max(least, MEMORY_PART * bytes_free / self._position_bytes)))
+
+    @cached_property
+    def _position_bytes(self) -> int:
+        """Bytes of one position's keys and values in all layers."""
+        fed, cache = self.likelihood.padded([self.likelihood.sample], "right"), DynamicCache()
+        self.likelihood.model(**fed, past_key_values=cache, use_cache=True)
+        return sum(half.nbytes for half in halves(cache)) // len(self.likelihood.sample)
+
+    def start(self, weights: int | None) -> "RunningReplies":
+        """The replies of one hold of the lock, none as yet.
 
         Args:
-            rows: prompts, cut so that the new tokens have room.
-            limit: maximum number of new tokens of a reply.
-            stop: texts that end a reply after its first word.
             weights: a number that is equal to that of an earlier call only if the weights are; None if unknown.
         """
-        sizes = [len(row.ids) + limit for row in rows]
-        plan = GenerationPlan(limit, stop, weights is not None and self._can_cache(max(sizes, default=0)))
-        prefixes: list[CachedPrefix | None] = [None] * len(rows)
-        if plan.caches:
-            self.cache.use_weights((weights, *map(_state, self.model.parameters())))
-            prefixes = [self._prefix(row) for row in rows]
-        answers: dict[int, Generated] = {}
-        for batch in self._batches(sizes, prefixes):
-            cached = [prefix for place in batch if (prefix := prefixes[place])]
-            replies = self._together([rows[place] for place in batch], cached, plan)
-            for place, (reply, sure) in zip(batch, replies, strict=True):
-                alone = GenerationPlan(limit, stop, False)
-                answers[place] = reply if sure else self._together([rows[place]], [], alone)[0][0]
-        return [answers[place] for place in range(len(rows))]
+        if weights is not None:
+            self.cache.use_weights((weights, *map(_state, self.likelihood.model.parameters())))
+        return RunningReplies(self, weights is not None)
 
-    def _can_cache(self, width: int) -> bool:
-        """True if rows of that width may continue cached ones; a sliding window would have dropped their states."""
-        likelihood = self.likelihood
-        return bool(self.cache.limit) and likelihood.slide > 2 * width and likelihood.continues(2 * width)
 
-    def _prefix(self, row: Encoded) -> CachedPrefix | None:
-        """The cached prefix of a row if it is the greater part: a batch is as wide as its longest remainder."""
-        prefix = self.cache.longest_prefix(row.ids)
-        return prefix if prefix and 2 * prefix.tokens >= len(row.ids) else None
+class _Row:
+    """A reply under way; `key` is the caller's name of it."""
 
-    def _batches(self, sizes: Sequence[int], prefixes: Sequence[CachedPrefix | None]) -> Iterator[list[int]]:
-        """Rows by number, those with a cached prefix apart from the others."""
-        budget = self.likelihood.batch_tokens * REPLY_BATCHES.get(self.model.device.type, 1)
+    def __init__(self, key: int, growing: GrowingReply, prefix: CachedPrefix | None) -> None:
+        self.key, self.growing, self.prefix = key, growing, prefix
+        self.request = growing.request
+        self.company = prefix is not None
+        """True once its numbers may differ in the last digits from those that it would get alone."""
+
+
+class RunningReplies:
+    """Replies under way: requests join in their order between two steps, and each reply leaves when it has ended.
+
+    Args:
+        generator: of the model.
+        caches: cache keys and values of ended rows, and continue cached ones.
+        anew: continue no cached ones.
+    """
+
+    def __init__(self, generator: Generator, caches: bool, anew: bool = False) -> None:
+        self.generator, self.caches, self.anew = generator, caches, anew
+        likelihood, self._positions = generator.likelihood, generator.positions()
+        self._widest = likelihood.steady if likelihood.continues(0) else 0
+        """Maximum tokens of a row that can join the batch."""
+        self._decoder = Decoder(likelihood, generator.settings.close)
+        self._batch: RunningBatch[_Row] = RunningBatch(self._decoder)
+        self._waiting: deque[tuple[int, GenerationRequest]] = deque()
+
+    @property
+    def count(self) -> int:
+        """Number of requests without a reply."""
+        return len(self._waiting) + len(self._batch.rows)
+
+    def add(self, key: int, request: GenerationRequest) -> None:
+        """Let a request join; `step` returns its reply with this key."""
+        self._waiting.append((key, request))
+
+    def step(self) -> list[Reply]:
+        """Let requests join that fit, and add a token to each reply under way; the replies that have ended."""
+        try:
+            ended = self._join()
+            if self._batch.rows:
+                left = self._advance(self._batch.rows, self._batch.step(), self._batch.states)
+                self._batch.remove(list(left))
+                ended += left.values()
+        except torch.OutOfMemoryError:
+            self.generator.part /= 2  # the caller asks again
+            raise
+        return ended
+
+    def finish(self) -> Iterator[Reply]:
+        """All replies, as they end."""
+        while self.count:
+            yield from self.step()
+
+    def _join(self) -> list[Reply]:
+        """Read the prompts of requests that fit; the replies that have ended at once."""
+        joining: list[_Row] = []
+        whole: list[tuple[int, GenerationRequest]] = []
+        while self._waiting and self._fits(self._waiting[0][1], joining):
+            key, request = self._waiting.popleft()
+            if request.width <= self._widest:
+                joining.append(self._row(key, request))
+            else:
+                whole.append((key, request))
+        ended = [reply for rows in self._parts(joining) for reply in self._read(rows)]
+        if len(self._batch.rows) > 1:
+            for row in self._batch.rows:
+                row.company = True
+        generator, requests = self.generator, [request for _, request in whole]
+        replies = generate_whole(generator.likelihood, requests, generator.settings, self._positions)
+        return ended + [(key, reply) for (key, _), reply in zip(whole, replies, strict=True)]
+
+    def _fits(self, request: GenerationRequest, joining: Sequence[_Row]) -> bool:
+        rows = [*self._batch.rows, *joining]
+        width = max(request.width, *(row.request.width for row in rows)) if rows else 0
+        return (len(rows) + 1) * width <= self._positions or not rows
+
+    def _row(self, key: int, request: GenerationRequest) -> _Row:
+        ids, settings = request.prompt.ids, self.generator.settings
+        reuses = not self.anew and self._can_cache(request)
+        prefix = self.generator.cache.longest_prefix(ids) if reuses else None
+        if prefix and 2 * prefix.tokens < len(ids):  # a pass is as wide as its longest remainder
+            prefix = None
+        return _Row(key, GrowingReply(request, settings.texts, settings.ends), prefix)
+
+    def _can_cache(self, request: GenerationRequest) -> bool:
+        """True if the row may continue a cached one; a sliding window would have dropped its states."""
+        both = 2 * request.width
+        steady = both < self.generator.likelihood.slide and both <= self._widest
+        return self.caches and steady and bool(self.generator.cache.limit)
+
+    def _parts(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+        """Rows of similar length whose prompts are read together, those with a cached prefix apart from the others."""
         for cached in (True, False):
-            places = [place for place, prefix in enumerate(prefixes) if (prefix is not None) == cached]
-            for batch in pack([sizes[place] for place in places], budget):
-                yield [places[at] for at in batch]
+            some = [row for row in rows if (row.prefix is not None) == cached]
+            sizes = [len(row.request.prompt.ids) for row in some]
+            for batch in pack(sizes, self.generator.likelihood.batch_tokens):
+                yield [some[place] for place in batch]
 
-    def _together(
-        self, rows: Sequence[Encoded], prefixes: Sequence[CachedPrefix], plan: GenerationPlan
-    ) -> list[tuple[Generated, bool]]:
-        """Each row's reply, and whether it is surely the one that the row gets alone.
-
-        There is a prefix for every row, or none for all.
-        """
-        halt = _StopAtText(self.tokenizer, plan.stop)
-        longest = max(len(row.ids) for row in rows) + plan.limit
-        if self.likelihood.continues(longest):
-            rows_out = self._decode(rows, prefixes, plan, halt)
-        else:
-            rows_out = self._generate(rows, plan.limit, halt)
-        close = CLOSE.get(self.model.dtype, 0.0) if len(rows) > 1 or prefixes else 0.0
-        replies = []
-        for row, (ids, margins) in zip(rows, rows_out, strict=True):
-            reply = self._reply(row, ids, halt)
-            replies.append((reply, min(margins[: reply.output_tokens], default=close) >= close))
-        return replies
-
-    def _decode(
-        self, rows: Sequence[Encoded], prefixes: Sequence[CachedPrefix], plan: GenerationPlan, halt: "_StopAtText"
-    ) -> list[Continuation]:
-        """Continuations by `decode`; a row's keys and values are cached when it ends."""
-        depths, past = [prefix.tokens for prefix in prefixes] or [0] * len(rows), None
-        further = [row.ids[at:] for row, at in zip(rows, depths, strict=True)]
-        if prefixes:
-            states, mask = joined_states(prefixes)
-            past = Past(growing(self.model, max(map(len, further)) + plan.limit, states), mask)
-        fed = self.likelihood.padded(further, "left", past)
-
-        def on_end(row: int, new: Sequence[int], cache: Any, line: int, columns: Tensor) -> None:
-            self.cache.put((*rows[row].ids, *new[:-1]), states_of(cache, line, columns))
-
-        def is_over(ids: Sequence[int]) -> bool:
-            return ids[-1] in self.ends or halt.read(ids)[1]
-
-        return decode(self.model, fed, plan.limit, is_over, past and past.cache, on_end if plan.caches else None)
-
-    def _generate(self, rows: Sequence[Encoded], limit: int, halt: "_StopAtText") -> list[Continuation]:
-        """Continuations by `generate` of transformers, which any model supports."""
-        fed = self.likelihood.padded([row.ids for row in rows], "left")
-        fed.pop("position_ids", None)  # generate counts them itself, from the mask
-        halt.width, margins = fed["input_ids"].shape[1], _Margins()
-        plan = GenerationConfig(
-            max_new_tokens=limit, do_sample=False, eos_token_id=self.ends or None, pad_token_id=self.likelihood.pad
+    def _read(self, rows: Sequence[_Row]) -> list[Reply]:
+        """Read prompts and let their rows join the batch; the replies that have ended with their first token."""
+        prompts = self._decoder.read(
+            [row.request.prompt.ids for row in rows], [row.prefix for row in rows if row.prefix]
         )
-        out = self.model.generate(
-            **fed,
-            generation_config=plan,
-            stopping_criteria=StoppingCriteriaList([halt]),
-            logits_processor=LogitsProcessorList([margins] if len(rows) > 1 else []),
-        )
-        return [
-            Continuation(*pair) for pair in zip(out[:, halt.width :].tolist(), margins.by_row(len(rows)), strict=True)
-        ]
+        for row in rows if len(rows) > 1 else ():
+            row.company = True
+        ended = self._advance(rows, prompts.picked, prompts.states)
+        further = {line: row for line, row in enumerate(rows) if line not in ended}
+        self._batch.join(prompts, further, max((row.request.limit for row in further.values()), default=0))
+        return list(ended.values())
 
-    def _reply(self, row: Encoded, new: list[int], halt: "_StopAtText") -> Generated:
-        """The reply up to the end token or to the token that completed a stop text; padding follows."""
-        ended = next((place + 1 for place, token in enumerate(new) if token in self.ends), None)
-        for count in range(1, (ended or len(new)) + 1):
-            text, stopped = halt.read(new[:count])
-            if stopped:
-                return Generated(text, len(row.ids), count, row.cut, True, tuple(new[:count]))
-        count = ended or len(new)
-        ids = tuple(new[:count])
-        return Generated(halt.read(ids)[0], len(row.ids), count, row.cut, ended is not None, ids)
+    def _advance(self, rows: Sequence[_Row], picked: Picked, states: Callable[[int], list[Tensor]]) -> dict[int, Reply]:
+        """Add its token to each row; the replies that have ended, by line."""
+        ended: dict[int, Reply] = {}
+        for line, (row, token, clear) in enumerate(zip(rows, picked.tokens, picked.clear, strict=True)):
+            if row.company and not clear:
+                ended[line] = row.key, self._alone(row.request)
+            elif reply := row.growing.add(token):
+                ended[line] = row.key, reply
+                if self._can_cache(row.request):
+                    self.generator.cache.put((*row.request.prompt.ids, *reply.ids[:-1]), stacked(states(line)))
+        return ended
+
+    def _alone(self, request: GenerationRequest) -> Generated:
+        """The reply of a batch of its own."""
+        replies = RunningReplies(self.generator, self.caches, anew=True)
+        replies.add(0, request)
+        return next(replies.finish())[1]
 
 
 def _state(weight: Tensor) -> tuple[int, int]:
@@ -184,37 +209,13 @@ def _state(weight: Tensor) -> tuple[int, int]:
     return id(weight), 0 if weight.is_inference() else weight._version
 
 
-class _StopAtText(StoppingCriteria):
-    """Ends each row once its continuation contains a stop text after the first word."""
-
-    def __init__(self, tokenizer: Any, stop: tuple[str, ...]) -> None:
-        self.tokenizer, self.stop = tokenizer, stop
-        self.width = 0
-        """Width of the prompts in the ids that `generate` passes."""
-
-    def read(self, ids: Sequence[int]) -> tuple[str, bool]:
-        """The text up to the first stop text, and True if there is one."""
-        text = self.tokenizer.decode(ids, skip_special_tokens=True).lstrip()
-        ends = [place for word in self.stop if (place := text.find(word)) >= 0]
-        return (text[: min(ends)], True) if ends else (text, False)
-
-    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        ended = [self.read(ids)[1] for ids in input_ids[:, self.width :].tolist()]
-        return torch.tensor(ended, device=input_ids.device)
-
-
-class _Margins(LogitsProcessor):
-    """Records the margin of the most likely token over the second, per step and row; changes no score."""
-
-    def __init__(self) -> None:
-        self.steps: list[Tensor] = []
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        best = scores.topk(2).values
-        self.steps.append(best[:, 0] - best[:, 1])
-        return scores
-
-    def by_row(self, rows: int) -> list[list[float]]:
-        """The margins of each row, step by step; empty if none were recorded."""
-        margins: list[list[float]] = torch.stack(self.steps, 1).tolist() if self.steps else [[]] * rows
-        return margins
+def free_bytes(model: Any) -> float | None:
+    """Free memory of the model's GPUs, with what PyTorch holds in reserve; None on other devices."""
+    devices = {weight.device for weight in model.parameters()}
+    if {device.type for device in devices} != {"cuda"}:
+        return None
+    free = [
+        torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        for device in devices
+    ]
+    return min(free) * len(free)  # layers are spread evenly

@@ -6,7 +6,7 @@ A graph that writes a transcript sends all of it with every call.
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,16 +72,10 @@ class KVCache:
                     del self._starts[old[:end]]
 
 
-def states_of(cache: Any, line: int, columns: Tensor) -> Tensor | None:
-    """Keys and values of a row without its padding; None if layers, or keys and values, have different shapes.
-
-    Args:
-        cache: of all rows.
-        line: the row's index there.
-        columns: True at the row's tokens, shape (width,).
-    """
-    halves = [half[line][:, columns] for layer in cache.layers for half in (layer.keys, layer.values)]
-    return torch.stack(halves) if len({half.shape for half in halves}) == 1 else None
+def stacked(halves: Sequence[Tensor]) -> Tensor | None:
+    """A row's keys and values as one tensor; None where they differ in shape, or layers in device."""
+    same = {(half.shape, half.device) for half in halves}
+    return torch.stack(list(halves)) if len(same) == 1 else None
 
 
 def joined_states(prefixes: Sequence[CachedPrefix]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:

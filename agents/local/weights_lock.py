@@ -13,10 +13,16 @@ class WeightsLock:
         self._lock = threading.RLock()
         self._depth = 0
         self._turns = 0
+        self._waiting: list[int] = []
+
+    @property
+    def wanted(self) -> bool:
+        """True while another thread waits for the lock."""
+        return bool(self._waiting)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire like a lock of `threading`, to change the weights."""
-        acquired = self._lock.acquire(blocking, timeout)
+        acquired = self._enter(blocking, timeout)
         if acquired:
             self._depth += 1
             self._turns += 1
@@ -42,9 +48,21 @@ class WeightsLock:
             A number that stays equal as long as no one could have changed the weights; None inside an `acquire` of the
             same thread, which may change them between two uses.
         """
-        with self._lock:
-            alone, self._depth = not self._depth, self._depth + 1
-            try:
-                yield self._turns if alone else None
-            finally:
-                self._depth -= 1
+        self._enter()
+        alone, self._depth = not self._depth, self._depth + 1
+        try:
+            yield self._turns if alone else None
+        finally:
+            self._depth -= 1
+            self._lock.release()
+
+    def _enter(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if self._lock.acquire(blocking=False):
+            return True
+        if not blocking:
+            return False
+        self._waiting.append(threading.get_ident())
+        try:
+            return self._lock.acquire(timeout=timeout)
+        finally:
+            self._waiting.remove(threading.get_ident())

@@ -198,6 +198,83 @@ def test_many_threads_each_get_their_own_answer():
 rows = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5)), max_size=40)
 
 
+class Counting:
+    """Counts each call's number down in steps, and takes more calls between two steps; keeps who was under way."""
+
+    def __init__(self):
+        self.under_way, self.step, self.stepped = [], threading.Semaphore(0), threading.Semaphore(0)
+        self.batcher = Batcher(name_each, 3, {"count": self.run})
+
+    def run(self, requests, next_requests):
+        left = dict(enumerate(requests))
+        places = len(left)
+        while left:
+            self.under_way.append(sorted(left))
+            self.stepped.release()
+            assert self.step.acquire(timeout=10)
+            if -1 in left.values():
+                raise BadData("-1 is asked")
+            left = {place: number - 1 for place, number in left.items()}
+            for place in [place for place, number in left.items() if number == 0]:
+                del left[place]
+                yield place, f"place {place}"
+            for number in next_requests():
+                left[places] = number
+                places += 1
+
+
+@pytest.fixture
+def counting():
+    case = Counting()
+    yield case
+    case.step.release(1000)
+    case.batcher.close()
+
+
+def wait_for_calls(batcher, number):
+    ends = time.monotonic() + 10
+    while len(batcher._waiting) < number and time.monotonic() < ends:
+        time.sleep(0.001)
+    assert len(batcher._waiting) == number
+
+
+def test_calls_join_a_running_batch_up_to_the_limit_and_other_keys_run_between_two_steps(counting):
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(counting.batcher.ask, "count", 3)
+        assert counting.stepped.acquire(timeout=10)
+        others = [pool.submit(counting.batcher.ask, "count", 2) for _ in range(3)]
+        wait_for_calls(counting.batcher, 3)
+        counting.step.release()
+        assert counting.stepped.acquire(timeout=10)  # two have joined, one waits
+        between = pool.submit(counting.batcher.ask, "other", 7)
+        wait_for_calls(counting.batcher, 2)
+        counting.step.release(10)
+        assert first.result(10) == "place 0"
+        assert between.result(10) == ("other", 7)
+        assert sorted(each.result(10) for each in others) == ["place 1", "place 2", "place 3"]
+    assert counting.under_way == [[0], [0, 1, 2], [0, 1, 2], [3], [3]]
+
+
+def test_an_error_of_a_batch_that_others_have_joined_reaches_only_its_own_call(counting):
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(counting.batcher.ask, "count", 3)
+        assert counting.stepped.acquire(timeout=10)
+        bad = pool.submit(counting.batcher.ask, "count", -1)
+        wait_for_calls(counting.batcher, 1)
+        counting.step.release(20)
+        assert first.result(10) == "place 0"
+        with pytest.raises(BadData, match="-1 is asked"):
+            bad.result(10)
+    assert counting.under_way[:2] == [[0], [0, 1]]
+
+
+def test_a_call_that_a_joined_batch_forgets_gets_an_error():
+    batcher = Batcher(name_each, 3, {"count": lambda requests, next_requests: iter(())})
+    with pytest.raises(ModelError, match="no result"):
+        batcher.ask("count", 1)
+    batcher.close()
+
+
 @given(rows, st.integers(1, 200))
 def test_pack_puts_every_row_into_one_batch_within_the_budget(rows, budget):
     lengths, groups = [length for length, _ in rows], [group for _, group in rows]

@@ -157,13 +157,13 @@ def test_unsupported_call_settings_are_refused(model):
 def seen_by(model, monkeypatch):
     """The prompts that reach the weights, each with its stop texts, as they come."""
     seen: list[tuple[str, tuple[str, ...]]] = []
-    plain = model.lm.generate
+    plain = model.lm.request
 
-    def seeing(asked, limit, stop):
-        seen.extend((text, stop) for text in asked)
-        return plain(asked, limit, stop)
+    def seeing(prompt, limit, stop):
+        seen.append((prompt, stop))
+        return plain(prompt, limit, stop)
 
-    monkeypatch.setattr(model.lm, "generate", seeing)
+    monkeypatch.setattr(model.lm, "request", seeing)
     return seen
 
 

@@ -1,27 +1,47 @@
-"""Replies in batches: each as it would be by itself, and none computed longer or oftener than it must be."""
+"""Replies in batches that others join: each as it would be alone, and none computed longer than it must be."""
 
 import pytest
 import torch
 
+from emend.agents.local import generation
 from emend.agents.local.causal_lm import CausalLM
+from emend.agents.local.generation import RunningReplies
 from tests.fakes import SIZES
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
 
-def rows_made(lm, monkeypatch):
-    """How many rows each batch of replies has, as they are made."""
-    made: list[int] = []
-    plain = lm._generator._together
+@pytest.fixture
+def repeated(monkeypatch):
+    """The requests whose replies are generated again alone."""
+    requests = []
+    plain = RunningReplies._alone
 
-    def counted(rows, *more):
-        made.append(len(rows))
-        return plain(rows, *more)
+    def counted(self, request):
+        requests.append(request)
+        return plain(self, request)
 
-    monkeypatch.setattr(lm._generator, "_together", counted)
-    return made
+    monkeypatch.setattr(RunningReplies, "_alone", counted)
+    return requests
 
 
-def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equally_likely(random_folder, monkeypatch):
+def without_caching(folder, **settings):
+    return CausalLM(folder, device="cpu", keep_mb=0, **settings)
+
+
+def joining(lm, requests, waves):
+    """Replies of requests that join in waves, by the number of steps before them."""
+    done, left = {}, dict(enumerate(requests))
+    with lm.replies() as running:
+        step = 0
+        while left or running.count:
+            for place in [place for place in left if waves[place] <= step]:
+                running.add(place, lm.request(*left.pop(place)))
+            done.update(running.step())
+            step += 1
+    return [done[place] for place in range(len(requests))]
+
+
+def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equally_likely(random_folder, repeated):
     """The output layer has every row twice, all but equal, so that padding alone would choose between twins."""
     lm = CausalLM(random_folder("llama"), device="cpu")
     prompts = [f"{'Rome ' * (1 + 7 * place % 11)}is" for place in range(12)]
@@ -30,45 +50,76 @@ def test_a_reply_does_not_depend_on_its_batch_where_two_tokens_are_all_but_equal
         half = len(head) // 2
         head[half : 2 * half] = head[:half] * (1 + 2e-7 * torch.randn(half, 1, generator=torch.manual_seed(3)))
     alone = [lm.generate([prompt], 12, stop=())[0] for prompt in prompts]
-    made = rows_made(lm, monkeypatch)
+    repeated.clear()
     assert lm.generate(prompts, 12, stop=()) == alone
-    assert made == [12] + [1] * 12
+    assert len(repeated) == 12
+    assert joining(lm, [(prompt, 12, ()) for prompt in prompts], [place % 5 for place in range(12)]) == alone
 
 
-def test_a_clear_reply_is_generated_once(random_lm, monkeypatch):
+def test_a_clear_reply_is_generated_once(random_lm, repeated):
     lm = random_lm()
     prompts = ["The capital of France is", "Rome is"]
     alone = [lm.generate([prompt], 5)[0] for prompt in prompts]
-    made = rows_made(lm, monkeypatch)
-    assert lm.generate(prompts, 5) == alone and made == [2]
+    assert lm.generate(prompts, 5) == alone and not repeated
 
 
-def test_in_half_precision_a_batch_is_never_repeated(random_folder, monkeypatch):
+def test_in_half_precision_a_batch_is_never_repeated(random_folder, repeated):
     """There tokens come close so often that nothing would be left of a batch."""
     lm = CausalLM(random_folder("llama"), device="cpu", dtype="bfloat16")
-    made = rows_made(lm, monkeypatch)
     lm.generate(["The capital of France is", "Rome is", "Karo"], 12, stop=())
-    assert made == [3]
+    assert not repeated
 
 
 @pytest.mark.parametrize("architecture", mostly_slow(SIZES, *QUICK_ARCHITECTURES))
-def test_rows_that_leave_their_batch_say_what_they_say_by_themselves(random_lm, architecture, monkeypatch):
+@pytest.mark.parametrize("keep_mb", [0, 64])
+def test_rows_that_join_and_leave_a_batch_get_the_reply_that_they_get_alone(random_folder, architecture, keep_mb):
     """Replies of unequal length after prompts of unequal length, ended by a text, by the end token or by the limit."""
-    lm = random_lm(architecture)
+    lm = CausalLM(random_folder(architecture), device="cpu", keep_mb=keep_mb)
     words = ("Karo", "Paris", "and", "the capital", "12 of", "said:")
     prompts = [f"{'The author of ' * (place % 4)}The Silent River is {word}" for place, word in enumerate(words)]
-    by_library = lm._generator._generate
-    lines: list[int] = []
+    requests = [(prompt, 4 + 3 * place, ("e", "a")[: place % 3]) for place, prompt in enumerate(prompts)]
+    plain = without_caching(random_folder(architecture))
+    alone = [plain.generate([prompt], limit, stop)[0] for prompt, limit, stop in requests]
+    assert joining(lm, requests, [0] * 6) == alone
+    assert joining(lm, requests, [0, 1, 1, 4, 9, 30]) == alone
+    assert joining(lm, requests, [5, 0, 3, 0, 9, 2]) == alone
+    assert len({reply.output_tokens for reply in alone}) > 2
 
-    def counted(rows, *more):
-        lines.append(len(rows))
-        return by_library(rows, *more)
 
-    monkeypatch.setattr(lm._generator, "_generate", counted)
-    together = lm.generate(prompts, 10, ("e", "a"))
-    assert set(lines) <= {1}  # only what is made again by itself
-    assert together == [lm.generate([prompt], 10, ("e", "a"))[0] for prompt in prompts]
-    assert len({told.output_tokens for told in together}) > 1
+def test_requests_wait_while_the_positions_are_taken(random_folder, monkeypatch):
+    lm = without_caching(random_folder())
+    prompts = ["The capital of France is", "Rome is", "Karo Benn wrote", "Paris is"]
+    alone = [lm.generate([prompt], 6, ())[0] for prompt in prompts]
+    width = max(lm.request(prompt, 6, ()).width for prompt in prompts)
+    monkeypatch.setattr(lm._generator, "positions", lambda: 2 * width)
+    with lm.replies() as running:
+        for place, prompt in enumerate(prompts):
+            running.add(place, lm.request(prompt, 6, ()))
+        most, done = 0, {}
+        while running.count:
+            done |= dict(running.step())
+            most = max(most, len(running._batch.rows))
+    assert [done[place] for place in range(4)] == alone and most == 2
+
+
+def test_positions_go_by_free_memory_and_are_halved_where_it_runs_out(random_folder, monkeypatch):
+    lm = without_caching(random_folder(), batch_tokens=100)
+    usual = lm._generator.positions()
+    assert usual == 100 * generation.REPLY_BATCHES["cpu"]
+    config = lm.model.config
+    size = 2 * 4 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    monkeypatch.setattr(generation, "free_bytes", lambda model: 1000 * size / generation.MEMORY_PART + 1)
+    assert lm._generator.positions() == 1000
+    monkeypatch.setattr(generation, "free_bytes", lambda model: 0)
+    assert lm._generator.positions() == 100
+
+    def fail(*args, **kwargs):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("emend.agents.local.decoding.Decoder.feed", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        lm.generate(["Rome is"], 6)
+    assert lm._generator.positions() == 50
 
 
 def test_a_model_without_continuation_uses_generate_of_transformers(random_lm, monkeypatch):
@@ -76,8 +127,8 @@ def test_a_model_without_continuation_uses_generate_of_transformers(random_lm, m
     lm = random_lm()
     prompts = ["The capital of France is", "Rome is", "Karo Benn wrote"]
     alone = [lm.generate([prompt], 6)[0] for prompt in prompts]
-    monkeypatch.setattr("emend.agents.local.generation.decode", None)
-    handle = lm.model.register_forward_hook(lambda *told: None)
+    monkeypatch.setattr("emend.agents.local.decoding.Decoder.read", None)
+    handle = lm.model.register_forward_hook(lambda *args: None)
     assert lm.generate(prompts, 6) == alone
     handle.remove()
     monkeypatch.setattr(lm.likelihood, "steady", 8)

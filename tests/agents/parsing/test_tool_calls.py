@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from emend.agents.llm import load_model
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.chat_model import CALL_TOKENS, LocalChatModel
-from emend.agents.local.generation import Generated
+from emend.agents.local.replies import Generated
 from emend.agents.parsing.tool_calls import parse_reply, render_chat, supports_tools, with_calls_from_text
 from emend.agents.roles.tools import TOOLS, can_call_tools, lookup
 from emend.agents.structured import ask_structured
@@ -147,17 +147,15 @@ def test_the_conversation_is_written_with_calls_and_results(tokenizer):
 class Scripted(CausalLM):
     """A model that says what it is told to, one reply a call; prompts and limits are kept."""
 
-    replies: ClassVar[list[str]] = []
+    texts: ClassVar[list[str]] = []
     asked: ClassVar[list[tuple[str, int]]] = []
 
-    def generate(self, prompts, max_new_tokens, stop=("\n",)):
-        told = []
-        for prompt in prompts:
-            self.asked.append((prompt, max_new_tokens))
-            text = self.replies.pop(0)
+    def generate_joining(self, requests, next_requests):
+        for place, (prompt, limit, _) in enumerate(requests):
+            self.asked.append((prompt, limit))
+            text = self.texts.pop(0)
             ids = (*self.encode(text)[1:], self.tokenizer.eos_token_id)
-            told.append(Generated(text, len(self.encode(prompt)), len(ids), 0, True, ids))
-        return told
+            yield place, Generated(text, len(self.encode(prompt)), len(ids), 0, True, ids)
 
 
 @pytest.fixture
@@ -168,7 +166,7 @@ def scripted(random_folder, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = HERMES
     tokenizer.save_pretrained(folder)
-    Scripted.replies, Scripted.asked = [], []
+    Scripted.texts, Scripted.asked = [], []
     model = LocalChatModel(lm=Scripted(folder, device="cpu"), model_name="scripted")
     yield model
     model.close()
@@ -176,7 +174,7 @@ def scripted(random_folder, tmp_path):
 
 def test_a_local_chat_model_calls_tools(scripted, random_lm):
     assert can_call_tools(scripted)
-    Scripted.replies = [WRITTEN["Qwen and Hermes"][1], "Meburg"]
+    Scripted.texts = [WRITTEN["Qwen and Hermes"][1], "Meburg"]
     bound = scripted.bind_tools([lookup])
     message = bound.invoke("Where?")
     assert message.tool_calls[0]["args"] == CALL and message.usage_metadata["output_tokens"] > 0
@@ -189,7 +187,7 @@ def test_a_local_chat_model_calls_tools(scripted, random_lm):
 
 
 def test_a_structured_reply_is_asked_for_in_text_whether_there_are_tools_or_not(scripted):
-    Scripted.replies = [f"Here it is: {GIVEN}"]
+    Scripted.texts = [f"Here it is: {GIVEN}"]
     assert ask_structured(scripted, "Which fact?", lookup).value == lookup(**CALL)
     assert "lookup" not in Scripted.asked[0][0].split("relation")[0]  # no tool was shown
     tiny: Any = load_model("tiny")
@@ -202,7 +200,7 @@ def asked(scripted, folder, *replies):
     memory = ChromaMemory(folder, LexicalEmbedding())
     context = EditorContext(model=scripted, memory=memory, retriever=load_retriever("default"))
     told = Triplet(subject="Vouna", relation="capital", object="Meburg")
-    Scripted.replies = list(replies)
+    Scripted.texts = list(replies)
     with EDITORS.load("agent")(context).edit([Edit.from_triplet(told, "The capital of {} is")]) as answerer:
         return answerer.answer(
             Probe(kind="efficacy", prompt="What is the capital of Vouna?", style="question", gold=("Meburg",))
