@@ -154,8 +154,8 @@ class ProviderChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         cache, key = self.policy.cache, ""
+        payload = self._payload(messages, stop, kwargs)
         if cache is not None or in_unit():
-            payload = self._payload(messages, stop, kwargs)
             key = call_key(self.spec, address_of(self.inner), payload, current_repeat())
         if cache is not None and (cached := cache.find(key)) is not None:
             self.policy.ledger.add(self.spec, ProviderUsage(cached=1))
@@ -164,7 +164,7 @@ class ProviderChatModel(BaseChatModel):
             return ChatResult(generations=[ChatGeneration(message=cached)])
         self.policy.ledger.add_sent(self.spec, self.sent_parameters(stop, **kwargs))
         tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
-        request = partial(call_once, self.inner, messages, stop, run_manager, kwargs)
+        request = partial(call_once, self.inner, messages, stop, run_manager, kwargs, payload)
         message = replay_or_call(key, lambda: self._call(request, tokens, run_manager))
         message = self._usable(message, kwargs)
         if cache is not None:

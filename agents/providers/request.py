@@ -1,28 +1,24 @@
 """Request to a provider through its client: the payload, settings that decide the reply, and the call itself."""
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatResult
 from pydantic import BaseModel, SecretStr
 
 from emend.agents.parsing.messages import is_complete
 from emend.agents.providers.errors import BrokenReply, as_model_error
+from emend.agents.providers.plain_completion import complete, is_plain
 from emend.agents.providers.repair import UNREADABLE, invalid_call_error, repaired
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 """Settings under which clients take the limit of a reply's tokens."""
-BY_CLIENT = {"response_format", "extra_headers", "extra_query", "extra_body", "timeout"}
-"""Arguments that OpenAI's client does not send as they are."""
 _LOGIN = re.compile(r"//[^/@\s]*@")
 """A name and password in an address."""
 
@@ -92,15 +88,17 @@ def call_once(
     stop: Sequence[str] | None,
     run_manager: Any,
     kwargs: dict[str, Any],
+    payload: dict[str, Any],
 ) -> AIMessage:
-    """Make one attempt through the provider's client; raises what the client raises."""
+    """Make one attempt through the provider's client, whose `payload_of` the call is; raises what the client raises."""
     streamed = bool(getattr(client, "streaming", False))
     arguments: dict[str, Any] = {"stop": None if stop is None else list(stop), "run_manager": run_manager, **kwargs}
     try:
         if streamed:
             result = generate_from_stream(client._stream(messages, **arguments))
         else:
-            result = _completed(client, messages, stop, kwargs) or client._generate(messages, **arguments)
+            plain = is_plain(client, payload)
+            result = complete(client, payload) if plain else client._generate(messages, **arguments)
         message = result.generations[0].message
     except UNREADABLE as error:
         if (invalid := invalid_call_error(error)) is not None:
@@ -117,34 +115,6 @@ def call_once(
         # Clients take it for the whole.
         raise ConnectionError(f"the reply is '{status}'" if status else "the stream broke off before the reply ended")
     return repaired(message)
-
-
-def _completed(
-    client: BaseChatModel, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: Mapping[str, Any]
-) -> ChatResult | None:
-    """Return a plain chat completion of OpenAI's protocol; None for any other request or client.
-
-    The request is the one that `_generate` sends; the reply is read as JSON, and not first into the package's models,
-    which takes half as long again as the exchange.
-    """
-    known: Any = client
-    if type(client).__name__ != "ChatOpenAI" or known.include_response_headers:
-        return None
-    payload: dict[str, Any] = known._get_request_payload(messages, stop=stop, **kwargs)
-    plain = _parameters(known.client.__class__) - BY_CLIENT
-    if payload.get("stream") or not payload.keys() <= plain or known._use_responses_api(payload):
-        return None
-    body: Any = known.root_client.post("/chat/completions", cast_to=object, body=payload)
-    result: ChatResult = known._create_chat_result(body)
-    for generation, choice in zip(result.generations, body["choices"], strict=True):
-        generation.message.additional_kwargs["refusal"] = choice["message"].get("refusal")
-    return result
-
-
-@cache
-def _parameters(resource: type) -> frozenset[str]:
-    """Names that OpenAI's package takes of a request; it refuses any other."""
-    return frozenset(inspect.signature(resource.create).parameters)  # type: ignore[attr-defined]
 
 
 def _plain(value: Any) -> Any:

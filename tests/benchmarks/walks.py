@@ -1,13 +1,10 @@
-"""Questions that MeLLo takes in two to four hops, and a script that walks them: here, or behind a provider."""
+"""Questions that MeLLo takes in two to four hops, and `rag` in one call, and a script that answers them."""
 
-import multiprocessing
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from emend.evals.case import Case, Metric
 from emend.memory.edit import Edit
@@ -15,9 +12,9 @@ from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Corpus, Hit
 from emend.memory.retrieval.compose import load_retriever
 from tests.evals.toys import ToyBenchmark
-from tests.provider.server import Provider
 
 SHORTEST, LONGEST = 2, 4
+RETRIEVED = "\nRetrieved fact: "
 _QUESTION = re.compile(r"\nQuestion: What is the end of trail (\d+) after (\d) stops\?\n")
 
 
@@ -27,30 +24,41 @@ def hops_of(number: int) -> int:
 
 
 class Walks(ToyBenchmark):
-    """Trails of two to four stops, an edit to each; the option says how many."""
+    """Trails of two to four stops, an edit and so many probes to each; the options say how many."""
 
     mode: ClassVar[str] = "all"
 
     def __init__(self, data: Path | None, options: dict[str, str]) -> None:
-        self.questions = int(options["questions"])
+        self.questions, self.probes = int(options["questions"]), int(options.get("probes", 1))
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         for n in range(self.questions):
             edit = Edit(form="triplet", text=f"Stop 1 of trail {n} is Hut {n}.", subject=f"trail {n}")
             prompt = f"What is the end of trail {n} after {hops_of(n)} stops?"
             gold = (f"Hut {n}.{hops_of(n)}",)
-            probe = Probe(kind="multihop", prompt=prompt, style="question", gold=gold, edit_ids=(edit.id,))
-            yield Case(edits=(edit,), probes=(probe,))
+            probes = (
+                Probe(
+                    kind="multihop",
+                    prompt=f"{prompt} {'Please. ' * number}".strip(),
+                    style="question",
+                    gold=gold,
+                    edit_ids=(edit.id,),
+                )
+                for number in range(self.probes)
+            )
+            yield Case(edits=(edit,), probes=tuple(probes))
 
     def metrics(self) -> Sequence[Metric]:
         return [Metric(name="EM", value="em", kinds=("multihop",), scale=100, summary="ends at the right hut")]
 
 
 def say(prompt: str) -> str:
-    """The next round of the published form, whatever was retrieved."""
-    *_, asked = _QUESTION.finditer(prompt)
+    """The next round of the published form, whatever was retrieved; another prompt gets one answer."""
+    *_, asked = _QUESTION.finditer(prompt) if RETRIEVED in prompt else (None,)
+    if asked is None:
+        return "Hut"
     trail, hops = asked[1], int(asked[2])
-    done = prompt.count("\nRetrieved fact: ", asked.end())
+    done = prompt.count(RETRIEVED, asked.end())
     agrees = "Retrieved fact does not contradict to generated answer, so the intermediate answer is"
     verdict = f"{agrees}: Hut {trail}.{done}\n" if done else ""
     if done == hops:
@@ -75,49 +83,3 @@ class Metered:
         Metered.seconds += time.thread_time() - began
         Metered.searches += 1
         return found
-
-
-class Served(NamedTuple):
-    """What a provider met: requests, the most of them at once, and when the first came (monotonic seconds)."""
-
-    requests: int
-    at_once: int
-    first: float
-
-
-class Serving:
-    """A provider's name on the command line, and what it met, once the `with` has ended."""
-
-    def __init__(self, spec: str) -> None:
-        self.spec = spec
-        self.served = Served(0, 0, 0.0)
-
-
-@contextmanager
-def serving(latency: float) -> Iterator[Serving]:
-    """A provider that takes `latency` seconds a reply, in another process: a true one takes no time of this one."""
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    process = spawn.Process(target=_serve, args=(there, latency), daemon=True)
-    process.start()
-    try:
-        told = Serving(here.recv())
-        yield told
-        here.send("enough")
-        told.served = Served(*here.recv())
-    finally:
-        here.close()
-        process.join(10)
-        if process.is_alive():
-            process.terminate()
-
-
-def _serve(told: Connection, latency: float) -> None:
-    with Provider(lambda asked: say(asked.prompt), latency=latency) as provider:
-        told.send(provider.spec("chat"))
-        try:
-            told.recv()
-        except EOFError:  # whoever asked has given up
-            return
-        first = min((request.at for request in provider.requests), default=time.monotonic())
-        told.send((provider.count, provider.most_at_once, first))

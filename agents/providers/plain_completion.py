@@ -1,0 +1,91 @@
+"""Plain chat completions of OpenAI's protocol, as its package makes them, without its models of request and reply.
+
+A request is sent with the package's headers, address and HTTP client, and its errors are the package's. Anything else
+than a plain completion goes through the package.
+"""
+
+import inspect
+import json
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatResult
+
+BY_CLIENT = {"response_format", "extra_headers", "extra_query", "extra_body", "timeout"}
+"""Arguments that OpenAI's client does not send as they are."""
+PATH = "/chat/completions"
+UNUSUAL = ("_api_key_provider", "_workload_identity_auth", "_provider_runtime", "_idempotency_header", "default_query")
+"""Attributes of OpenAI's client by which requests differ from each other in more than their body."""
+
+
+def is_plain(client: BaseChatModel, payload: dict[str, Any]) -> bool:
+    """Return whether a client's request is a plain chat completion."""
+    known: Any = client
+    if type(client).__name__ != "ChatOpenAI" or known.include_response_headers or payload.get("stream"):
+        return False
+    return payload.keys() <= _parameters(known.client.__class__) - BY_CLIENT and not known._use_responses_api(payload)
+
+
+def complete(client: Any, payload: dict[str, Any]) -> ChatResult:
+    """Return the completion of a plain request, as the client's `_generate` does."""
+    body = _exchange(client.root_client, payload)
+    result: ChatResult = client._create_chat_result(body)
+    for generation, choice in zip(result.generations, body["choices"], strict=True):
+        generation.message.additional_kwargs["refusal"] = choice["message"].get("refusal")
+    return result
+
+
+@cache
+def _parameters(resource: type) -> frozenset[str]:
+    """Names that OpenAI's package takes of a request; it refuses any other."""
+    return frozenset(inspect.signature(resource.create).parameters)  # type: ignore[attr-defined]
+
+
+def _exchange(root: Any, payload: dict[str, Any]) -> Any:
+    """Return the body of the reply."""
+    request = _request(root, payload)
+    if request is None:
+        return root.post(PATH, cast_to=object, body=payload)
+    try:
+        response = root._client.send(request)
+    except Exception as error:
+        raise _connection_error(error, request) from error
+    if not response.is_success:
+        raise root._make_status_error_from_response(response)
+    is_json = response.headers.get("content-type", "").partition(";")[0].endswith("json")
+    return response.json() if is_json else response.text
+
+
+def _connection_error(error: Exception, request: Any) -> Exception:
+    from openai import APIConnectionError, APITimeoutError
+
+    is_late = any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__)
+    return APITimeoutError(request=request) if is_late else APIConnectionError(request=request)
+
+
+_TEMPLATES: WeakKeyDictionary[Any, tuple[str, Any, list[tuple[str, str]]]] = WeakKeyDictionary()
+"""A client's key, a request with an empty body, and its headers but the length."""
+
+
+def _request(root: Any, payload: dict[str, Any]) -> Any:
+    """Return the request that the client would build; None where only it can."""
+    if type(root).__name__ != "OpenAI" or any(getattr(root, name, True) for name in UNUSUAL):
+        return None
+    try:
+        content = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError):  # the client knows more types
+        return None
+    key, template, headers = _TEMPLATES.get(root, ("", None, []))
+    if template is None or key != root.api_key:
+        template = _template(root)
+        headers = [(name, text) for name, text in template.headers.multi_items() if name.lower() != "content-length"]
+        _TEMPLATES[root] = root.api_key, template, headers
+    return type(template)("POST", template.url, headers=headers, content=content, extensions=template.extensions)
+
+
+def _template(root: Any) -> Any:
+    from openai._models import FinalRequestOptions
+
+    return root._build_request(FinalRequestOptions.construct(method="post", url=PATH, json_data={}))
