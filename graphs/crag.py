@@ -48,13 +48,14 @@ class CragState(RagState, total=False):
     """The state of rag; `hits` are the passages of the strips that are used.
 
     `judged` has the passages with their scores, `searched` those of the wider search, `strips` the strips of both;
-    `internal` and `external` are the refined knowledge from either source.
+    `thresholds` are those of the action; `internal` and `external` are the refined knowledge from either source.
     """
 
     judged: list[dict[str, Any]]
     searched: list[SearchedState]
     strips: list[StripState]
     action: Action
+    thresholds: dict[str, float]
     internal: str
     external: str
 
@@ -93,7 +94,8 @@ def evaluate(state: CragState, runtime: Runtime[CragContext]) -> CragState:
         {**hit, "relevance": score} for hit, score in zip(state["hits"], scores, strict=True)
     ]
     action = act(scores, context.upper, context.lower)
-    return {"judged": judged, "action": action, "usage": spent(state, usage)}
+    thresholds = {"upper": context.upper, "lower": context.lower}
+    return {"judged": judged, "action": action, "thresholds": thresholds, "usage": spent(state, usage)}
 
 
 def _scores(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from emend.evals.analyses.compare import Comparison
     from emend.evals.runner.summary import Summary
+    from emend.evals.trace.answers import AnswerRow
     from emend.evals.trace.case_trace import Trace
 
 
@@ -102,6 +103,35 @@ class RunResult:
 
         chosen = RecordFilter(editor=editor, probe=probe)
         return TraceView(trace(self.folder, str(case), chosen))
+
+    def answers(
+        self,
+        *,
+        wrong: bool = False,
+        right: bool = False,
+        score: Sequence[str] = (),
+        where: str | None = None,
+        editor: str | None = None,
+        kind: str | None = None,
+    ) -> "list[AnswerRow]":
+        """Answers beside what would be right: the wrong or right ones, by score (`em=0`), or by several editors.
+
+        Args:
+            wrong: only wrong answers.
+            right: only right answers.
+            score: conditions on scores, such as `em=0` or `magnitude<0.5`.
+            where: verdicts of editors on the same probe, such as `rag right, mello wrong`.
+            editor: answers of this editor only.
+            kind: probes of this kind only.
+
+        Raises:
+            BadSettings: no such editor, kind or score, or a condition of another form.
+        """
+        from emend.evals.trace.answers import list_answers
+        from emend.evals.trace.filters import AnswerFilter, RecordFilter
+
+        answers = AnswerFilter(wrong=wrong, right=right, score=tuple(score), where=where)
+        return list_answers(self.folder, answers, RecordFilter(editor=editor, kind=kind))
 
     def compare(self, first: "str | RunResult", second: str | None = None) -> "ComparisonView":
         """Two editors of this run, or this run and another one, probe by probe, with paired tests.

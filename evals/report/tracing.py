@@ -14,13 +14,12 @@ from emend.editors.base import EditCost
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of
 from emend.evals.report.escape import one_line, safe
+from emend.evals.report.state_values import brief, entry_texts, grown_by, is_conversation
 from emend.evals.trace.case_trace import Trace, TracedProbe, new_hits, states_before
 from emend.evals.trace.graph_paths import START, GraphEdges, mermaid, paths_of
 from emend.evals.trace.judged_steps import JudgedItem
 
 SAID_ELSEWHERE = {"prompt", "reply", "log_probs", "target_tokens", "usage", "cut_tokens", "hits", "targets"}
-LONG = 300
-"""Characters of a state's field that a terminal shows."""
 NAME = 60
 """Characters of a target that identify it."""
 HANGING = 2
@@ -146,7 +145,7 @@ def steps_lines(
         about = f"{_step_cost(step)}{chose}" + (", as above" if same else "")
         text = Text(title, style="cyan").append(f"  {about}", style="dim not cyan")
         yield TraceLine(text, 2, f"**{_plain(title)}** {_plain(about)}")
-        yield from _calls_lines(step, same)
+        yield from _calls_lines(step, same or is_conversation(step["update"] or {}))
         if not same:
             yield from _update_lines(step["update"] or {}, state)
         if step["error"]:
@@ -212,25 +211,22 @@ def _update_lines(update: dict[str, Any], before: dict[str, Any]) -> Iterator[Tr
             yield _item("hits", "as before" if update["hits"] else "none", indent=4)
     for name in ("prompt", "reply"):
         if name in update:
-            yield _field(name, str(update[name]))
+            known = name == "prompt" and is_conversation(before)
+            yield _note("prompt: the messages above", "dim") if known else _field(name, str(update[name]))
     if update.get("log_probs"):
         yield _item("log-probs", ", ".join(f"{value:.3f}" for value in update["log_probs"]), indent=4)
     for name, value in update.items():
         nothing = value in ("", [], False, None) and name not in before
         if name not in SAID_ELSEWHERE and value != before.get(name) and not nothing:
             grown, new = grown_by(value, before.get(name))
-            text = new if isinstance(new, str) else json.dumps(new, ensure_ascii=False)
-            yield _field(one_line(name) + (" +" if grown else ""), text, limit=LONG)
-
-
-def grown_by(value: Any, before: Any) -> tuple[bool, Any]:
-    """Return whether a text or list only grew or changed at its end, with the new part; else with all of it."""
-    if isinstance(value, str) and isinstance(before, str) and before and value.startswith(before) and value != before:
-        return True, value[len(before) :].strip("\n")
-    if isinstance(value, list) and isinstance(before, list) and before and len(value) >= len(before):
-        common = next((n for n, (old, new) in enumerate(zip(before, value, strict=False)) if old != new), len(before))
-        return common > 0, value[common:] if common else value
-    return False, value
+            title = one_line(name) + (" +" if grown else "")
+            if isinstance(new, list) and new and all(isinstance(entry, dict) for entry in new):
+                first = len(value) - len(new) + 1
+                for place, entry in enumerate(new, first):
+                    aside, text = entry_texts(entry)
+                    yield _item(f"{one_line(name)} {place}", text, aside, indent=4)
+            else:
+                yield _field(title, brief(new))
 
 
 def log_probs(record: Record) -> str:
@@ -286,17 +282,16 @@ def _item(name: str, text: str, aside: str = "", indent: int = 2) -> TraceLine:
     return _field(name, text, aside, indent)._replace(markdown=f"- {_plain(about)}: {_plain(text)}")
 
 
-def _field(name: str, text: str, aside: str = "", indent: int = 4, limit: int = 0) -> TraceLine:
+def _field(name: str, text: str, aside: str = "", indent: int = 4) -> TraceLine:
     """A dim name and the text; one of several lines stands below its name, so that it can be read as it was sent.
 
-    In Markdown the text is in a fence that is longer than any in it; `limit` shortens it in a terminal.
+    In Markdown the text is in a fence that is longer than any in it.
     """
     whole = safe(text)
-    in_terminal = safe(text[:limit] + " ...") if limit and len(text) > limit else whole
     line = Text(name, style="dim")
     if aside:
         line.append("  " + one_line(aside), style="dim")
-    line.append("\n" + in_terminal if "\n" in in_terminal else "  " + in_terminal)
+    line.append("\n" + whole if "\n" in whole else "  " + whole)
     fence = "`" * max(3, 1 + max((len(ticks) for ticks in _TICKS.findall(whole)), default=2))
     return TraceLine(line, indent, f"{_plain(name)}:\n\n{fence}text\n{whole}\n{fence}")
 

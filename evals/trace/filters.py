@@ -98,6 +98,25 @@ class StepFilter(FrozenModel):
             raise BadSettings(f"{where} has no node '{self.node}': {nearest(self.node, names)}")
 
 
+class AnswerFilter(FrozenModel):
+    """Selects answers by how they were scored; all conditions that are given must hold."""
+
+    wrong: bool = Field(default=False, description="List the wrong answers, with what would be right.")
+    right: bool = Field(default=False, description="List the right answers.")
+    score: tuple[str, ...] = Field(
+        default=(), description="List answers with such a score, as em=0 or magnitude<0.5; repeatable."
+    )
+    where: str | None = Field(
+        default=None,
+        description="List probes by the answers of several editors, as 'rag right, mello wrong' (or unscored).",
+    )
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is selected by it."""
+        return not (self.wrong or self.right or self.score or self.where)
+
+
 ALL_RECORDS = RecordFilter()
 ALL_STEPS = StepFilter()
 

@@ -67,7 +67,7 @@ def _list_registry(kind: str, as_json: bool) -> None:
 
 def _list_settings(part: str | None, as_json: bool) -> None:
     from emend.evals.components.settings_list import list_presets, list_settings
-    from emend.evals.report.tables.settings import render_settings
+    from emend.evals.report.tables.lists import render_settings
 
     settings, presets = list_settings(part), list_presets(part)
     emit([*settings, *presets], as_json, lambda console: console.print(render_settings(settings, presets)))
@@ -75,7 +75,7 @@ def _list_settings(part: str | None, as_json: bool) -> None:
 
 def _list_runs(folder: Path, as_json: bool) -> None:
     from emend.evals.aggregate.runs import list_runs
-    from emend.evals.report.tables.runs import render_runs
+    from emend.evals.report.tables.lists import render_runs
 
     runs = list_runs(folder)
     emit(runs, as_json, lambda console: console.print(render_runs(runs, folder)))

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from emend.evals.cli.options import ReadRun, ScoringId, exclusive, grouped
 from emend.evals.cli.output import emit, print_text
-from emend.evals.trace.filters import RecordFilter, StepFilter
+from emend.evals.trace.filters import AnswerFilter, RecordFilter, StepFilter
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
@@ -34,6 +34,7 @@ class TraceOutput(FrozenModel):
 def trace(
     folder: ReadRun,
     records: RecordFilter,
+    answers: AnswerFilter,
     steps: StepFilter,
     output: TraceOutput,
     case: Annotated[
@@ -44,10 +45,14 @@ def trace(
     ] = None,
     scoring: ScoringId = None,
 ) -> None:
-    """Show a case step by step: prompts, replies, retrieval, times and errors; or an overview of all cases."""
+    """Show a case step by step: prompts, replies, retrieval, times and errors; or all cases in short, or answers."""
     filters = records.model_dump() | steps.model_dump() | {"scoring": scoring}
-    _check(output, {name for name, value in filters.items() if value}, case)
-    if output.otlp is not None:
+    selected = {name for name, value in filters.items() if value}
+    _check(output, selected, case)
+    if not answers.is_empty:
+        _check_answers(output, selected, case)
+        _show_answers(folder, answers, records, output.as_json)
+    elif output.otlp is not None:
         from emend.evals.trace.otlp_export import export
 
         sent = export(folder, output.otlp, case, records.editor, output.include_content, scoring)
@@ -89,6 +94,27 @@ def _check(output: TraceOutput, selected: set[str], case: str | None) -> None:
         raise BadSettings("--otlp sends whole cases: leave out --probe and --kind.")
     if output.mermaid and "scoring" in selected:
         raise BadSettings("--mermaid draws no judges: leave out --scoring.")
+
+
+def _check_answers(output: TraceOutput, selected: set[str], case: str | None) -> None:
+    """Refuse what does not go with a list of answers.
+
+    Raises:
+        BadSettings: names the options.
+    """
+    further = [f"--{name}" for name in ("node", "grep", "errors", "scoring", "probe") if name in selected]
+    if case is not None or further or output.form not in ("", "--json"):
+        further += [output.form] if output.form not in ("", "--json") else []
+        words = further + (["CASE"] if case is not None else [])
+        raise BadSettings(f"--wrong, --right, --score and --where list answers of all cases: leave out {words[0]}.")
+
+
+def _show_answers(folder: Path, answers: AnswerFilter, records: RecordFilter, as_json: bool) -> None:
+    from emend.evals.report.tables.answers import show_answers
+    from emend.evals.trace.answers import list_answers
+
+    rows = list_answers(folder, answers, records)
+    emit(rows, as_json, lambda console: show_answers(rows, folder, console))
 
 
 def _show_overview(folder: Path, records: RecordFilter, steps: StepFilter, as_json: bool) -> None:

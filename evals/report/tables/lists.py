@@ -1,15 +1,18 @@
-"""Settings and presets, a block for each editor, benchmark or model."""
+"""Lists of settings with their meaning, and of runs."""
 
 import json
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from emend.evals.aggregate.runs import RunRow
 from emend.evals.components.settings_list import PresetRow, SettingRow
 from emend.evals.report.escape import one_line
+from emend.evals.report.tables.layout import Frame, frame
 
 
 def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]) -> RenderableType:
@@ -31,3 +34,24 @@ def _explanation(row: SettingRow) -> Text:
     default = "" if row.default is None else f", default {json.dumps(row.default)}"
     text = Text(one_line(f"{row.type}{default} ({row.source})"), style="cyan")
     return text.append(f"\n{one_line(row.summary)}", style="none") if row.summary else text
+
+
+def render_runs(runs: Sequence[RunRow], folder: Path) -> Frame:
+    """A table with a row per run."""
+    table = frame("run", "started", "benchmark", "model", "editors", "mode", "units", "failed", names=6)
+    for run in runs:
+        name = run.folder if run.folder == str(folder) else Path(run.folder).name
+        units = f"{run.finished} of {run.units}"
+        started = run.started[:16].replace("T", " ")
+        cells = (
+            name,
+            started,
+            run.benchmark,
+            run.model,
+            ", ".join(run.editors),
+            run.mode,
+            units,
+            str(run.failed or ""),
+        )
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    return table
