@@ -109,13 +109,7 @@ def unrelated(count: int, form: str, taken: Sequence[Evolving], wordings: Sequen
 
 
 def _edit(
-    form: str,
-    subject: str,
-    relation: str,
-    value: str,
-    time: str | None,
-    draw: random.Random,
-    wordings: Sequence[str],
+    form: str, subject: str, relation: str, value: str, time: str | None, draw: random.Random, wordings: Sequence[str]
 ) -> Edit:
     triplet = Triplet(subject=subject, relation=relation, object=value)
     if form == "triplet":

@@ -13,15 +13,13 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +29,7 @@ from emend.evals.benchmarks.registry import BENCHMARKS  # noqa: E402
 from emend.evals.cli.main import main as emend  # noqa: E402
 from emend.evals.data.shapes import SHAPES, Shape  # noqa: E402
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData  # noqa: E402
+from tests.benchmarks.alarm import alarm  # noqa: E402
 
 SECONDS = 10
 RUN_EVERY = 20
@@ -167,22 +166,6 @@ def mutant(folder: Path, rng: random.Random) -> tuple[str, Shape, Path]:
     return name, shape, target
 
 
-@contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after so many seconds."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"not done in {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def call(*words: str) -> tuple[int, str]:
     """Exit code and standard error of a command in this process."""
     errors, argv = io.StringIO(), sys.argv
@@ -204,11 +187,11 @@ def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
         AssertionError: a wrong exit code, several lines of error, or check and loader do not agree.
         Exception: any error that Emend should have caught.
     """
-    with limit(SECONDS):
+    with alarm(SECONDS):
         code, errors = call("data", "check", name, "--data", str(folder))
     assert code in (0, 2) and errors.count("\n") <= 1, f"check ends with {code}: {errors[-300:]}"
     problem: EmendError | None = None
-    with limit(SECONDS):
+    with alarm(SECONDS):
         try:
             benchmark = BENCHMARKS.load(name)(folder, dict(shape.options))
             for setting in benchmark.settings:
@@ -224,7 +207,7 @@ def outcome_of(name: str, shape: Shape, folder: Path, run: bool) -> str:
     if run:
         options = [word for key, value in shape.options.items() for word in ("--benchmark-option", f"{key}={value}")]
         words = ["--benchmark", name, "--data", str(folder), *options, "--editor", "in_context", "--limit", "1"]
-        with limit(6 * SECONDS):
+        with alarm(6 * SECONDS):
             code, errors = call("run", *words, "--model", "tiny", "--out", str(folder.with_name("run")))
         assert code in (0, 2) and "Traceback" not in errors, f"run ends with {code}: {errors[-300:]}"
         assert code == 0 or "error: " in errors.splitlines()[-1], errors[-300:]

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ from emend.evals.runner.perplexity import load_texts  # noqa: E402
 from emend.memory.edit import content_id  # noqa: E402
 from emend.memory.embeddings.embed import load_embedding  # noqa: E402
 from emend.memory.errors import EmendError  # noqa: E402
+from tests.benchmarks.alarm import alarm  # noqa: E402
 from tests.evals.judged_runs import speak, verdict  # noqa: E402
 from tests.paths import DATA  # noqa: E402
 from tests.provider.protocols import Asked  # noqa: E402
@@ -64,10 +64,6 @@ ODD: tuple[Any, ...] = (
 VICTIM = b"precious\n"
 
 
-class Hang(Exception):
-    """A command took longer than `SECONDS`."""
-
-
 class Finding(NamedTuple):
     """A command that ended as none may."""
 
@@ -85,28 +81,9 @@ def answer(asked: Asked) -> str:
 def make_run(folder: Path, provider: Provider) -> Path:
     """A judged run with every kind of file: one unit unfinished, one failed, costs of weights, a journal."""
     spec = provider.spec("chat")
-    words = [
-        "run",
-        "--benchmark",
-        "elken",
-        "--data",
-        str(DATA / "elken"),
-        "--benchmark-option",
-        "blocks=fact,tendency_g",
-    ]
-    words += [
-        "--editor",
-        "unedited",
-        "--editor",
-        "rag",
-        "--embedding",
-        "lexical",
-        "--model",
-        spec,
-        "--out",
-        str(folder),
-    ]
-    run_command([*words, "--fail-on-error", "false"])
+    words = "run --benchmark elken --benchmark-option blocks=fact,tendency_g --editor unedited --editor rag"
+    words += " --embedding lexical --fail-on-error false"
+    run_command([*words.split(), "--data", str(DATA / "elken"), "--model", spec, "--out", str(folder)])
     run_command(["judge", "run", str(folder), "--judge", judge_of(spec)])
     records = (folder / RECORDS).read_bytes().splitlines(keepends=True)
     last = json.loads(records[-1])
@@ -284,22 +261,6 @@ def mutate(rng: random.Random, folder: Path, victim: Path) -> str:
 # --- commands
 
 
-@contextlib.contextmanager
-def within(seconds: int) -> Iterator[None]:
-    """Raise `Hang` in the main thread after so many seconds."""
-
-    def end(*_: object) -> None:
-        raise Hang(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def words_of(command: str, folder: Path, spec: str) -> list[str]:
     """Words of the command line."""
     if command == "judge run":
@@ -351,7 +312,7 @@ def fuzz(
 
 def _problem(words: list[str], outcomes: Counter[str]) -> str:
     try:
-        with within(SECONDS):
+        with alarm(SECONDS):
             message = run_command(words)
     except BaseException as error:
         place = traceback.extract_tb(error.__traceback__)[-1]

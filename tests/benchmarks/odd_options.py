@@ -8,14 +8,11 @@ The commands run in this process. A quick share of the same cases is in `tests/e
 import argparse
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -28,6 +25,7 @@ from emend.memory.edit import Edit
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import EmendError
 from emend.memory.store.chroma import ChromaMemory
+from tests.benchmarks.alarm import alarm
 from tests.evals.toy_runs import TRUST, go
 from tests.evals.toys import BENCHMARK, enlist
 
@@ -144,25 +142,11 @@ def _commands() -> list[tuple[str, Any]]:
     return named
 
 
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"{seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def problem(call: OddCall) -> str:
     """Run the call; return what is wrong with its end, empty if nothing is."""
     start, work = time.monotonic(), time.process_time()
     try:
-        with _alarm(20 * SECONDS):
+        with alarm(20 * SECONDS):
             result = CliRunner().invoke(app, list(call.words), input="")
     except BaseException as escaped:
         return f"{type(escaped).__name__}: {escaped}"

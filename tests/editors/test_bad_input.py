@@ -110,15 +110,20 @@ def test_overflow_ends_the_edit_with_step_and_loss_and_the_model_is_restored(ran
 
 
 @pytest.mark.parametrize("method", sorted(SETTINGS))
-def test_out_of_memory_halves_the_batch_says_so_and_gives_the_same_edit(model, method, short_of_memory, caplog):
+def test_out_of_memory_halves_the_batch_says_so_and_gives_the_same_edit(
+    model, method, short_of_memory, caplog, monkeypatch
+):
     wanted = solve(build(model, method), [CAPITAL, CURRENCY])
     budget = model.lm.batch_tokens
     editor = build(model, method)
     short_of_memory(1)
+    emptied: list[int] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(1))
     with caplog.at_level(logging.WARNING):
         found = solve(editor, [CAPITAL, CURRENCY])
     assert model.lm.batch_tokens == budget // 2
     assert f"continuing with batches of {budget // 2} tokens" in caplog.text
+    assert bool(emptied) == torch.cuda.is_available()
     for name, delta in wanted.items():
         assert (found[name] - delta).norm() <= 1e-3 * delta.norm()
 

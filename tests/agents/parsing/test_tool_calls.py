@@ -219,7 +219,6 @@ def test_the_agent_works_with_a_local_chat_model_and_a_broken_call_is_an_error(s
 # --- calls that servers leave standing in the text of a message
 
 NAMES = {"lookup", "search_memory"}
-TAGS = "<parameter=subject>\nVouna\n</parameter>\n<parameter=relation>\ncapital\n</parameter>\n"
 CALL_OF_HERMES = f'<tool_call>\n{{"name": "lookup", "arguments": {GIVEN}}}\n</tool_call>'
 
 

@@ -11,13 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.policy import Backoff
-from emend.memory.errors import (
-    BudgetReached,
-    CallDropped,
-    ModelReplyError,
-    ModelUnreachable,
-    ProviderPaused,
-)
+from emend.memory.errors import BudgetReached, CallDropped, ModelReplyError, ModelUnreachable, ProviderPaused
 from tests.fakes import InstantChatModel
 from tests.params import mostly_slow
 from tests.provider.models import PROTOCOLS, QUICK, asked_model, quick_policy

@@ -36,12 +36,7 @@ PLAN = "You exceeded your current quota, please check your plan and billing deta
         (429, {"message": PLAN}, {}, QuotaExhausted),
         (429, {"message": PLAN}, {"retry-after": "20"}, RateLimited),
         (429, [{"error": {"message": f"{PLAN} Please retry in 36s."}}], {}, RateLimited),
-        (
-            429,
-            {"code": "rate_limit_exceeded", "message": "Add a payment method: account/billing."},
-            {},
-            RateLimited,
-        ),
+        (429, {"code": "rate_limit_exceeded", "message": "Add a payment method: account/billing."}, {}, RateLimited),
         (400, {"message": "Your credit balance is too low."}, {}, QuotaExhausted),
         (400, {"message": "This model's maximum context length is 4096 tokens."}, {}, ContextOverflow),
         (

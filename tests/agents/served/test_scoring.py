@@ -169,8 +169,7 @@ def test_a_passing_fault_is_retried_and_the_list_is_whole(fault, tiny):
 def test_a_prompt_that_is_refused_costs_the_others_of_its_list_nothing(tiny):
     refused = tiny.lm.encode("poison")[-1]
     with CompletionsServer(
-        tiny.lm,
-        lambda number, path, body: "400" if refused in sum(body.get("prompt", [[]]), []) else "",
+        tiny.lm, lambda number, path, body: "400" if refused in sum(body.get("prompt", [[]]), []) else ""
     ) as server:
         model = load(server, tokenizer=str(tiny.lm.folder))
         rows = [tiny.lm.encode_pairs([(prompt, "x")]) for prompt in ("A poison", "A b", "A c")]

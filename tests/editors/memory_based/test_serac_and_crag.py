@@ -293,6 +293,7 @@ def test_what_the_second_memory_holds_is_in_the_fingerprint(tmp_path):
         library.add(MANY[:2])
     first = told()
     assert told() == first and "second_memory" not in build("crag").fingerprint
+    assert build("crag", settings={"upper": 0.123456789}).fingerprint["upper"] == 0.123457
     with ChromaMemory(tmp_path / "library", LexicalEmbedding()) as library:
         library.add(MANY[2:3])
     assert told() != first

@@ -9,8 +9,10 @@ from emend.evals.analyses.load_run import open_run
 
 
 def analysed(kind: str, *folders: Path, **asked: Any) -> Analysis:
-    """The analysis of these run folders; `asked` are its options."""
-    return analyse_runs(kind, [open_run(folder) for folder in folders], AnalysisRequest(**asked))
+    """The analysis of these run folders, its axis of percentages whole; `asked` are its options."""
+    found = analyse_runs(kind, [open_run(folder) for folder in folders], AnalysisRequest(**asked))
+    assert found.picture.limits in (None, (0, 105))
+    return found
 
 
 def numbers(found: Analysis, panel: str = "") -> dict[tuple[str, str], tuple[float | None, int]]:

@@ -183,7 +183,7 @@ def test_contradicting_edits_are_logged(other, warned, caplog):
     from emend.memory.store.jsonl import edit_from
 
     warn_of_contradictions([edit_from(dict(item)) for item in (*EDITS, other)])
-    assert ("edits contradict each other: '" in caplog.text) == warned
+    assert ("edits contradict each other: '" in caplog.text) == warned and " more: leave out" not in caplog.text
 
 
 def test_missing_statistics_name_the_command_that_collects_them(emend, folder):

@@ -1,6 +1,7 @@
 """Extracted triplets replace the texts they came from; `emend extract` measures their quality."""
 
 import json
+import re
 
 import pytest
 
@@ -101,20 +102,12 @@ def test_a_missing_document_or_file_and_a_setting_of_another_method_are_refused(
 
 
 def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
-    arguments = [
-        "--benchmark",
-        "tinyworld",
-        "--limit",
-        "4",
-        "--embedding",
-        "lexical",
-        "--out",
-        str(tmp_path / "t.jsonl"),
-    ]
+    arguments = [*"--benchmark tinyworld --limit 4 --embedding lexical --out".split(), str(tmp_path / "t.jsonl")]
     assert emend("extract", *arguments) == 0
     first = capsys.readouterr().out
     assert emend("extract", *arguments) == 0
     second = capsys.readouterr().out
+    assert re.search(r"triples per document +\d\.\d\d ", first), "two decimals"
     assert "recall" in first and "[95 % intervals" in first and "--benchmark-option triples=" in first
     assert second.replace("; 4 of these documents were there before", "") == first != second
 

@@ -50,12 +50,7 @@ def test_all_lines_of_a_unit_stand_together_with_their_count(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("mode", "standing"),
-    [
-        ("single", [1, 1, 1, 1, 1]),
-        ("all", [5]),
-        ("batch:2", [2, 2, 1]),
-        ("sequential", [1, 2, 3, 4, 5]),
-    ],
+    [("single", [1, 1, 1, 1, 1]), ("all", [5]), ("batch:2", [2, 2, 1]), ("sequential", [1, 2, 3, 4, 5])],
 )
 def test_a_mode_says_which_edits_stand_at_once(tmp_path: Path, mode: str, standing: list[int]) -> None:
     go(tmp_path / "run", mode=mode, limit=5, concurrency=1, reevaluate_at="none")
@@ -75,8 +70,7 @@ def test_a_batch_of_all_cases_or_more_is_one_batch(tmp_path: Path, mode: str) ->
 
 
 @pytest.mark.parametrize(
-    ("mode", "standing"),
-    [("single", [1] * 6), ("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])],
+    ("mode", "standing"), [("single", [1] * 6), ("batch:4", [4, 2]), ("all", [6]), ("sequential", [1, 2, 3, 4, 5, 6])]
 )
 def test_repeated_cases_count_and_are_asked_once(tmp_path: Path, mode: str, standing: list[int]) -> None:
     go(tmp_path / "run", mode=mode, benchmark_options={"twice": "yes"}, concurrency=1, reevaluate_at="none")

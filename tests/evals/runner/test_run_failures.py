@@ -6,22 +6,45 @@ from typing import Any
 
 import pytest
 
+from emend.evals.log.config import FailureLimit
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.records import read_lines, read_records
-from emend.memory.errors import BadData, BadSettings, ModelReplyError, RunRefused, TooManyFailures
-from tests.evals.toy_runs import go, records, untimed_records
+from emend.evals.report.progress import RunProgress
+from emend.evals.runner.failures import IN_A_ROW, Failures
+from emend.evals.runner.run import run
+from emend.memory.errors import (
+    BadData,
+    BadSettings,
+    ModelReplyError,
+    ModelUnreachable,
+    RunRefused,
+    TooManyFailures,
+)
+from tests.evals.toy_runs import config, go, records, untimed_records
 from tests.evals.toys import EDITOR, ScriptedModel, ToyEditor
 
 
 def test_a_failed_unit_is_kept_and_tried_again(tmp_path: Path) -> None:
-    summary = go(tmp_path / "run", ScriptedModel(fail_on="Land3"), fail_on_error="false")
-    assert (summary.finished, summary.failed) == (5, 1)
+    progress = RunProgress()
+    summary = run(config(fail_on_error="false"), tmp_path / "run", progress, model=ScriptedModel(fail_on="Land3"))
+    assert (summary.finished, summary.failed) == (progress.done, progress.failed) == (5, 1)
     line = next(read_lines(tmp_path / "run", ERRORS))
     assert line["error"] == "ConnectionError" and "Land3" in line["message"] and line["probe"]
     again = go(tmp_path / "run", fail_on_error="false")
     assert (again.skipped, again.finished, again.failed) == (5, 1, 0)
     go(tmp_path / "whole")
     assert untimed_records(tmp_path / "run") == untimed_records(tmp_path / "whole")
+
+
+def test_failures_are_alike_in_a_row_from_the_last_success_on() -> None:
+    failures, error = Failures(FailureLimit.parse("false")), ModelUnreachable("no answer")
+    for _ in range(2):
+        for _ in range(IN_A_ROW - 1):
+            failures.failed(error)
+        failures.passed()
+    with pytest.raises(TooManyFailures, match=f"{IN_A_ROW} units in a row failed in the same way"):
+        for _ in range(IN_A_ROW):
+            failures.failed(error)
 
 
 def test_an_editor_that_cannot_edit_fails_the_units_of_that_edit(tmp_path: Path) -> None:

@@ -218,9 +218,15 @@ def test_no_redirect_is_followed_and_nothing_is_sent_there(smooth, monkeypatch, 
     assert len(collector.requests) == first + 1 and not other.requests
 
 
-def test_without_the_extra_the_remedy_is_told(smooth, monkeypatch):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if "otlp" in name else real(name, *more))
+@pytest.mark.parametrize("error", [None, ModuleNotFoundError("opentelemetry")])
+def test_without_the_extra_the_remedy_is_told(smooth, monkeypatch, error):
+    def find(name, *more, real=importlib.util.find_spec):
+        if "otlp" not in name:
+            return real(name, *more)
+        if error:
+            raise error
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
     with pytest.raises(MissingExtra, match=r"pip install 'emend\[otel\]'"):
         otlp.export(smooth, "http://127.0.0.1:4318")
 

@@ -6,9 +6,13 @@ from emend.memory.embeddings.threads import one_thread
 
 
 def test_only_the_calling_thread_has_one_thread_and_only_inside_the_context():
-    def threads_of_new_thread():
+    def threads_of_new_thread(inside=False):
+        def look():
+            with one_thread(when=inside):
+                seen.append(torch.get_num_threads())
+
         seen = []
-        thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        thread = threading.Thread(target=look)
         thread.start()
         thread.join()
         return seen[0]
@@ -23,6 +27,6 @@ def test_only_the_calling_thread_has_one_thread_and_only_inside_the_context():
             with one_thread():
                 pass
             assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 3
+        assert (torch.get_num_threads(), threads_of_new_thread(inside=True)) == (3, 1)
     finally:
         torch.set_num_threads(before)

@@ -32,10 +32,11 @@ def by_hand(query: str, texts: list[str], k1: float = 1.5, b: float = 0.75) -> l
 
 
 @pytest.mark.parametrize("query", ["cat", "the cat", "dog sat sat", "cow rain unknown"])
-def test_scores_are_bm25_as_written_out(query):
+def test_scores_are_bm25_as_written_out(query, capfd):
     expected = {i: score for i, score in enumerate(by_hand(query, TEXTS)) if score > 0}
     found = {int(hit.entry.id): hit.score for hit in BM25(corpus()).search(query, 10)}
     assert found == pytest.approx(expected, rel=1e-5)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_entry_that_shares_no_word_but_stop_words_is_not_found_and_equal_ones_keep_their_order():

@@ -75,6 +75,7 @@ def test_an_empty_corpus_gives_nothing_and_a_batch_wider_than_the_cache_is_compl
     assert ExactCorpus.of(entries(["x"]), LexicalEmbedding()).nearest("x", 0) == []
     texts = [str(i) for i in range(10)]
     assert QueryVectors(Counting(), size=3)(texts).shape == (10, 256)
+    assert QueryVectors(Counting())([]).shape == (0, 0)
 
 
 def test_a_query_is_embedded_once_and_only_the_latest_are_cached():
