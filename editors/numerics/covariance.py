@@ -14,13 +14,14 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture
 from emend.editors.numerics.collect_covariance import collect_covariance, layer_file, read_counts, read_layer
-from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space
+from emend.editors.numerics.factorise import ROUNDING, LinAlgError, cholesky, null_space, on_device
 from emend.editors.numerics.tensor_files import cached_tensor, digest_of, sha256_once
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData
 from emend.memory.paths import cache_folder
 
 WORLD = "tinyworld"
+CPU = torch.device("cpu")
 
 
 class KeyCovariance:
@@ -31,10 +32,16 @@ class KeyCovariance:
     Args:
         folder: as `collect_covariance` writes it; None takes the identity in every layer.
         remedy: what to do where it cannot be used.
+        device: factorises and solves, if it has float64; results are on the CPU.
     """
 
-    def __init__(self, folder: Path | None, remedy: str = "Collect it with `emend covariance`.") -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path | None,
+        remedy: str = "Collect it with `emend covariance`.",
+        device: torch.device = CPU,
+    ) -> None:
+        self.folder, self.device = folder, device
         self._remedy = remedy
         self._factorisations: dict[tuple[Any, ...], Tensor] = {}
         self._warned = False
@@ -71,8 +78,7 @@ class KeyCovariance:
         keys = keys.cpu().double()
         if self.folder is None:
             return keys
-        solved: Tensor = torch.cholesky_solve(keys, self.factor(layer, len(keys)))
-        return solved
+        return on_device(self.device, torch.cholesky_solve, keys, self.factor(layer, len(keys)))
 
     def factor(self, layer: int, size: int) -> Tensor:
         """The Cholesky factor of C, shape (size, size), float64."""
@@ -94,7 +100,7 @@ class KeyCovariance:
 
             def compute() -> Tensor:
                 try:
-                    return decompose(self.matrix(layer, size))
+                    return on_device(self.device, decompose, self.matrix(layer, size))
                 except LinAlgError as error:
                     raise BadData(
                         f"the covariance of layer {layer} in '{self.folder}' cannot be decomposed ({error}): it is of "
@@ -155,10 +161,10 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
     if name == WORLD:
         folder = covariance_folder(lm, WORLD)
         collect_covariance(lm, paths, layers, texts_of_the_world(), folder, corpus=WORLD)
-        return KeyCovariance(folder, "Name another with the setting 'covariance'.")
+        return KeyCovariance(folder, "Name another with the setting 'covariance'.", lm.device)
     if name != "collected":
         folder = _checked(lm, layers, Path(name).expanduser(), name)
-        return KeyCovariance(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"))
+        return KeyCovariance(folder, _remedy(lm, layers, folder, f" --out {shlex.quote(name)}"), lm.device)
     folders = [
         file.parent
         for file in sorted(covariance_folder(lm, "").glob("*/counts.json"))
@@ -170,7 +176,7 @@ def load_covariance(lm: CausalLM, paths: Architecture, layers: Sequence[int], na
             f"{': ' + ', '.join(map(str, folders)) if folders else ''}. Name one with the setting 'covariance', or "
             f"collect one: {_command(lm, layers)}"
         )
-    return KeyCovariance(folders[0], _remedy(lm, layers, folders[0]))
+    return KeyCovariance(folders[0], _remedy(lm, layers, folders[0]), lm.device)
 
 
 def _remedy(lm: CausalLM, layers: Sequence[int], folder: Path, out: str = "") -> str:

@@ -64,19 +64,21 @@ def _rows(lm: CausalLM, texts: Sequence[str], cap: int) -> list[tuple[int, ...]]
 
 
 def _add_products(total: Tensor, keys: Tensor) -> Tensor:
-    """Add k k^T of each key, shape (tokens, D), in place; on a CPU to the upper half alone, which is half the work."""
+    """Add k k^T of each key, shape (tokens, D); on a CPU to the upper half alone, which is half the work."""
     size = keys.shape[1]
-    total = total if total.numel() else keys.new_zeros(size, size)
+    total = total if total.numel() else keys.new_zeros(size, size, dtype=torch.float32)
     if total.device.type == "cpu":  # torch has no symmetric product
         ssyrk(1.0, keys.numpy().T, beta=1.0, c=total.numpy().T, lower=True, overwrite_c=True)
         return total
-    return total.addmm_(keys.T, keys)
+    if keys.dtype == torch.float32:
+        return total.addmm_(keys.T, keys)
+    return torch.addmm(total, keys.T, keys, out_dtype=torch.float32)
 
 
 def _keys(
     lm: CausalLM, paths: Architecture, pending: list[tuple[int, ...]], layers: list[int]
 ) -> tuple[dict[int, Tensor], list[int]]:
-    """The keys of each layer, shape (positions, D), float32, of as many first rows as fit the token budget.
+    """The keys of each layer, shape (positions, D), of as many first rows as fit the token budget.
 
     The rows' numbers of tokens come with them. Where a row is padded, the keys are zeros.
     """
@@ -85,5 +87,11 @@ def _keys(
         captured, _, mask = activations(lm, paths, rows, layers)
         padding = (mask.flatten() == 0).nonzero()[:, 0]
         # A key of zeros adds nothing; removing padding would copy all the others.
-        flat = {layer: keys.flatten(0, -2).float().index_fill_(0, padding, 0) for layer, keys in captured.items()}
+        flat = {layer: _as_summed(keys).flatten(0, -2).index_fill_(0, padding, 0) for layer, keys in captured.items()}
     return flat, [len(row) for row in rows]
+
+
+def _as_summed(keys: Tensor) -> Tensor:
+    """The keys in float32, unless the device sums products of half-precision numbers, which are exact, in float32."""
+    sums_halves = keys.is_cuda and torch.version.cuda is not None and keys.dtype in (torch.bfloat16, torch.float16)
+    return keys if sums_halves else keys.float()

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emend.editors.base import Answerer, ApplyMore, EditorContext
+from emend.editors.numerics.factorise import on_device
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.parametric.locate_then_edit import LocateThenEditSettings
@@ -75,16 +76,23 @@ class AlphaEdit(Memit):
             residual: R^T, what the layer has to add, shape (edits, outputs), float64.
         """
         basis = self._basis(layer, keys.shape[1])
-        inside = keys.double() @ basis
         earlier = self._protected.get(layer)
         # A layer's keys do not depend on its own weights, and those below are written by now: these keys are the ones
         # that the model has once the edits are applied.
         self._with_latest[layer] = keys.double() if earlier is None else torch.cat([earlier, keys.double()])
-        everything = inside if earlier is None else torch.cat([inside, earlier @ basis])
+        tensors = (basis, keys.double()) if earlier is None else (basis, keys.double(), earlier)
+        return LowRankDelta(residual.T, on_device(self.lm.device, self._projected, *tensors))
+
+    def _projected(self, basis: Tensor, keys: Tensor, *earlier: Tensor) -> Tensor:
+        """K^T P [(K K^T + K_p K_p^T) P + L2]^-1, shape (edits, inputs)."""
+        inside = keys @ basis
+        everything = torch.cat([inside, *(some @ basis for some in earlier)]) if earlier else inside
         # (A^T A + L2)^-1 K = [K - A^T (A A^T + L2)^-1 A K] / L2 with A the rows of all keys inside the null space
-        inner = everything @ everything.T + self.settings.L2 * torch.eye(len(everything), dtype=torch.float64)
-        solved = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.L2
-        return LowRankDelta(residual.T, solved @ basis.T)
+        inner = everything @ everything.T + self.settings.L2 * torch.eye(
+            len(everything), dtype=inside.dtype, device=inside.device
+        )
+        solved: Tensor = (inside - (torch.linalg.solve(inner, everything @ inside.T)).T @ everything) / self.settings.L2
+        return solved @ basis.T
 
     def _basis(self, layer: int, size: int) -> Tensor:
         """A basis of the null space of a layer's covariance, shape (inputs, rank).

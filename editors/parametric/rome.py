@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from emend.editors.numerics.architectures import input_first
+from emend.editors.numerics.factorise import on_device
 from emend.editors.numerics.locate import locate
 from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.numerics.value_search import ValueResult
@@ -40,11 +41,11 @@ class Rome(LocateThenEdit):
         directions = self.covariance.solve(layer, mean.T).T
         directions = directions / directions.norm(dim=1, keepdim=True)
         path = self.paths.of_layer(layer, "down_projection")
-        weight, bias = matrix_of(self.lm.model.get_submodule(path))
         keys = mean if self.same_key else bare
+        outputs = outputs_of(self.lm.model.get_submodule(path), keys)
         lambdas: list[Tensor] = []
         for n, target in enumerate((values.value + values.change).cpu().double()):
-            output = weight @ keys[n] + bias
+            output = outputs[n]
             for earlier, direction in zip(lambdas, directions, strict=False):
                 output = output + earlier * (direction @ keys[n])
             lambdas.append((target - output) / (keys[n] @ directions[n]))
@@ -65,9 +66,14 @@ class RRome(Rome):
     same_key: ClassVar[bool] = True
 
 
-def matrix_of(module: Any) -> tuple[Tensor, Tensor]:
-    """Weight of shape (outputs, inputs) and bias of shape (outputs,), float64 on the CPU."""
-    weight: Tensor = module.weight.detach().cpu().double()
-    weight = weight.T if input_first(module) else weight
+def outputs_of(module: Any, keys: Tensor) -> Tensor:
+    """W k + b of each key, shape (edits, outputs), float64 on the CPU; computed where the weights are."""
+    weight = module.weight.detach().T if input_first(module) else module.weight.detach()
     bias: Tensor | None = getattr(module, "bias", None)
-    return weight, torch.zeros(len(weight), dtype=torch.float64) if bias is None else bias.detach().cpu().double()
+
+    def products(weight: Tensor, keys: Tensor) -> Tensor:
+        whole = weight.double()
+        return torch.stack([whole @ key for key in keys])
+
+    outputs = on_device(weight.device, products, weight, keys)
+    return outputs if bias is None else outputs + bias.detach().cpu().double()

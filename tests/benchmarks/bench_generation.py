@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -117,7 +117,12 @@ def random_llama(folder: Path) -> Path:
     """A folder with a Llama of random weights, and the embedded model's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(model_folder())
     torch.manual_seed(0)
-    sizes = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+    sizes: dict[str, Any] = {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+    }
     config = LlamaConfig(**sizes, vocab_size=16384, max_position_embeddings=2048, initializer_range=0.1)
     tokenizer.save_pretrained(folder)
     LlamaForCausalLM(config).save_pretrained(folder)

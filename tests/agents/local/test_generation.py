@@ -6,6 +6,7 @@ import torch
 from emend.agents.local import generation
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.local.generation import RunningReplies
+from emend.agents.local.replies import Generated
 from tests.fakes import SIZES
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -95,7 +96,8 @@ def test_requests_wait_while_the_positions_are_taken(random_folder, monkeypatch)
     with lm.replies() as running:
         for place, prompt in enumerate(prompts):
             running.add(place, lm.request(prompt, 6, ()))
-        most, done = 0, {}
+        done: dict[int, Generated] = {}
+        most = 0
         while running.count:
             done |= dict(running.step())
             most = max(most, len(running._batch.rows))

@@ -7,13 +7,14 @@ import torch
 
 from emend.editors.conformance import CAPITAL, CURRENCY
 from emend.editors.numerics.apply_delta import applied
+from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.covariance import KeyCovariance
 from emend.editors.numerics.key_sums import key_size
 from emend.editors.numerics.locate import locate
 from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.parametric.alphaedit import AlphaEdit
 from emend.editors.parametric.memit import Memit
-from emend.editors.parametric.rome import Rome, RRome, matrix_of
+from emend.editors.parametric.rome import Rome, RRome
 from tests.editors.writers import ARCHITECTURES, editor, keys_at
 from tests.params import QUICK_ARCHITECTURES, mostly_slow
 
@@ -32,6 +33,14 @@ class Given(KeyCovariance):
 
     def matrix(self, layer, size):
         return moment(size, layer)
+
+
+def matrix_of(module):
+    """Weight of shape (outputs, inputs) and bias, float64."""
+    weight = module.weight.detach().double()
+    weight = weight.T if input_first(module) else weight
+    bias = getattr(module, "bias", None)
+    return weight, torch.zeros(len(weight)).double() if bias is None else bias.detach().double()
 
 
 def with_moments(made):
