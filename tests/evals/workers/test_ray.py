@@ -29,7 +29,7 @@ def config(**changed: object) -> RunConfig:
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
     """Number of processors of a cluster on this machine."""
-    ray.init(num_cpus=request.param, _node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=request.param, _node_ip_address="127.0.0.1", log_to_driver=False)
     yield request.param
     ray.shutdown()
 
