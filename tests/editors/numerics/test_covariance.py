@@ -90,6 +90,12 @@ def test_a_null_space_is_decomposed_once_for_each_bound(lm, tmp_path, monkeypatc
         assert torch.equal(base, vectors[:, values < below])
 
 
+@pytest.mark.parametrize(("method", "file"), [(Rome, "factor-0.*"), (Memit, "factor-0.*"), (AlphaEdit, "null-space-*")])
+def test_a_covariance_is_factorised_when_an_editor_is_made(model, tmp_path, method, file):
+    editor(method, model, covariance=str(filled(model, tmp_path)), **ROOM.get(method, {}))
+    assert list(tmp_path.glob(file))
+
+
 def harm_moment(folder):
     save_file({"moment": 2 * moment(folder, 0)}, layer_file(folder, 0))
 

@@ -198,6 +198,7 @@ def test_scaling_orders_models_by_the_size_in_their_names(tmp_path: Path) -> Non
     found = analysed("scaling", large, small)
     assert [(row.label, row.x, row.mean) for row in found.rows] == [("hf:tulu-7b", 7, 50.0), ("hf:tulu-13b", 13, 50.0)]
     assert (found.picture.form, found.title) == ("curve", "flip by model")
+    assert (found.unit, found.picture.y) == ("%", "flip, %")
     assert found.picture.x == "model by parameters, billions" and found.picture.log
     assert size_of("hf:SmolLM2-360M") == 0.36 and size_of("openai:gpt-4.1-mini") is None
     with pytest.raises(Lacking, match="--with RUN"):

@@ -1,4 +1,5 @@
 import asyncio
+import re
 import threading
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -7,7 +8,7 @@ from pydantic import ValidationError
 
 import emend
 from emend.evals.api.result import RunResult
-from emend.evals.api.run import RunOptions
+from emend.evals.api.run import RunOptions, new_folder
 from emend.evals.log.config import RunConfig
 from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.retrieval.base import Hit
@@ -114,3 +115,7 @@ def test_the_package_has_its_names_and_a_version():
     assert emend.RunResult is RunResult
     with pytest.raises(AttributeError, match="rum"):
         emend.rum  # noqa: B018
+
+
+def test_a_new_folder_has_the_letters_of_the_benchmarks_name_and_the_time():
+    assert re.fullmatch(r"runs/a_b-c-d-\d{8}-\d{6}", str(new_folder("a_b-c/d")))

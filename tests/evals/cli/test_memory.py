@@ -79,6 +79,8 @@ def test_withdrawing_restores_the_earlier_value(filled):
     assert gone[0] == {"withdrawn": later} and gone[1]["objects"] == ["Mira Tolvane"] and gone[1]["current"]
     assert filled("withdraw", later["id"])[0] == 2
     assert "Mira Tolvane" in filled("search", "prime minister of Veldania", "-k", "1")[1]
+    (earlier,) = rows(filled("show", *WHO, "--json"))
+    assert filled("withdraw", earlier["edit"]["id"])[1].startswith("1 edit withdrawn\n")
 
 
 def test_an_imported_export_is_equal(filled):

@@ -9,9 +9,12 @@ import pytest
 
 from emend.evals.analyses.base import Analysis, AnalysisRow, PlotStyle
 from emend.evals.components.retrieval_rows import RetrievalReport, RetrievalRow
+from emend.evals.judges.calibration import Calibration
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.plots import analysis_plot, plotting
+from emend.evals.report.tables.calibration import _dots
 
-pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
+matplotlib = pytest.importorskip("matplotlib.figure", reason="the extra 'plot' is not installed")
 
 
 @pytest.fixture
@@ -38,6 +41,20 @@ def analysis(form: str) -> Analysis:
 
 def labels(ticks: Any) -> list[str]:
     return [tick.get_text() for tick in ticks]
+
+
+def test_dots_of_a_calibration_are_pairs_of_labels_about_the_diagonal() -> None:
+    share = Estimate(mean=0.8, n=6)
+    found = Calibration(
+        n=6, unscored=0, cases=6, labels=(0.0, 0.5, 1.0), confusion=((2, 0, 0), (0, 0, 1), (0, 0, 3)), raw=share,
+        base_rate=share, kind="recall", judge="openai:judge", scale="share", prompt_id="p", labelled=6, missing=0,
+        reasons={}, repeats=1, items="i", measured="m",
+    )  # fmt: skip
+    panel = matplotlib.Figure().subplots()
+    _dots(panel, found)
+    assert panel.lines[0].get_xydata().tolist() == [[0, 0], [1, 1]]
+    (dots,) = panel.collections
+    assert dots.get_offsets().tolist() == [[0, 0], [1, 0.5], [1, 1]] and dots.get_sizes().tolist() == [36, 18, 54]
 
 
 def test_bars_stand_upright_over_their_labels(figures: list[Any], tmp_path: Path) -> None:

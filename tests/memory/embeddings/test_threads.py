@@ -11,7 +11,7 @@ def test_only_the_calling_thread_has_one_thread_and_only_inside_the_context():
             with one_thread(when=inside):
                 seen.append(torch.get_num_threads())
 
-        seen = []
+        seen: list[int] = []
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
