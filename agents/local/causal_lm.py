@@ -46,7 +46,8 @@ class CausalLM:
     Args:
         folder: with config.json, *.safetensors and the tokenizer's files, as `save_pretrained` writes them.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: float32 on a CPU, else as stored.
-        device: `cpu`, `cuda`, `cuda:1`, `mps` or `auto`: a GPU when there is one.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, `balanced` (layers spread over all GPUs) or `auto`: a GPU when there is
+            one.
         batch_tokens: maximum positions of one padded batch; None is 1,024 on a CPU, 8,192 elsewhere.
         keep_mb: MiB of cached keys and values of the latest replies, from which a prompt that continues one of them is
             read on; 0 caches none.

@@ -132,7 +132,7 @@ class Likelihood:
             logits: Tensor = head(some) if scale is None else head(some) * scale
             return logits if cap is None else torch.tanh(logits / cap) * cap
 
-        return next((each for each in (head, bounded) if torch.equal(each(states), whole)), None)
+        return next((each for each in (head, bounded) if torch.equal(each(states).to(whole.device), whole)), None)
 
     @cached_property
     def shares(self) -> bool:
@@ -262,7 +262,7 @@ class Likelihood:
         out = []
         for some, ids in zip(states[lines, columns].split(HEAD_ROWS), tokens.split(HEAD_ROWS), strict=True):
             logits = (some if self.head is None else self.head(some)).float()
-            out.append(logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1))
+            out.append(logits.gather(-1, ids[:, None].to(logits.device))[:, 0] - logits.logsumexp(-1))
         return torch.cat(out)
 
 

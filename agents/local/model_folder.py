@@ -1,6 +1,7 @@
 """Model folders on disk: validation, loading, and the digest of their weights."""
 
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +10,14 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from emend.agents.local.token_ids import SpecialTokens, first_line, load_tokenizer, pass_interrupt
 from emend.memory.embeddings.silence import silence
-from emend.memory.errors import BadSettings, ModelError
+from emend.memory.errors import BadSettings, MissingExtra, ModelError
 from emend.memory.registry import nearest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
+
+BALANCED = "balanced"
+"""The `device_map` of transformers that spreads layers evenly over all GPUs."""
 
 
 class LoadedModel(NamedTuple):
@@ -36,12 +40,14 @@ def load_folder(folder: Path, dtype: str, device: str) -> LoadedModel:
     Raises:
         ModelError: something is missing from the folder, or cannot be read.
         BadSettings: unknown dtype or device.
+        MissingExtra: the device needs accelerate.
     """
     _check(folder)
     where = _device(device)
     with silence():
         tokenizer = load_tokenizer(folder)
-        model = _model(folder, _dtype(dtype, where)).to(where).eval()
+        model = _model(folder, _dtype(dtype, where), device == BALANCED).eval()
+        model = model if device == BALANCED else model.to(where)
     rows = model.get_input_embeddings().num_embeddings
     if (
         tokenizer.pad_token_id is None or tokenizer.pad_token_id >= rows
@@ -84,7 +90,7 @@ def _check(folder: Path) -> None:
             raise ModelError(f"model folder {folder} has no {part}: {remedy}.")
 
 
-def _model(folder: Path, dtype: Any) -> Any:
+def _model(folder: Path, dtype: Any, balanced: bool) -> Any:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -93,6 +99,7 @@ def _model(folder: Path, dtype: Any) -> Any:
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            device_map=BALANCED if balanced else None,
         )
     except Exception as error:  # noqa: BLE001  the library raises all kinds
         pass_interrupt(error)
@@ -121,13 +128,20 @@ def devices() -> dict[str, str]:
 
 
 def _device(device: str) -> torch.device:
-    if device == "auto":
+    if device == BALANCED:
+        if not torch.cuda.is_available():
+            raise BadSettings(f"device '{BALANCED}' spreads a model over GPUs, and there is none. Give cpu or auto.")
+        if find_spec("accelerate") is None:
+            raise MissingExtra(f"device '{BALANCED}' needs accelerate, which is not installed: pip install accelerate.")
+    if device in ("auto", BALANCED):
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
-        raise BadSettings(f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps or auto.") from error
+        raise BadSettings(
+            f"device '{device}' cannot be used: {reason}. Give cpu, cuda, mps, balanced or auto."
+        ) from error
 
 
 def _dtype(dtype: str, device: torch.device) -> Any:

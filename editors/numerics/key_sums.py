@@ -66,7 +66,7 @@ def _rows(lm: CausalLM, texts: Sequence[str], cap: int) -> list[tuple[int, ...]]
 def _add_products(total: Tensor, keys: Tensor) -> Tensor:
     """Add k k^T of each key, shape (tokens, D); on a CPU to the upper half alone, which is half the work."""
     size = keys.shape[1]
-    total = total if total.numel() else keys.new_zeros(size, size, dtype=torch.float32)
+    total = total.to(keys.device) if total.numel() else keys.new_zeros(size, size, dtype=torch.float32)
     if total.device.type == "cpu":  # torch has no symmetric product
         ssyrk(1.0, keys.numpy().T, beta=1.0, c=total.numpy().T, lower=True, overwrite_c=True)
         return total
@@ -87,7 +87,10 @@ def _keys(
         captured, _, mask = activations(lm, paths, rows, layers)
         padding = (mask.flatten() == 0).nonzero()[:, 0]
         # A key of zeros adds nothing; removing padding would copy all the others.
-        flat = {layer: _as_summed(keys).flatten(0, -2).index_fill_(0, padding, 0) for layer, keys in captured.items()}
+        flat = {
+            layer: _as_summed(keys).flatten(0, -2).index_fill_(0, padding.to(keys.device), 0)
+            for layer, keys in captured.items()
+        }
     return flat, [len(row) for row in rows]
 
 

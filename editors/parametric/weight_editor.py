@@ -78,13 +78,18 @@ def local_model_of(context: EditorContext, editor: str) -> CausalLM:
     """The local model whose weights an editor may change.
 
     Raises:
-        BadSettings: the model is not local, or its weights are quantised.
+        BadSettings: the model is not local, or its weights are quantised or on several devices.
     """
     lm = getattr(context.model, "lm", None)
     if not isinstance(lm, CausalLM):
         raise BadSettings(
             f"editor '{editor}' changes weights, and {type(context.model).__name__} is not a local model: "
             "use --model tiny or --model hf:FOLDER."
+        )
+    if len({weight.device for weight in lm.model.parameters()}) > 1:
+        raise BadSettings(
+            f"editor '{editor}' changes weights on one device, and those of {lm.folder} are spread over several: set "
+            "model.device to one that holds them."
         )
     quantisation = _quantisation(lm.model)
     if quantisation:

@@ -2,6 +2,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging
 
@@ -64,6 +65,12 @@ def test_unknown_dtype_and_device(copy):
         CausalLM(copy, dtype="float23", device="cpu")
     with pytest.raises(BadSettings, match="device 'gpu' cannot be used"):
         CausalLM(copy, device="gpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_layers_are_spread_over_gpus_alone(copy):
+    with pytest.raises(BadSettings, match="'balanced' spreads a model over GPUs, and there is none"):
+        CausalLM(copy, device="balanced")
 
 
 def test_cpu_model_is_float32_by_default(copy):

@@ -45,6 +45,12 @@ def test_integer_weights_are_refused(own_model):
         EDITORS.load("ft")(EditorContext(model=own_model))
 
 
+def test_weights_on_several_devices_are_refused(own_model):
+    own_model.lm.model.model.layers[1].to("meta")
+    with pytest.raises(BadSettings, match="'rome' changes weights on one device.*over several: set model.device"):
+        EDITORS.load("rome")(EditorContext(model=own_model))
+
+
 def test_a_model_saved_in_four_bits_is_refused_and_dequantised_it_is_edited(random_folder, tmp_path):
     pytest.importorskip("bitsandbytes")
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
