@@ -5,7 +5,7 @@ the rest is computed once: the hidden states that enter the layer, and the keys 
 the last block, the MLP reads only the places whose output is asked for.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from inspect import signature
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import gelu
 from transformers.activations import NewGELUActivation
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
@@ -54,8 +53,8 @@ class _FrontLayer(DynamicLayer):
 class SuffixForward:
     """The blocks from the edited layer on, ready to be run with a change at the first token of each prompt's `rest`.
 
-    The model's weights must not change meanwhile. A model that keeps more than keys and values of the tokens in front,
-    such as the state of a recurrence, reads whole prompts each time.
+    The weights below the layer must not change meanwhile, and for `run` none may. A model that keeps more than keys and
+    values of the tokens in front, such as the state of a recurrence, reads whole prompts each time.
     """
 
     def __init__(self, lm: CausalLM, paths: Architecture, prompts: Sequence[PromptSplit], layer: int) -> None:
@@ -88,20 +87,20 @@ class SuffixForward:
             states[self._rows, self._places] = states[self._rows, self._places] + change.to(states.dtype)
         else:
             states = self.edited_block(change)
-        return self._ends(states, self.layer + 1, rows, places, {})
+        return self._ends(states, self.layer + 1, rows, places)
 
-    def run_with(self, weights: Mapping[str, Tensor], rows: Tensor, places: Tensor) -> Tensor:
-        """Hidden states like those of `run`, with these parameters, by name, in the place of the model's own."""
-        return self._ends(self._before, self.layer, rows, places, weights)
+    def run_again(self, rows: Tensor, places: Tensor) -> Tensor:
+        """Hidden states like those of `run`, with no change but those of the weights from the layer on."""
+        return self._ends(self._before, self.layer, rows, places)
 
-    def _ends(self, states: Tensor, first: int, rows: Tensor, places: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+    def _ends(self, states: Tensor, first: int, rows: Tensor, places: Tensor) -> Tensor:
         """Hidden states after the last norm at some places, from those that enter the block `first`."""
         add_tokens(self._tokens)
         places = places + self._places[rows]
         for number in range(first, self.depth):
             only = self._mlp_at(rows, places, states) if number == self.depth - 1 else nullcontext()
             with only:
-                states = self._block(number, states, weights)
+                states = self._block(number, states)
         norm: Callable[[Tensor], Tensor] = self.lm.model.get_submodule(self.paths.norm)
         return norm(states[rows, places])
 
@@ -188,16 +187,10 @@ class SuffixForward:
         with self.lm.model.get_submodule(path).register_forward_hook(add):
             yield
 
-    def _block(self, number: int, states: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+    def _block(self, number: int, states: Tensor) -> Tensor:
         args, kwargs = self._calls[number]
-        path = self.paths.of_layer(number, "block")
-        block = self.lm.model.get_submodule(path)
-        replaced = {
-            name.removeprefix(f"{path}."): w for name, w in (weights or {}).items() if name.startswith(f"{path}.")
-        }
-        return _first(
-            functional_call(block, replaced, (states, *args), kwargs) if replaced else block(states, *args, **kwargs)
-        )
+        block = self.lm.model.get_submodule(self.paths.of_layer(number, "block"))
+        return _first(block(states, *args, **kwargs))
 
 
 @contextmanager

@@ -1,25 +1,21 @@
 """Training of a few tensors on a few rows of tokens, for fine-tuning and adapters."""
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.padding import padded
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, light_passes, logits_of
+from emend.editors.numerics.suffix_forward import light_passes
 from emend.memory.errors import ModelError
-
-CACHED = 1 << 14
-"""Most positions for which the hidden states that enter the lowest trained block are kept through the training."""
 
 
 class TrainingRow(NamedTuple):
@@ -55,7 +51,6 @@ class TrainingSettings:
 class TrainingBatch(NamedTuple):
     """Rows as the model's arguments, and the position that scores each learnt token."""
 
-    rows: tuple[TrainingRow, ...]
     inputs: dict[str, Any]
     lines: Tensor
     places: Tensor
@@ -74,18 +69,17 @@ def train(
     settings: TrainingSettings,
     distance: float = 0.0,
     seed: int = 0,
-    paths: Architecture | None = None,
 ) -> dict[str, Tensor]:
     """The deltas by which Adam makes the rows probable; the model itself is left as it is.
 
     Deltas are float32, of the shapes of the named parameters; see `descend` for the loss. `distance` is the largest
-    change of an element, 0 for no bound; `seed` draws the order of rows where a step takes only some. `paths` are the
-    module paths of a model whose blocks can be run apart from it.
+    change of an element, 0 for no bound; `seed` draws the order of rows where a step takes only some.
 
     Raises:
         ModelError: the training overflowed; names step and loss.
     """
-    origin = {name: parameter.detach().float() for name, parameter in lm.model.named_parameters() if name in names}
+    dtypes = {name: lm.model.get_parameter(name).dtype for name in names}
+    origin = {name: lm.model.get_parameter(name).detach().float() for name in names}
     trained = {name: tensor.clone().requires_grad_() for name, tensor in origin.items()}
     bounds = [(origin[name] - distance, origin[name] + distance) for name in (trained if distance > 0 else ())]
 
@@ -94,60 +88,14 @@ def train(
         for tensor, (least, most) in zip(trained.values(), bounds, strict=False):
             tensor.clamp_(least, most)
 
-    with light_passes(lm.model):
-        forward = _forward(lm, trained, rows, settings, paths)
-        descend(lm, forward, list(trained.values()), rows, settings, seed, constrain)
-    return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
-
-
-def _forward(
-    lm: CausalLM,
-    trained: Mapping[str, Tensor],
-    rows: Sequence[TrainingRow],
-    settings: TrainingSettings,
-    paths: Architecture | None,
-) -> Forward:
-    """The logits of a batch with the trained tensors in the place of the model's own.
-
-    Where all trained tensors are in blocks, and every pass takes the same batches, what enters the lowest of these
-    blocks is computed once for each batch.
-    """
-    dtypes = {name: lm.model.get_parameter(name).dtype for name in trained}
-    suffixes: dict[tuple[TrainingRow, ...], tuple[SuffixForward, Tensor, Tensor]] = {}
-
-    def current() -> dict[str, Tensor]:
-        return {name: tensor.to(dtypes[name]) for name, tensor in trained.items()}
-
-    def whole(batch: TrainingBatch) -> Tensor:
-        logits: Tensor = functional_call(lm.model, current(), (), batch.inputs).logits
+    def forward(batch: TrainingBatch) -> Tensor:
+        current = {name: tensor.to(dtypes[name]) for name, tensor in trained.items()}
+        logits: Tensor = functional_call(lm.model, current, (), batch.inputs).logits
         return logits[batch.lines, batch.places].float()
 
-    few = sum(len(row.input_ids) for row in rows) <= CACHED
-    lowest = None if paths is None else _lowest(lm.model, paths, trained)
-    if paths is None or lowest is None or not few or _rows_of_a_step(rows, settings) < len(rows):
-        return whole
-
-    def from_lowest(batch: TrainingBatch) -> Tensor:
-        if batch.rows not in suffixes:
-            splits = [PromptSplit((), row.input_ids) for row in batch.rows]
-            scored = torch.stack([batch.lines, batch.places]).unique(dim=1, return_inverse=True)
-            suffixes[batch.rows] = SuffixForward(lm, paths, splits, lowest), *scored
-        suffix, places, which = suffixes[batch.rows]
-        return logits_of(lm, paths, suffix.run_with(current(), *places))[which]
-
-    return from_lowest
-
-
-def _lowest(model: nn.Module, paths: Architecture, names: Collection[str]) -> int | None:
-    """The lowest block that has one of the parameters; None where one is in no block, or in several."""
-    config: Any = model.config
-    blocks = [f"{paths.of_layer(layer, 'block')}." for layer in range(config.get_text_config().num_hidden_layers)]
-    layers_of = {name: [n for n, block in enumerate(blocks) if name.startswith(block)] for name in names}
-    trained = {id(model.get_parameter(name)) for name in names}
-    uses = sum(id(parameter) in trained for _, parameter in model.named_parameters(remove_duplicate=False))
-    if uses > len(layers_of) or not all(layers_of.values()):
-        return None
-    return min(min(layers) for layers in layers_of.values())
+    with light_passes(lm.model):
+        descend(lm, forward, list(trained.values()), rows, settings, seed, constrain)
+    return {name: (tensor - origin[name]).detach() for name, tensor in trained.items()}
 
 
 def descend(
@@ -168,8 +116,7 @@ def descend(
     Raises:
         ModelError: a loss or a trained tensor overflowed; names step and loss.
     """
-    fused = all(leaf.device.type in ("cpu", "cuda") for leaf in leaves)
-    optimizer = torch.optim.Adam(leaves, lr=settings.lr, fused=fused)
+    optimizer = adam(leaves, settings.lr)
     number = 0
     with lm.lock, torch.enable_grad():
         for steps in _passes(lm, rows, settings, seed):
@@ -182,13 +129,18 @@ def descend(
                 if finite and bool(losses.max() < settings.stop_loss):
                     continue
                 if not finite or not optimizer_step(optimizer):
-                    raise _overflow(number, losses, settings)
+                    raise overflow_error(number, losses, settings)
                 after()
                 number, moved = number + 1, True
             if not moved:
                 break
     if not all(bool(leaf.isfinite().all()) for leaf in leaves):
-        raise _overflow(number, losses, settings)
+        raise overflow_error(number, losses, settings)
+
+
+def adam(leaves: Sequence[Tensor], lr: float) -> torch.optim.Adam:
+    """Adam, in one operation where the device has it."""
+    return torch.optim.Adam(leaves, lr=lr, fused=all(leaf.device.type in ("cpu", "cuda") for leaf in leaves))
 
 
 def optimizer_step(optimizer: torch.optim.Optimizer) -> bool:
@@ -224,10 +176,10 @@ def _passes(
 
 def _batches(lm: CausalLM, rows: Sequence[TrainingRow], settings: TrainingSettings) -> list[TrainingBatch]:
     parts = pack([len(row.input_ids) for row in rows], min(settings.batch_tokens, lm.batch_tokens))
-    return [_batch(lm, [rows[place] for place in places]) for places in parts]
+    return [training_batch(lm, [rows[place] for place in places]) for places in parts]
 
 
-def _batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
+def training_batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
     """Right-padded ids and mask, shape (rows, longest), and the scored tokens, row by row."""
     ids, mask = padded([row.input_ids for row in rows], lm.tokenizer.pad_token_id)
     scored = [
@@ -237,18 +189,24 @@ def _batch(lm: CausalLM, rows: Sequence[TrainingRow]) -> TrainingBatch:
     ]
     lines, places, tokens = torch.tensor(scored, device=lm.device).T
     inputs = {"input_ids": ids.to(lm.device), "attention_mask": mask.to(lm.device), "use_cache": False}
-    return TrainingBatch(tuple(rows), inputs, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
+    return TrainingBatch(inputs, lines, places, tokens, torch.bincount(lines, minlength=len(rows)))
 
 
 def _backward(forward: Forward, leaves: Sequence[Tensor], batch: TrainingBatch, total: int) -> Tensor:
     """Add this batch's share to the leaves' gradients; the loss of each of its rows, before the step."""
-    nll = cross_entropy(forward(batch), batch.tokens, reduction="none")
-    losses = torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll) / batch.counts
+    losses = mean_losses(forward(batch), batch)
     (losses.sum() / total).backward(inputs=list(leaves))
     return losses.detach()
 
 
-def _overflow(number: int, losses: Tensor, settings: TrainingSettings) -> ModelError:
+def mean_losses(logits: Tensor, batch: TrainingBatch) -> Tensor:
+    """The loss of each row, the mean over its learnt tokens."""
+    nll = cross_entropy(logits, batch.tokens, reduction="none")
+    return torch.zeros(len(batch.counts), device=nll.device).index_add(0, batch.lines, nll) / batch.counts
+
+
+def overflow_error(number: int, losses: Tensor, settings: TrainingSettings) -> ModelError:
+    """The error of a training whose numbers overflowed at a step."""
     return ModelError(
         f"training overflowed at step {number}, seen loss: {losses.max().item():.4g}, "
         f"seen lr: {settings.lr:g}: set a smaller one."

@@ -12,19 +12,29 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.agents.roles.answer import build_prompt
-from emend.editors.base import EditorContext
-from emend.editors.numerics.apply_delta import Deltas
-from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection
+from emend.editors.base import EditCost, EditorContext
+from emend.editors.cost import count_tokens
+from emend.editors.numerics.apply_delta import Deltas, is_edited
+from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection, layer_of
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.training import TrainingRow, TrainingSettings, train
-from emend.editors.parametric.weight_editor import WeightEditor
+from emend.editors.numerics.training_apart import ApartTrainer
+from emend.editors.parametric.weight_editor import WeightEditor, ids_of
 from emend.memory.edit import Edit, content_id
-from emend.memory.errors import BadData, BadSettings, ContextOverflow
+from emend.memory.errors import BadData, BadSettings, ContextOverflow, EmendError
 from emend.memory.probe import Probe
+
+CACHED = 1 << 14
+"""Most positions for which the hidden states that enter the lowest trained block are kept through the training."""
+MOST = 1 << 28
+"""Most numbers that training several groups of edits at once may hold in their copies of the matrices."""
+COPIES = 4
+"""Numbers of each element of a copy: itself, its gradient, and Adam's two averages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +84,15 @@ class Trainer(WeightEditor):
             BadData: an edit has neither target nor text.
             ModelError: the training overflowed; names step and loss.
         """
-        at_prompt_end = getattr(self.settings, "objective_optimization", "") == "prompt_last"
-        rows = training_rows(self.lm, edits, self.context.wording, at_prompt_end)
+        rows = self.rows(edits)
         seed = int(content_id("draws", self.context.seed, [edit.id for edit in edits]), 16) % 2**63
         with self.lm.lock:
             return retry_on_oom(self.lm, lambda: self.train(rows, seed)) if rows else {}
+
+    def rows(self, edits: Sequence[Edit]) -> list[TrainingRow]:
+        """The rows that the edits are trained on."""
+        at_prompt_end = getattr(self.settings, "objective_optimization", "") == "prompt_last"
+        return training_rows(self.lm, edits, self.context.wording, at_prompt_end)
 
 
 class FineTuning(Trainer):
@@ -91,21 +105,58 @@ class FineTuning(Trainer):
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
         self._block_paths = self._paths_of_blocks()
+        self._presolved: dict[tuple[str, ...], Deltas] = {}
 
     def matrices(self) -> list[str]:
         """The down-projections of the layers; none where the whole model is trained."""
         layers = () if self.settings.parameters == "all" else self.settings.layers
         return [down_projection(self.lm.model, layer, self.settings.architecture) for layer in layers]
 
+    def solve(self, edits: Sequence[Edit]) -> Deltas:
+        """The deltas by parameter name, float32, see `Trainer`."""
+        presolved = self._presolved.get(ids_of(edits))
+        # Presolved deltas belong to the unedited model; inside a sequence the model is another one.
+        return super().solve(edits) if presolved is None or is_edited(self.lm.model) else presolved
+
+    def presolve(self, groups: Sequence[Sequence[Edit]]) -> EditCost:
+        """Train on each of these groups alone, all at once, for `edit` on each on the unedited model."""
+        self._presolved = {}
+        elements = sum(self.lm.model.get_submodule(path).weight.numel() for path in self.paths)
+        # An edit that cannot be trained on raises in `edit`, so that only its own group fails.
+        with count_tokens(self.lm) as counter, self.lm.lock, suppress(EmendError):
+            rows = [self.rows(group) for group in groups]
+            several = len(rows) > 1 and len(rows) * elements * COPIES <= MOST
+            if several and all(rows) and self._fits(*rows):
+                deltas = retry_on_oom(self.lm, lambda: self._train_apart(rows))
+                self._presolved = dict(zip(map(ids_of, groups), deltas, strict=True))
+        return counter.cost
+
     def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
         """The deltas by Adam on the matrices themselves, and on their biases, as in the published code."""
+        if self._fits(rows):
+            return self._train_apart([rows])[0]
         modules = [(f"{path}.", self.lm.model.get_submodule(path)) for path in self.paths] or [("", self.lm.model)]
         names = [prefix + name for prefix, module in modules for name, _ in module.named_parameters()]
-        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed, self._block_paths)
+        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed)
+
+    def _train_apart(self, groups: Sequence[Sequence[TrainingRow]]) -> list[dict[str, Tensor]]:
+        layers = [layer_of(self.lm.model, layer) for layer in self.settings.layers]
+        assert self._block_paths is not None
+        distance = self.settings.norm_constraint
+        return ApartTrainer(self.lm, self._block_paths, layers, groups, self.settings, distance).run()
+
+    def _fits(self, *groups: Sequence[TrainingRow]) -> bool:
+        """True where the training can start at the lowest trained block, with what enters it kept for all rows."""
+        size = self.settings.batch_size
+        whole = all(not 0 < size < len(rows) for rows in groups)
+        few = sum(len(row.input_ids) for rows in groups for row in rows) <= CACHED
+        return self._block_paths is not None and whole and few
 
     def _paths_of_blocks(self) -> Architecture | None:
         """Module paths of a model whose blocks can be run apart from it; None where that is unknown, or of no use."""
-        if self.settings.parameters == "all":
+        parameters = [p for path in self.paths for p in self.lm.model.get_submodule(path).parameters()]
+        every = [id(parameter) for _, parameter in self.lm.model.named_parameters(remove_duplicate=False)]
+        if not parameters or any(every.count(id(parameter)) > 1 for parameter in parameters):
             return None
         with suppress(BadSettings):
             paths = architecture_of(self.lm.model, self.settings.architecture, PARTS)

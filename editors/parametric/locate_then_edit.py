@@ -20,7 +20,7 @@ from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
 from emend.editors.numerics.value_search import ValueResult, ValueSearchSettings, search_values
-from emend.editors.parametric.weight_editor import WeightEditor
+from emend.editors.parametric.weight_editor import WeightEditor, ids_of
 from emend.memory.edit import Edit
 from emend.memory.errors import EmendError
 
@@ -104,7 +104,7 @@ class LocateThenEdit(WeightEditor):
 
     def search(self, edits: Sequence[Edit]) -> ValueResult:
         """The value that each edit needs at the last of the layers, each optimised on its own."""
-        presolved = self._presolved.get(_ids(edits))
+        presolved = self._presolved.get(ids_of(edits))
         # Presolved values belong to the unedited model; inside a sequence the model is another one.
         if presolved is not None and not is_edited(self.lm.model):
             return presolved
@@ -121,7 +121,7 @@ class LocateThenEdit(WeightEditor):
         with count_tokens(self.lm) as counter, self.lm.lock, suppress(EmendError):
             values, start = retry_on_oom(self.lm, lambda: self.search(edits)), 0
             for group in groups:
-                self._presolved[_ids(group)] = values.part(slice(start, start + len(group)))
+                self._presolved[ids_of(group)] = values.part(slice(start, start + len(group)))
                 start += len(group)
         return counter.cost
 
@@ -134,7 +134,3 @@ class LocateThenEdit(WeightEditor):
             lengths, openers = settings.context_template_length_params, settings.context_openers
             return context_prefixes(self.lm, lengths, self.context.seed, openers)
         return ("", *(text if text[-1:].isspace() else f"{text} " for text in fixed if text))
-
-
-def _ids(edits: Sequence[Edit]) -> tuple[str, ...]:
-    return tuple(edit.id for edit in edits)

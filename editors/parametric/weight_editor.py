@@ -74,6 +74,11 @@ class WeightEditor(ABC):
         return direct_answerer(self.context.model, self.context.wording, cost)
 
 
+def ids_of(edits: Sequence[Edit]) -> tuple[str, ...]:
+    """The ids of the edits."""
+    return tuple(edit.id for edit in edits)
+
+
 def local_model_of(context: EditorContext, editor: str) -> CausalLM:
     """The local model whose weights an editor may change.
 

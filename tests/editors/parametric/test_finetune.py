@@ -10,9 +10,10 @@ from emend.agents.llm import load_model
 from emend.editors.base import EditorContext, Scorable
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, state_of
 from emend.editors.cost import count_tokens
-from emend.editors.numerics import training
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
+from emend.editors.numerics.training_apart import ApartTrainer
+from emend.editors.parametric import finetune
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet
 from emend.memory.errors import BadData, BadSettings, ModelError
@@ -112,12 +113,50 @@ def test_passes_from_the_lowest_block_on_train_as_whole_passes_do(random_model, 
     edits = [CAPITAL, CURRENCY, DOCUMENT]
     with count_tokens(editor.lm) as shorter:
         deltas = editor.solve(edits)
-    monkeypatch.setattr(training, "CACHED", 0)
+    monkeypatch.setattr(finetune, "CACHED", 0)
     with count_tokens(editor.lm) as longer:
         whole = editor.solve(edits)
     assert shorter.tokens == longer.tokens * 5 / 4, "one pass to begin with"
     for name, delta in deltas.items():
         assert (delta - whole[name]).norm() <= 1e-2 * delta.norm()
+
+
+@pytest.mark.parametrize("architecture", mostly_slow(["llama", "gpt2", "gemma2", "phi"], "llama", "gpt2"))
+def test_edits_presolved_together_are_those_trained_alone(random_model, architecture, monkeypatch):
+    """In the last layer, whose MLP reads some places alone, and in another; edits leave as they are learnt."""
+    groups = [[CAPITAL], [CURRENCY, DOCUMENT]]
+    settings = {"layers": [0, -1], "num_steps": 8, "lr": 1e-2, "stop_loss": 3.0, "batch_tokens": 24}
+    editor = build(random_model(architecture), **settings)
+    plain, sizes = ApartTrainer._parts, list[int]()
+
+    def parts(self, left):
+        sizes.append(len(left))
+        return plain(self, left)
+
+    monkeypatch.setattr(ApartTrainer, "_parts", parts)
+    assert editor.presolve(groups).tokens > 0
+    together, parted = [editor.solve(edits) for edits in groups], list(sizes)
+    assert parted == [2, 1] or architecture not in ("llama", "gpt2"), "the test needs an edit that is learnt early"
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "MOST", 100)
+        editor.presolve(groups)
+    for edits, deltas in zip(groups, together, strict=True):
+        alone = editor.solve(edits)
+        assert len(sizes) > len(parted), "solved anew"
+        for name, delta in deltas.items():
+            assert (delta - alone[name]).norm() <= 1e-2 * delta.norm()
+
+
+def test_presolved_deltas_are_for_the_unedited_model_and_one_bad_edit_leaves_all_to_be_solved_alone(random_model):
+    editor = build(random_model(), num_steps=2)
+    editor.presolve([[CAPITAL], [CURRENCY]])
+    clean = editor.solve([CURRENCY])
+    with editor.edit([CAPITAL]):
+        assert not torch.equal(*(next(iter(deltas.values())) for deltas in (clean, editor.solve([CURRENCY]))))
+    editor.presolve([[CAPITAL], [Edit(form="document", id="bad", text=" ")]])
+    assert not editor._presolved and editor.solve([CURRENCY]).keys() == clean.keys()
+    with pytest.raises(BadData, match="'bad'"):
+        editor.solve([Edit(form="document", id="bad", text=" ")])
 
 
 def test_batches_smaller_than_the_edits_give_the_same_deltas(random_model):

@@ -1,0 +1,158 @@
+"""Training of down-projections on several groups of rows at once, each group on copies of its own.
+
+Nothing that enters the lowest trained block depends on the training, so it is computed once. The blocks above and the
+head read the rows of all groups as one batch; only the trained matrices treat each group's rows apart.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from emend.agents.local.batching import pack
+from emend.agents.local.causal_lm import CausalLM
+from emend.editors.numerics.architectures import Architecture, input_first
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, light_passes, logits_of
+from emend.editors.numerics.training import (
+    TrainingRow,
+    TrainingSettings,
+    adam,
+    mean_losses,
+    optimizer_step,
+    overflow_error,
+    training_batch,
+)
+from emend.memory.errors import ModelError
+
+
+class _Part:
+    """Rows of some groups as one batch, those of a group together."""
+
+    def __init__(self, lm: CausalLM, paths: Architecture, lowest: int, rows: Sequence[tuple[int, TrainingRow]]) -> None:
+        self.batch = training_batch(lm, [row for _, row in rows])
+        scored = torch.stack([self.batch.lines, self.batch.places]).unique(dim=1, return_inverse=True)
+        (self.lines, self.places), self.which = scored
+        self.numbers = [number for number, _ in rows]
+        """The group of each row, ascending."""
+        width = self.batch.inputs["input_ids"].shape[1]
+        self.sizes = [width * rows for rows in Counter(self.numbers).values()]
+        """Places of each group, padding included."""
+        self.scored = list(Counter(self.numbers[line] for line in self.lines.tolist()).values())
+        """Places of each group whose logits are needed."""
+        self.suffix = SuffixForward(lm, paths, [PromptSplit((), row.input_ids) for _, row in rows], lowest)
+
+
+class ApartTrainer:
+    """Trains copies of some layers' down-projections, one set for each group of rows, until each has learnt its own.
+
+    The loss of a group is the mean over its rows of the mean negative log-probability of their tokens. A group whose
+    rows are all below `stop_loss` leaves the batch. `distance` is the largest change of an element, 0 for no bound.
+    """
+
+    def __init__(
+        self,
+        lm: CausalLM,
+        paths: Architecture,
+        layers: Sequence[int],
+        groups: Sequence[Sequence[TrainingRow]],
+        settings: TrainingSettings,
+        distance: float = 0.0,
+    ) -> None:
+        self.lm, self.paths, self.lowest, self.groups = lm, paths, min(layers), groups
+        self.settings, self.distance = settings, distance
+        matrices = [paths.of_layer(layer, "down_projection") for layer in layers]
+        self.modules: dict[str, Any] = {path: lm.model.get_submodule(path) for path in matrices}
+        self.origin = {
+            f"{path}.{name}": parameter.detach().float()
+            for path, module in self.modules.items()
+            for name, parameter in module.named_parameters()
+        }
+        self.copies = [{name: tensor.clone().requires_grad_() for name, tensor in self.origin.items()} for _ in groups]
+
+    def run(self) -> list[dict[str, Tensor]]:
+        """The deltas of each group, float32; the model itself is left as it is.
+
+        Raises:
+            ModelError: the training of a group overflowed; names step and loss.
+        """
+        optimizer = adam([leaf for copy in self.copies for leaf in copy.values()], self.settings.lr)
+        with self.lm.lock, light_passes(self.lm.model), torch.enable_grad():
+            parts = self._parts(range(len(self.groups)))
+            for number in range(self.settings.num_steps):
+                optimizer.zero_grad()
+                losses = self._backward(parts)
+                finite = all(isfinite(loss) for of_group in losses.values() for loss in of_group)
+                learning = [n for n, of_group in losses.items() if max(of_group) >= self.settings.stop_loss]
+                if finite and not learning:
+                    break
+                if finite and len(learning) < len(losses):
+                    for leaf in (leaf for n in losses.keys() - learning for leaf in self.copies[n].values()):
+                        leaf.grad = None
+                    parts = self._parts(learning)
+                if not finite or not optimizer_step(optimizer):
+                    raise self._overflow(number, losses)
+                self._constrain(learning)
+        deltas = [{name: (leaf - self.origin[name]).detach() for name, leaf in copy.items()} for copy in self.copies]
+        if not all(bool(delta.isfinite().all()) for by_name in deltas for delta in by_name.values()):
+            raise self._overflow(number, losses)
+        return deltas
+
+    def _parts(self, groups: Iterable[int]) -> list[_Part]:
+        rows = [(n, row) for n in groups for row in self.groups[n]]
+        budget = min(self.settings.batch_tokens, self.lm.batch_tokens)
+        packed = pack([len(row.input_ids) for _, row in rows], budget)
+        return [_Part(self.lm, self.paths, self.lowest, [rows[place] for place in sorted(part)]) for part in packed]
+
+    def _backward(self, parts: Sequence[_Part]) -> dict[int, list[float]]:
+        """Set the gradients of the copies; the losses of each group's rows, before the step."""
+        losses: dict[int, list[float]] = {}
+        for part in parts:
+            with self._copies_in_place(part):
+                states = part.suffix.run_again(part.lines, part.places)
+            logits = logits_of(self.lm, self.paths, states)[part.which]
+            of_rows = mean_losses(logits, part.batch)
+            shares = torch.tensor([1 / len(self.groups[n]) for n in part.numbers], device=of_rows.device)
+            leaves = [leaf for n in dict.fromkeys(part.numbers) for leaf in self.copies[n].values()]
+            (of_rows @ shares).backward(inputs=leaves)
+            for n, loss in zip(part.numbers, of_rows.tolist(), strict=True):
+                losses.setdefault(n, []).append(loss)
+        return losses
+
+    @contextmanager
+    def _copies_in_place(self, part: _Part) -> Iterator[None]:
+        """Inside the `with`, each group's rows pass through the group's copies of the matrices."""
+        try:
+            for path, module in self.modules.items():
+                module.forward = partial(self._forward, part, path, module)
+            yield
+        finally:
+            for module in self.modules.values():
+                vars(module).pop("forward", None)
+
+    def _forward(self, part: _Part, path: str, module: nn.Module, states: Tensor) -> Tensor:
+        flat = states.reshape(-1, states.shape[-1])
+        outputs: list[Tensor] = []
+        sizes = part.sizes if len(flat) == sum(part.sizes) else part.scored
+        for n, piece in zip(dict.fromkeys(part.numbers), flat.split(sizes), strict=True):
+            weight, bias = (self.copies[n].get(f"{path}.{name}") for name in ("weight", "bias"))
+            assert weight is not None
+            weight = (weight.T if input_first(module) else weight).to(piece.dtype)
+            outputs.append(linear(piece, weight, bias if bias is None else bias.to(piece.dtype)))
+        return torch.cat(outputs).view(*states.shape[:-1], -1)
+
+    @torch.no_grad()
+    def _constrain(self, groups: Iterable[int]) -> None:
+        if self.distance > 0:
+            for name, tensor in self.origin.items():
+                for n in groups:
+                    self.copies[n][name].clamp_(tensor - self.distance, tensor + self.distance)
+
+    def _overflow(self, number: int, losses: dict[int, list[float]]) -> ModelError:
+        every = torch.tensor([loss for of_group in losses.values() for loss in of_group])
+        return overflow_error(number, every, self.settings)
