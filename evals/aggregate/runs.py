@@ -11,10 +11,12 @@ from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
-from emend.memory.json_files import JsonLines
+from emend.memory.files import open_file
 
-HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d+),')
+HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9})')
 """Beginning of a record: its unit, and the number of that unit's records."""
+HEAD_BYTES = 200
+"""Maximum length of that."""
 
 
 class RunRow(FrozenModel):
@@ -70,15 +72,12 @@ def _rows(folder: Path) -> Iterator[RunRow]:
 
 def _finished(folder: Path) -> set[str]:
     """Units with all their records, read by the records' beginnings alone."""
-    counts, sizes = Counter[str](), dict[str, int]()
-    for line in JsonLines(folder / RECORDS, lambda error: None, parse=_head):
-        unit, sizes[unit] = line.fields
-        counts[unit] += 1
-    return {unit for unit, count in counts.items() if count >= sizes[unit]}
-
-
-def _head(line: bytes, where: str) -> tuple[str, int]:
-    match = HEAD.match(line)
-    if match is None:
-        raise BadData(f"{where}: no record")
-    return match[1].decode(errors="replace"), int(match[2])
+    heads = Counter[bytes]()
+    with suppress(FileNotFoundError), open_file(folder / RECORDS) as file:
+        heads.update(line[:HEAD_BYTES].partition(b',"case":')[0] for line in file if line.endswith(b"\n"))
+    counts, sizes = Counter[bytes](), dict[bytes, int]()
+    for head, count in heads.items():
+        if match := HEAD.fullmatch(head):
+            counts[match[1]] += count
+            sizes[match[1]] = int(match[2])
+    return {unit.decode(errors="replace") for unit, count in counts.items() if count >= sizes[unit]}

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from emend.evals.analyses.compare_judged import metrics_of, same_scoring
+from emend.evals.analyses.compare_judged import SharedScoring, metrics_of, same_scoring
 from emend.evals.case import Metric, Record
 from emend.evals.judges.store import judged_records
 from emend.evals.log.manifest import Manifest
@@ -110,8 +110,7 @@ def compare(
     a, b = Manifest.read(folder_a), Manifest.read(other)
     chosen = _editors(a, b, folder_b is None, editor_a, editor_b)
     judged = same_scoring(folder_a, other, scoring)
-    sides_a = _sides(judged_records(folder_a, judged.a), {first for first, _ in chosen}, checkpoint)
-    sides_b = _sides(judged_records(other, judged.b), {second for _, second in chosen}, checkpoint)
+    sides_a, sides_b = _both_sides(folder_a, folder_b, judged, chosen, checkpoint)
     outputs = {*_outputs(sides_a), *_outputs(sides_b)}
     theirs = [_plain(metric) for metric in metrics_of(b, judged.b, outputs)]
     metrics = [metric for metric in metrics_of(a, judged.a, outputs) if _plain(metric) in theirs]
@@ -185,6 +184,17 @@ def _two_of(editors: Sequence[str], editor_a: str | None, editor_b: str | None) 
         f"one run is compared with itself: name two of its editors ({', '.join(editors)}) with --editor-a and "
         "--editor-b, or give a second run."
     )
+
+
+def _both_sides(
+    folder_a: Path, folder_b: Path | None, judged: SharedScoring, chosen: list[tuple[str, str]], checkpoint: int
+) -> tuple[Sides, Sides]:
+    firsts, seconds = ({pair[side] for pair in chosen} for side in (0, 1))
+    if folder_b is None:  # one reading serves both sides
+        sides = _sides(judged_records(folder_a, judged.a), firsts | seconds, checkpoint)
+        return sides, sides
+    first = _sides(judged_records(folder_a, judged.a), firsts, checkpoint)
+    return first, _sides(judged_records(folder_b, judged.b), seconds, checkpoint)
 
 
 def _sides(records: Iterable[Record], editors: set[str], checkpoint: int) -> Sides:

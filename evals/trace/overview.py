@@ -10,7 +10,7 @@ from typing import Any
 
 from emend.evals.case import Record
 from emend.evals.log.events import retries_of, steps_from_events
-from emend.evals.log.lines import CASES
+from emend.evals.log.lines import CASES, ERRORS
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.log.run_index import RunIndex
@@ -78,9 +78,13 @@ class _NodeSums:
     def add(self, step: dict[str, Any]) -> None:
         """Add one step."""
         self.ms.append(step["ms"])
-        self.sums.update(calls=len(step["calls"]), retries=len(retries_of(step)), errors=int(bool(step["error"])))
+        sums = self.sums
+        sums["errors"] += bool(step["error"])
         for call in step["calls"]:
-            self.sums.update(input_tokens=call["input_tokens"], output_tokens=call["output_tokens"])
+            sums["calls"] += 1
+            sums["retries"] += len(call["retries"])
+            sums["input_tokens"] += call["input_tokens"]
+            sums["output_tokens"] += call["output_tokens"]
 
     def row(self, editor: str, node: str) -> NodeRow:
         """Make the row of the node."""
@@ -108,13 +112,13 @@ class _CaseSums:
     def add(self, record: Record, steps: Sequence[dict[str, Any]], text: str | None) -> None:
         """Add one probe with its fitting steps; `text` is what was searched for."""
         self.seconds += record.seconds
-        self.sums.update(
-            probes=1,
-            steps=len(steps),
-            retries=sum(len(retries_of(step)) for step in steps),
-            errors=sum(bool(step["error"]) for step in steps),
-            unscored=int(bool(record.unscored)),
-        )
+        sums = self.sums
+        sums["probes"] += 1
+        sums["steps"] += len(steps)
+        sums["unscored"] += bool(record.unscored)
+        for step in steps:
+            sums["errors"] += bool(step["error"])
+            sums["retries"] += sum(len(call["retries"]) for call in step["calls"])
         rank, finding = _worst(record, steps)
         if text:
             rank, finding = 1, _excerpt(text, [*(text_of(step) for step in steps), *texts_of(record)])
@@ -214,6 +218,8 @@ def _excerpt(text: str, texts: Sequence[str]) -> str:
 
 def _add_failures(folder: Path, records: RecordFilter, steps: StepFilter, cases: dict[CaseKey, _CaseSums]) -> None:
     """Count units that failed and were not finished since, each once."""
+    if next(read_lines(folder, ERRORS), None) is None:
+        return
     finished = {record.unit for record in read_records(folder)}
     last = {line["unit"]: line for line in open_failures(folder, finished)}
     for line in last.values():

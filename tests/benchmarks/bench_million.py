@@ -1,4 +1,4 @@
-"""Time and memory of the commands that read a large run: trace, report, compare and resume of a million records.
+"""Time and memory of the commands that read a large run: trace, report, compare, analyse and resume; of many, list.
 
     python tests/benchmarks/bench_million.py --records 1000000
 
@@ -147,6 +147,8 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
         "report RUN": ("report", place),
         "trace RUN": ("trace", place),
         "compare RUN": ("compare", place, "--editor-a", EDITORS[1], "--editor-b", EDITORS[2]),
+        "analyse RUN": ("analyse", place),
+        "analyse RUN retrieval": ("analyse", place, "retrieval"),
         "resume RUN": ("resume", place, "--trust", BENCHMARK, "--trust", EDITOR),
     }
 
