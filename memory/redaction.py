@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -32,7 +33,12 @@ def add_secrets(*values: str) -> None:
 
 def add_secret_headers(headers: Mapping[str, str]) -> None:
     """Hide the values of those headers, by name, that may be keys."""
-    add_secrets(*(value for name, value in headers.items() if _SECRET.search(name)))
+    add_secrets(*(value for name, value in headers.items() if _is_secret(name)))
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None
 
 
 def hide_keys(text: str) -> str:

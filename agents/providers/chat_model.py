@@ -1,5 +1,6 @@
 """Chat model that asks a provider under a policy: retries, rates, budget, cached replies, errors that name a remedy."""
 
+import inspect
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -106,6 +107,10 @@ class ProviderChatModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return self.sent_parameters()
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Return what LangChain's own does, which makes it anew at every call."""
+        return {**self.sent_parameters(), "_type": self._llm_type, "stop": stop, **kwargs}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """Return provider and name of the inner model, for tracers."""
@@ -266,6 +271,10 @@ class ProviderChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         return payload_of(self.inner, self._settings, messages, stop, kwargs)
+
+
+# LangChain asks for it at every call.
+ProviderChatModel._generate.__signature__ = inspect.signature(ProviderChatModel._generate)  # type: ignore[attr-defined]
 
 
 def _paused(error: ModelError, seconds: float) -> ProviderPaused:

@@ -20,7 +20,7 @@ MOST_TOKENS = 10**12
 """A larger number of tokens is no number of tokens."""
 STEP = 1 << 16
 """Bytes that are decompressed at once."""
-OF_THE_TRANSFER = {"content-length", "transfer-encoding"}
+OF_THE_TRANSFER = {"content-length", "transfer-encoding", "content-encoding"}
 GZIP = {"gzip", "x-gzip", "deflate"}
 PIECE = 1 << 16
 """Bytes that are sent between two looks at the clock."""
@@ -202,7 +202,7 @@ class BoundedExchanges:
 
     def _pieces(self, response: Any, end: float) -> Iterator[bytes]:
         """Return the body's pieces, decompressed, within the bounds."""
-        encoding = response.headers.pop("content-encoding", "identity").lower()
+        encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in {"identity", *GZIP}:
             response.close()
             raise BadExchange(ModelUnreachable, f"the reply is encoded as '{encoding}', which was not asked for.")

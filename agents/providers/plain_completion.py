@@ -65,7 +65,7 @@ def _connection_error(error: Exception, request: Any) -> Exception:
     return APITimeoutError(request=request) if is_late else APIConnectionError(request=request)
 
 
-_TEMPLATES: WeakKeyDictionary[Any, tuple[str, Any, list[tuple[str, str]]]] = WeakKeyDictionary()
+_TEMPLATES: WeakKeyDictionary[Any, tuple[str, Any, Any]] = WeakKeyDictionary()
 """A client's key, a request with an empty body, and its headers but the length."""
 
 
@@ -77,10 +77,11 @@ def _request(root: Any, payload: dict[str, Any]) -> Any:
         content = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError):  # the client knows more types
         return None
-    key, template, headers = _TEMPLATES.get(root, ("", None, []))
+    key, template, headers = _TEMPLATES.get(root, ("", None, None))
     if template is None or key != root.api_key:
         template = _template(root)
-        headers = [(name, text) for name, text in template.headers.multi_items() if name.lower() != "content-length"]
+        headers = template.headers.copy()
+        del headers["content-length"]
         _TEMPLATES[root] = root.api_key, template, headers
     return type(template)("POST", template.url, headers=headers, content=content, extensions=template.extensions)
 
