@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from emend.agents.providers.errors import BadExchange
 from emend.memory.errors import ModelUnreachable, RequestRefused
@@ -149,6 +149,9 @@ class BoundedExchanges:
         settings: of the client.
     """
 
+    is_json: ClassVar[bool] = True
+    """Whether replies must be JSON."""
+
     def __init__(self, seconds: float, max_bytes: int, **settings: Any) -> None:
         super().__init__(**settings)
         self.seconds, self.max_bytes = seconds, max_bytes
@@ -182,7 +185,7 @@ class BoundedExchanges:
         if stream and "text/event-stream" in response.headers.get("content-type", ""):
             return _with_body(response, _with_usage_in_lines(pieces))
         content = b"".join(pieces)
-        return _with_body(response, _checked(content) if response.is_success else content)
+        return _with_body(response, _checked(content) if self.is_json and response.is_success else content)
 
     def _open(self, request: Any, options: dict[str, Any]) -> Any:
         options = options | {"stream": True, "follow_redirects": False}

@@ -70,7 +70,7 @@ class ServedChatModel(ProviderChatModel):
         model = cls.wrap(inner, spec, policy, settings)
         assert isinstance(model, cls)
         model._connect()
-        form, model.no_scores = choose_form(model._ask_form, read_forms(inner.dialect, model._adapter), model._encoder)
+        form, model.no_scores = choose_form(model._ask_form, read_forms(inner.dialect), model._encoder)
         if form is None:
             logging.getLogger(__name__).warning("%s gives no log-probabilities: %s", spec, model.no_scores)
             return model
@@ -111,10 +111,6 @@ class ServedChatModel(ProviderChatModel):
     def _tokenizer(self) -> Any:
         return None if self.connected is None else self.connected.tokenizer
 
-    @property
-    def _adapter(self) -> str:
-        return self.inner.model if self.connected is not None and self.connected.server.parent else ""
-
     def _connect(self) -> None:
         settings = self.inner.settings
         self.max_new_tokens = settings.max_new_tokens
@@ -141,8 +137,20 @@ class ServedChatModel(ProviderChatModel):
         message = self._call(lambda: reply_message(self.inner.connection.get(path)), 0, None)
         return message.additional_kwargs["reply"]
 
+    def command(self, path: str, body: dict[str, Any]) -> None:
+        """Send what gives a text as its reply, or any JSON, under the policy."""
+        self._call(lambda: reply_message(self.inner.connection.command(path, body)), 0, None)
+
+    def adapted(self, adapter: str) -> "ServedChatModel":
+        """Return this model with an adapter that the server has for it."""
+        inner = self.inner.model_copy(update={"model": adapter, "base": self.inner.base or self.inner.model})
+        return self.model_copy(update={"inner": inner})
+
+    def close(self) -> None:
+        """Free what further calls would need."""
+
     def _ask_form(self, form: ScoreForm, rows: Rows) -> TokenScores:
-        reply = self.post(form.path, form.body(self.inner.model, rows), sum(len(row.ids) for row in rows))
+        reply = self.post(form.path, form.body(self.inner.naming, rows), sum(len(row.ids) for row in rows))
         return form.read(reply, rows)
 
     def _generate(
@@ -191,6 +199,13 @@ class ScoringServedModel(ServedChatModel):
 
     _form: ScoreForm = PrivateAttr()
     _lists: ListScorer = PrivateAttr()
+
+    def adapted(self, adapter: str) -> "ScoringServedModel":
+        """Return this model with an adapter that the server has for it; to be closed on its own."""
+        model = super().adapted(adapter)
+        assert isinstance(model, ScoringServedModel)
+        model.use_form(self._form)
+        return model
 
     def use_form(self, form: ScoreForm) -> None:
         """Score by this form of request from now on."""

@@ -26,6 +26,8 @@ class CompletionsClient(BaseChatModel):
     dialect: str
     model: str
     """The server's name of the model, or of an adapter on it."""
+    base: str = ""
+    """The name of the model that the adapter belongs to; empty for a model of its own."""
     base_url: str
     api_key: SecretStr | None = None
     settings: ServedSettings
@@ -41,6 +43,13 @@ class CompletionsClient(BaseChatModel):
         """Return the dialect as provider, and the model's name, for tracers."""
         return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.dialect, "ls_model_name": self.model}
 
+    @property
+    def naming(self) -> dict[str, str]:
+        """The fields of a request that name the model; SGLang wants an adapter's name in a field of its own."""
+        if self.dialect == "sglang" and self.base:
+            return {"model": self.base, "lora_path": self.model}
+        return {"model": self.model}
+
     def under_policy(self, spec: str, policy: Any, settings: Mapping[str, Any]) -> BaseChatModel:
         """Return the model that asks this client under a policy."""
         return self.connect(self, spec, policy, dict(settings))
@@ -49,7 +58,7 @@ class CompletionsClient(BaseChatModel):
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None = None, max_tokens: int = 0, **kwargs: Any
     ) -> dict[str, Any]:
         ids = messages[0].additional_kwargs.get(TOKEN_IDS)
-        body = {"model": self.model, "prompt": str(messages[0].text) if ids is None else list(ids)}
+        body: dict[str, Any] = {**self.naming, "prompt": str(messages[0].text) if ids is None else list(ids)}
         body |= self.settings.parameters | {"max_tokens": max_tokens or self.settings.max_new_tokens}
         return body | ({"stop": list(stop)} if stop else {}) | kwargs
 

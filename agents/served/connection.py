@@ -1,6 +1,6 @@
 """Exchanges of JSON with a model's server, within the bounds of every provider's."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 from langchain_core.messages import AIMessage
@@ -13,6 +13,12 @@ VERSIONED = "/v1"
 
 class _Client(BoundedExchanges, httpx.Client):
     """An httpx client whose exchanges are bounded."""
+
+
+class _TextClient(_Client):
+    """The client for replies that may be plain text."""
+
+    is_json: ClassVar[bool] = False
 
 
 class ServerRefusal(Exception):  # noqa: N818  as the errors of provider's clients, which are known by their attributes
@@ -42,7 +48,9 @@ class Connection:
         self.root = url.rstrip("/").removesuffix(VERSIONED)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._client = _Client(seconds, max_bytes, timeout=timeout, limits=limits, headers=headers)
+        bounds: dict[str, Any] = {"timeout": timeout, "limits": limits, "headers": headers}
+        self._client = _Client(seconds, max_bytes, **bounds)
+        self._text_client = _TextClient(seconds, max_bytes, **bounds)
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path below the server's root.
@@ -59,6 +67,17 @@ class Connection:
             ServerRefusal: the server refuses.
         """
         return _content(self._client.post(self.root + path, json=body))
+
+    def command(self, path: str, body: dict[str, Any]) -> str:
+        """Return the reply to a command, which may be plain text.
+
+        Raises:
+            ServerRefusal: the server refuses.
+        """
+        response = self._text_client.post(self.root + path, json=body)
+        if not response.is_success:
+            raise ServerRefusal(response)
+        return response.text
 
 
 def _content(response: httpx.Response) -> Any:

@@ -35,8 +35,8 @@ class ScoreForm(Protocol):
     parameters: dict[str, Any]
     """What is sent besides the model and the prompts."""
 
-    def body(self, model: str, rows: Rows) -> dict[str, Any]:
-        """Return the request for these rows."""
+    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
+        """Return the request for these rows; `naming` are the fields that name the model."""
         ...
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
@@ -67,9 +67,9 @@ class EchoForm:
             self.parameters["return_tokens_as_token_ids"] = True
         self._texts: dict[int, str] = {}
 
-    def body(self, model: str, rows: Rows) -> dict[str, Any]:
+    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
         """Return the request for these rows."""
-        return {"model": model, "prompt": [list(row.ids) for row in rows], **self.parameters}
+        return {**naming, "prompt": [list(row.ids) for row in rows], **self.parameters}
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target."""
@@ -97,9 +97,9 @@ class PromptLogprobsForm:
     path = COMPLETIONS
     parameters: dict[str, Any] = {"prompt_logprobs": 1, "max_tokens": 1, "temperature": 0}
 
-    def body(self, model: str, rows: Rows) -> dict[str, Any]:
+    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
         """Return the request for these rows."""
-        return {"model": model, "prompt": [list(row.ids) for row in rows], **self.parameters}
+        return {**naming, "prompt": [list(row.ids) for row in rows], **self.parameters}
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target."""
@@ -122,13 +122,10 @@ class GenerateForm:
         "sampling_params": {"max_new_tokens": 1, "temperature": 0},
     }
 
-    def __init__(self, adapter: str = "") -> None:
-        self._adapter = {"lora_path": adapter} if adapter else {}
-
-    def body(self, model: str, rows: Rows) -> dict[str, Any]:
+    def body(self, naming: dict[str, str], rows: Rows) -> dict[str, Any]:
         """Return the request for these rows; the first position that is returned has no number."""
         starts = {"input_ids": [list(row.ids) for row in rows], "logprob_start_len": [row.start - 1 for row in rows]}
-        return self.parameters | starts | self._adapter
+        return self.parameters | starts | {name: value for name, value in naming.items() if name == "lora_path"}
 
     def read(self, reply: Any, rows: Rows) -> list[list[float]]:
         """Return the log-probability of each token of each row's target."""
@@ -185,10 +182,10 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def read_forms(dialect: str, adapter: str = "") -> list[ScoreForm]:
+def read_forms(dialect: str) -> list[ScoreForm]:
     """Return the forms that a server of that dialect may take, the preferred one first."""
     if dialect == "sglang":
-        return [GenerateForm(adapter), EchoForm(1, shows_ids=False), EchoForm(0, shows_ids=False)]
+        return [GenerateForm(), EchoForm(1, shows_ids=False), EchoForm(0, shows_ids=False)]
     if dialect == "vllm":
         return [PromptLogprobsForm(), EchoForm(1, shows_ids=True), EchoForm(0, shows_ids=True)]
     return [EchoForm(1, shows_ids=False), EchoForm(0, shows_ids=False), PromptLogprobsForm()]

@@ -72,6 +72,7 @@ def describe(model: Asker) -> ServerModel:
             raise BadSettings(f"model '{model.spec}': its server has adapter '{adapter}' for '{parent}', not '{name}'.")
         client.model = adapter
     _refuse_unknown(model, client.model, cards)
+    client.base = _text(cards[client.model], "parent")
     card, info = cards[client.model], _details(model, DETAILS[client.dialect]) if client.dialect in DETAILS else {}
     length = card.get("max_model_len") or cards.get(_text(card, "parent"), {}).get("max_model_len")
     return ServerModel(

@@ -21,6 +21,8 @@ class ServedSettings(FrozenModel):
         chat: use the tokenizer's chat template; None: if the tokenizer has one.
         gather: maximum number of prompts in one scoring request.
         score_apart: score the targets of each call in requests of their own.
+        lora_folder: folder that the server sees under the same path, for adapters that `lora` and `qlora` train.
+        lora_base: folder or Hugging Face id of the model's weights, on which they train them here.
         temperature: of generation.
         extra_body: parameters of the server's own, sent with each request for a reply.
         timeout: seconds without a byte of the reply after which a request is given up.
@@ -34,6 +36,8 @@ class ServedSettings(FrozenModel):
     chat: bool | None = None
     gather: Annotated[int, Field(ge=1)] = 64
     score_apart: bool = False
+    lora_folder: str = ""
+    lora_base: str = ""
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     extra_body: dict[str, Any] = {}
     timeout: Positive = 120.0

@@ -6,22 +6,27 @@ The adapters are peft's, attached during training and removed again, so their dr
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from emend.editors.base import EditorContext
+from emend.agents.served.chat_model import ServedChatModel
+from emend.editors.answerers import direct_answerer
+from emend.editors.base import Answerer, ApplyMore, EditorContext
+from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.training import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
+from emend.editors.parametric.served_lora import AdapterServer
+from emend.memory.edit import Edit
 from emend.memory.embeddings.silence import silence
-from emend.memory.errors import MissingExtra
+from emend.memory.errors import BadSettings, MissingExtra
 
 ADAPTER = "emend"
 Target = Literal["query", "value", "down_projection"]
@@ -55,7 +60,41 @@ class Lora(Trainer):
     def __init__(self, context: EditorContext) -> None:
         if importlib.util.find_spec("peft") is None:
             raise MissingExtra(f"editor '{self.name}' needs a package: pip install 'emend[lora]'.")
+        self.server = AdapterServer(context.model, self.name) if isinstance(context.model, ServedChatModel) else None
+        if self.server is not None:
+            context = replace(context, model=self.server.trained)
+            self.needs_weights = False  # type: ignore[misc]  # those of the model that is asked stay as they are
         super().__init__(context)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """That of every editor of weights; for a served model also the weights that adapters are trained on."""
+        return super().fingerprint | ({} if self.server is None else {"trained_on": self.lm.fingerprint})
+
+    @contextmanager
+    def edit(self, edits: Sequence[Edit]) -> Iterator[Answerer]:
+        """Train on all edits together; inside the `with` the weights have the deltas, or a server has the adapter."""
+        if self.server is None:
+            with super().edit(edits) as answerer:
+                yield answerer
+            return
+        with self.server.training, count_tokens(self.lm) as counter:
+            deltas = self.solve(edits)
+        with self.server.serve(deltas) as model:
+            yield direct_answerer(model, self.context.wording, counter.cost)
+
+    def sequence(self) -> AbstractContextManager[ApplyMore]:
+        """Train at each call on its edits alone, on the weights that the calls before left.
+
+        Raises:
+            BadSettings: the model is served.
+        """
+        if self.server is not None:
+            raise BadSettings(
+                f"mode sequential with editor '{self.name}' needs the weights here: use hf:{self.lm.folder}, or mode "
+                "single, batch:N or all."
+            )
+        return super().sequence()
 
     def base(self) -> AbstractContextManager[None]:
         """The state of the model while adapters are trained: unchanged."""

@@ -137,7 +137,7 @@ class PassEvaluator:
     def _split_failed_group(self, group: Group, queue: TaskQueue, error: Exception) -> None:
         """Go on without the edits that cannot be applied; if that does not help, the whole group has failed."""
         errors: dict[str, Exception] = {}
-        if self.editor.needs_weights and len(group.edits) > 1:
+        if (self.editor.needs_weights or hasattr(self.editor, "solve")) and len(group.edits) > 1:
             logging.getLogger(__name__).warning(
                 "%s edits fail together: searching for the culprits", f"{len(group.edits):,}"
             )

@@ -1,13 +1,16 @@
 """A server of plain completions on 127.0.0.1 behind which a local model computes: its numbers are true, or spoiled."""
 
+import copy
 import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import torch
+from safetensors.torch import load_file
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.memory.embeddings.threads import one_thread
@@ -17,6 +20,7 @@ NAME = "tiny"
 ADAPTER = "an-adapter"
 MODEL_FAULTS = ("null", "nan", "floor", "positive", "short", "order", "swapped", "topk", "fewer", "no-logprobs")
 """Faults of log-probabilities that come with status 200."""
+LOADS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter", "/unload_lora_adapter")
 Choose = Callable[[int, str, dict[str, Any]], str]
 """Names the fault of a request by its number among those of its path, its path and its body."""
 
@@ -99,8 +103,29 @@ class CompletionsServer:
         return str(self.lm.tokenizer.decode(ids, skip_special_tokens=True))
 
 
+def name_of(body: dict[str, Any]) -> str:
+    """The model that a request is for: SGLang looks at an adapter's field, and not at the model's name."""
+    return str(body.get("lora_path", body["model"]))
+
+
 def is_scoring(body: dict[str, Any]) -> bool:
     return "echo" in body or "prompt_logprobs" in body or "return_logprob" in body
+
+
+def merged(model: Any, folder: Path) -> Any:
+    """A copy of a model with an adapter added to it.
+
+    Loading by peft draws numbers and patches modules, which would disturb what other threads of this process train.
+    """
+    model, tensors = copy.deepcopy(model), load_file(folder / "adapter_model.safetensors")
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    for name, first in tensors.items():
+        if "lora_A" in name:
+            product = tensors[name.replace("lora_A", "lora_B")] @ first * (config["lora_alpha"] / config["r"])
+            path = name.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+            weight = model.get_submodule(path).weight
+            weight.data += product.T if config["fan_in_fan_out"] else product
+    return model
 
 
 class CompletionsHandler(BaseHTTPRequestHandler):
@@ -143,12 +168,25 @@ class CompletionsHandler(BaseHTTPRequestHandler):
         elif self.path == "/tokenize":
             ids = self.served.lm.tokenizer(body["prompt"], add_special_tokens=body["add_special_tokens"])["input_ids"]
             self._send(200, {"tokens": ids, "count": len(ids)})
+        elif self.path in LOADS:
+            self._adapt(body)
         elif self.path == "/generate":
             self._send(200, self._generated(body, fault), cut=fault == "cut")
         elif self.path == "/v1/completions":
             self._send(200, self._completions(body, fault), cut=fault == "cut")
         else:
             self._send(404, {"error": {"message": "no such path"}})
+
+    def _adapt(self, body: dict[str, Any]) -> None:
+        """Load an adapter of PEFT's format beside the model, or drop one; replies are plain text, as vLLM's."""
+        served, name = self.served, body["lora_name"]
+        with served.lock:
+            if "unload" in self.path:
+                del served.models[name], served.adapters[name]
+            else:
+                served.models[name] = merged(served.lm.model, Path(body["lora_path"]))
+                served.adapters[name] = body["lora_path"]
+        self._send(200, f"Success: {name}")
 
     def _fault(self, body: dict[str, Any]) -> str:
         served = self.served
@@ -163,7 +201,7 @@ class CompletionsHandler(BaseHTTPRequestHandler):
         order = list(range(len(prompts)))
         if fault == "swapped":  # the numbers of another prompt, under the right index
             order = order[::-1]
-        logits = self.served.logits(body["model"], prompts) if is_scoring(body) else prompts
+        logits = self.served.logits(name_of(body), prompts) if is_scoring(body) else prompts
         given = [self._choice(body, ids, rows, fault) for ids, rows in zip(prompts, logits, strict=True)]
         choices = [{"index": number, **given[place]} for number, place in enumerate(order)]
         if fault == "order":
@@ -177,7 +215,7 @@ class CompletionsHandler(BaseHTTPRequestHandler):
     def _choice(self, body: dict[str, Any], ids: list[int], logits: Any, fault: str) -> dict[str, Any]:
         served = self.served
         if not is_scoring(body):
-            text, finish = served.next_ids(body["model"], ids, body["max_tokens"], body.get("stop", []))
+            text, finish = served.next_ids(name_of(body), ids, body["max_tokens"], body.get("stop", []))
             return {"text": text, "finish_reason": finish}
         values: list[Any] = [None, *(float(row[token]) for row, token in zip(logits, ids[1:], strict=False))]
         values = _spoiled(values, fault)
@@ -224,7 +262,7 @@ class CompletionsHandler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send(self, status: int, body: Any, cut: bool = False) -> None:
-        content = json.dumps(body).encode()
+        content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))

@@ -245,7 +245,9 @@ def test_an_adapter_is_asked_under_its_own_name(tiny):
             model: Any = llm.load_model(server.spec(dialect, name), quick_policy())
             assert_equal(model.score(PROMPT, TARGETS[:1]), tiny.score(PROMPT, TARGETS[:1]))
             body = server.requests[-1][1]
-            assert (body.get("model") or body["lora_path"]) == ADAPTER == model.model_name
+            assert (body.get("lora_path") or body["model"]) == ADAPTER == model.model_name
+            assert model.invoke(PROMPT).text == tiny.invoke(PROMPT).text
+            assert server.requests[-1][1].get("lora_path") == (ADAPTER if dialect == "sglang" else None)
             assert model.fingerprint.startswith(f"{ADAPTER} ({dialect} ") and NAME in model.fingerprint
         for name, says in ((f"other+{ADAPTER}", "has no 'other'"), (f"{NAME}+other", "has no 'other'")):
             with pytest.raises(BadSettings, match=says):

@@ -1,0 +1,44 @@
+"""LoRA adapters that a server loads and drops while it runs."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from emend.agents.served.chat_model import ServedChatModel
+from emend.agents.served.connection import VERSIONED
+from emend.memory.errors import BadSettings, ModelError, RequestRefused
+
+PATHS = {"vllm": VERSIONED, "sglang": ""}
+"""Where a server of each dialect has `/load_lora_adapter` and `/unload_lora_adapter`."""
+ALLOW = {
+    "vllm": "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and --enable-lora --max-lora-rank RANK",
+    "sglang": "start it with --enable-lora --max-lora-rank RANK --lora-target-modules all",
+}
+
+
+@contextmanager
+def loaded_adapter(model: ServedChatModel, name: str, folder: Path) -> Iterator[ServedChatModel]:
+    """Load an adapter of PEFT's format inside the `with`; gives the model that asks it.
+
+    Raises:
+        BadSettings: the server refuses it.
+        ModelError: it does not answer.
+    """
+    dialect = model.inner.dialect
+    try:
+        model.command(f"{PATHS[dialect]}/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
+    except RequestRefused as error:
+        raise BadSettings(
+            f"the server of '{model.spec}' loads no adapter from {folder}: {error} The server must see that folder "
+            f"(model.lora_folder) and allow adapters: {ALLOW[dialect]}."
+        ) from error
+    adapted = model.adapted(name)
+    try:
+        yield adapted
+    finally:
+        adapted.close()
+        try:
+            model.command(f"{PATHS[dialect]}/unload_lora_adapter", {"lora_name": name})
+        except ModelError as error:  # the answers are true without it
+            logging.getLogger(__name__).warning("adapter %s stays on the server of %s: %s", name, model.spec, error)
