@@ -81,6 +81,7 @@ class RunIndex:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._paths = {name: folder / name for name in DAMAGED}
+        self._names = {name: str(path) for name, path in self._paths.items()}
         self._files: dict[str, BinaryIO] = {}
         self._indexed: set[str] = set()
         self._path = _path_of(folder)
@@ -93,6 +94,11 @@ class RunIndex:
         for file in self._files.values():
             file.close()
         self._database.close()
+
+    def update(self) -> None:
+        """Index all files."""
+        for name in self._paths:
+            self._update(name)
 
     def case(self, name: str) -> dict[str, Any] | None:
         """Return the first line of `cases.jsonl` with that id, or else number, or else the only id that begins so."""
@@ -233,16 +239,23 @@ class RunIndex:
         return end, lines
 
     def _add_spans(self, name: str, end: int, lines: int) -> tuple[int, int]:
+        """Index a file as `_add_cases` does; an event that begins as the one before it is of the same unit."""
+
         def rows() -> Iterator[tuple[str | int, ...]]:
             nonlocal end, lines
-            key, start, first = b"", end, lines + 1
-            for line in _lines(self._files[name], end, lines + 1):
-                now = self._key(name, line)
-                if now != key:
-                    if key:
-                        yield name, _hashed(key), start, line.start, first
-                    key, start, first = now, line.start, line.number
-                end, lines = line.end, line.number
+            key, head, start, first = b"", None, end, lines + 1
+            self._files[name].seek(end)
+            for content in self._files[name]:
+                if not content.endswith(b"\n"):
+                    break
+                if head is None or not content.startswith(head[0]):
+                    head = UNIT.match(content) if name == EVENTS else None
+                    now = self._key(name, _Line(content, end, end + len(content), lines + 1))
+                    if now != key:
+                        if key:
+                            yield name, _hashed(key), start, end, first
+                        key, start, first = now, end, lines + 1
+                end, lines = end + len(content), lines + 1
             if key:
                 yield name, _hashed(key), start, end, first
 
@@ -268,7 +281,15 @@ class RunIndex:
             raise BadData(f"{error} {DAMAGED[name].format(folder=self.folder)}") from error
 
     def _where(self, name: str, number: int) -> str:
-        return f"{self._paths[name]}, line {number}"
+        return f"{self._names[name]}, line {number}"
+
+
+def keep_index(folder: Path) -> None:
+    """Make, or continue, the index of a large run for those who will trace a case."""
+    with suppress(OSError, BadData, sqlite3.Error):
+        if _path_of(folder) is not None:
+            with RunIndex(folder) as index:
+                index.update()
 
 
 def _lines(file: BinaryIO, start: int, number: int, end: int | None = None) -> Iterator[_Line]:

@@ -16,6 +16,7 @@ from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
 from emend.evals.log.records import RunLog, repair_torn_tail
+from emend.evals.log.run_index import keep_index
 from emend.evals.runner.baseline import Baseline, BaselineFile
 from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
 from emend.evals.runner.evaluate import EvaluationContext
@@ -69,6 +70,7 @@ def run(
             state = _state(components, writer, answers, finished, journal)
             summary = _evaluate(state, make_workers(components, out, model is not None), manifest.units)
             writer.failures.check_at_end(out)
+            keep_index(out)
             return summary
         finally:
             save_usage(out, components.policy.ledger)

@@ -133,6 +133,14 @@ def test_the_kept_index_is_private_and_spares_reading_the_files(large, monkeypat
     assert found(folder) == read(folder)
 
 
+def test_a_finished_run_has_its_index(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(run_index, "LARGE", 0)
+    monkeypatch.setenv("EMEND_CACHE", str(tmp_path / "cache"))
+    folder = smooth_run(tmp_path / "run")
+    monkeypatch.setattr(RunIndex, "_add_spans", None)
+    assert found(folder) == read(folder)
+
+
 def rewrite(folder: Path, how: Callable[[list[bytes]], list[bytes]]) -> None:
     """Change the lines of the records and of the events."""
     for name in (RECORDS, EVENTS):
