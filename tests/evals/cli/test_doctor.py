@@ -1,11 +1,14 @@
 """`emend doctor`: the data folders that a run uses."""
 
+import io
 import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from emend.evals.components.installation import _data
+from emend.evals.cli.commands.doctor import _show_findings
+from emend.evals.components.installation import CheckResult, _data
 from tests.paths import DATA
 
 AKEW = DATA / "akew"
@@ -37,3 +40,15 @@ def test_the_default_folder_is_ignored_if_another_is_named(tmp_path: Path, monke
     shutil.copytree(AKEW, tmp_path / "all" / "akew")
     monkeypatch.setenv("EMEND_DATA", str(tmp_path / "all"))
     assert told() == {"EMEND_DATA": ("ok", f"{tmp_path / 'all'}: akew")}
+
+
+def test_each_section_shows_its_own_checks_and_measurements_as_numbers() -> None:
+    rows = [("Files", "data/", "absent", ""), ("Keys", "OPENAI_API_KEY", "ok", "set"), ("Files", "cache/", "ok", "")]
+    findings = [CheckResult(section=s, check=c, status=status, detail=d) for s, c, status, d in rows]  # type: ignore[arg-type]
+    findings.append(CheckResult(section="Card", check="ES", status="ok", detail="", mean=0.5, n=4, low=0.25, high=0.75))
+    file = io.StringIO()
+    _show_findings(findings, Console(file=file, width=60))
+    assert [line.split() for line in file.getvalue().splitlines()] == [
+        ["Files"], ["data/", "absent"], ["cache/", "ok"], ["Keys"], ["OPENAI_API_KEY", "ok", "set"],
+        ["Card"], ["ES", "0.500", "[0.250,", "0.750]", "n=4"],
+    ]  # fmt: skip

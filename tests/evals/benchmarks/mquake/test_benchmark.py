@@ -71,8 +71,16 @@ def test_an_unedited_hop_is_out_of_scope_and_a_contradicted_record_has_a_kind_of
     assert [kinds(case)[-1] for case in cases_of()] == ["multihop_contaminated", "multihop", "multihop"]
 
 
-def test_a_record_does_not_contaminate_itself():
-    chains = {n: row.orig for n, row in read_numbered(FIXTURE / "MQuAKE-CF-3k.json", ChainRow).items()}
+def test_a_record_edits_hops_by_question_or_cloze_and_does_not_contaminate_itself():
+    rows = read_numbered(FIXTURE / "MQuAKE-CF-3k.json", ChainRow)
+    row = next(row for row in rows.values() if row.is_edited(row.new_single_hops[0]))
+    for other, edited in (
+        ({"question": "Who?"}, True),
+        ({"cloze": "X is"}, True),
+        ({"question": "Who?", "cloze": "X is"}, False),
+    ):
+        assert row.is_edited(row.new_single_hops[0].model_copy(update=other)) == edited
+    chains = {n: row.orig for n, row in rows.items()}
     assert contaminated_ids(chains) == {7}
     assert contaminated_ids({8: chains[8]}) == frozenset()
 
