@@ -1,6 +1,8 @@
 """Counts of what providers are asked and what that costs, and the budgets at which a run stops."""
 
 import threading
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from emend.agents.providers.prices import Prices
@@ -34,7 +36,7 @@ class ProviderUsage(FrozenModel):
         """Return the sum; an unknown cost adds nothing."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return ProviderUsage.model_construct(  # of values that were checked
+        return ProviderUsage(
             **counts,
             cost=round(sum(costs), 9) if costs else None,
             seconds_waited=round(self.seconds_waited + other.seconds_waited, 3),
@@ -72,7 +74,7 @@ class Ledger:
             raise BadSettings("--max-cost needs the prices of tokens: give --prices FILE.")
         self.prices, self.max_cost, self.max_calls = prices, max_cost, max_calls
         self._lock = threading.Lock()
-        self._spent: dict[str, ProviderUsage] = {}
+        self._spent: dict[str, dict[str, Any]] = {}
         self._requests, self._cost = 0, 0.0
         self._in_flight, self._dearest = 0, 0.0
 
@@ -103,7 +105,7 @@ class Ledger:
                     "--max-cost, which starts from 0."
                 )
             self._in_flight += 1
-            self._add(model, ProviderUsage(requests=1, retries=int(is_retry)))
+            self._add(model, requests=1, retries=int(is_retry))
 
     def end_call(self, model: str, usage: dict[str, Any] | None, replied: bool) -> None:
         """Count what came of a request.
@@ -119,45 +121,55 @@ class Ledger:
         with self._lock:
             self._in_flight -= 1
             if usage is None:
-                self._add(model, ProviderUsage(replies=int(replied), untold=int(replied)))
+                self._add(model, replies=int(replied), untold=int(replied))
             else:
                 price = self.prices.find(model) if self.prices else None
                 cost = None if price is None else price.cost_of(usage)
                 self._dearest = max(self._dearest, cost or 0.0)
                 tokens = {name: usage.get(name, 0) for name in ("input_tokens", "output_tokens")}
-                self._add(model, ProviderUsage(replies=int(replied), cost=cost, **tokens))
+                self._add(model, replies=int(replied), cost=cost, **tokens)
         if replied and usage is None and self.max_cost is not None:
             raise untold_reply(model)
 
-    def add_sent(self, model: str, parameters: dict[str, Any]) -> None:
-        """Note the parameters that a call sends; each set of them is kept once."""
+    def add_sent(self, model: str, parameters: dict[str, Any]) -> bool:
+        """Note the parameters that a call sends; return whether they are new, since each set of them is kept once."""
         with self._lock:
-            known = self._spent.get(model)
-            if known is None or parameters not in known.sent:
-                self._add(model, ProviderUsage(sent=(parameters,)))
+            is_new = model not in self._spent or parameters not in self._spent[model]["sent"]
+            if is_new:
+                self._add(model, sent=(parameters,))
+            return is_new
 
     def add(self, model: str, usage: ProviderUsage) -> None:
         """Add to a model's usage, such as a wait or a cached reply."""
         with self._lock:
-            self._add(model, usage)
+            self._add(model, **dict(usage))
 
     def by_model(self) -> dict[str, ProviderUsage]:
         """Return the usage of each model so far."""
         with self._lock:
-            return dict(self._spent)
+            return {model: ProviderUsage(**spent) for model, spent in self._spent.items()}
 
     def total(self) -> ProviderUsage:
         """Return the usage of all models so far."""
-        with self._lock:
-            return self._total()
+        return reduce(ProviderUsage.plus, self.by_model().values(), ProviderUsage())
 
-    def _add(self, model: str, usage: ProviderUsage) -> None:
-        self._spent[model] = self._spent.get(model, ProviderUsage()).plus(usage)
-        self._requests += usage.requests
-        self._cost = round(self._cost + (usage.cost or 0.0), 9)
-
-    def _total(self) -> ProviderUsage:
-        total = ProviderUsage()
-        for spent in self._spent.values():
-            total = total.plus(spent)
-        return total
+    def _add(
+        self,
+        model: str,
+        cost: float | None = None,
+        seconds_waited: float = 0.0,
+        sent: Iterable[dict[str, Any]] = (),
+        **counts: int,
+    ) -> None:
+        """Add in place: this runs several times a call."""
+        spent = self._spent.get(model)
+        if spent is None:
+            spent = self._spent[model] = dict(ProviderUsage())
+        for name, count in counts.items():
+            spent[name] += count
+        self._requests += counts.get("requests", 0)
+        if cost is not None:
+            spent["cost"] = round((spent["cost"] or 0.0) + cost, 9)
+            self._cost = round(self._cost + cost, 9)
+        spent["seconds_waited"] = round(spent["seconds_waited"] + seconds_waited, 3)
+        spent["sent"] += tuple(parameters for parameters in sent if parameters not in spent["sent"])

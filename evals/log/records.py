@@ -123,8 +123,8 @@ class AppendLog:
 
     def _size(self, name: str) -> int:
         state = os.fstat(self._files[name].fileno())
-        with write_errors(f"'{self.folder / name}'", "The folder was deleted meanwhile; what it held is lost."):
-            if not state.st_nlink:
+        if not state.st_nlink:
+            with write_errors(f"'{self.folder / name}'", "The folder was deleted meanwhile; what it held is lost."):
                 raise FileNotFoundError(errno.ENOENT, "it is no longer there")
         return state.st_size
 

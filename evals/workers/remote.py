@@ -137,9 +137,9 @@ class RemoteLedger(Ledger):
         """Tell of more usage."""
         self._port.send("spend", model, usage)
 
-    def add_sent(self, model: str, parameters: dict[str, Any]) -> None:
+    def add_sent(self, model: str, parameters: dict[str, Any]) -> bool:
         """Tell of the parameters that a call sends, once."""
-        usage = ProviderUsage(sent=(parameters,))
-        if parameters not in self._spent.get(model, ProviderUsage()).sent:
-            super().add(model, usage)
-            self._port.send("spend", model, usage)
+        is_new = super().add_sent(model, parameters)
+        if is_new:
+            self._port.send("spend", model, ProviderUsage(sent=(parameters,)))
+        return is_new
