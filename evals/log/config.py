@@ -340,7 +340,7 @@ class RunConfig(CallLimits):
     workers: str = Field(
         default="auto",
         description="Where units are evaluated: threads of this process, processes:N of this machine, ray or "
-        "ray:ADDRESS for a Ray cluster; auto: threads.",
+        "ray:ADDRESS for a Ray cluster; auto: threads, or processes for large runs of API models.",
     )
     gpus_per_worker: float = Field(default=0.0, description="With --workers ray, GPUs of each worker.")
 

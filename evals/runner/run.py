@@ -68,7 +68,8 @@ def run(
         components.policy.on_wait = writer.waiting
         try:
             state = _state(components, writer, answers, finished, journal)
-            summary = _evaluate(state, make_workers(components, out, model is not None), manifest.units)
+            workers = make_workers(components, out, manifest.units - len(finished), model is not None)
+            summary = _evaluate(state, workers, manifest.units)
             writer.failures.check_at_end(out)
             keep_index(out)
             return summary

@@ -1,12 +1,12 @@
 """Choice of workers: what `--workers` says, and what `auto` does."""
 
-import shutil
 from pathlib import Path
 
 from emend.evals.log.config import RunConfig, WorkersSpec
 from emend.evals.runner.components import MEMORY, RunComponents
 from emend.evals.workers.base import RunState, Workers, WorkerSetup
 from emend.evals.workers.driver import DealtWorkers
+from emend.evals.workers.processes import ProcessTransport, processors
 from emend.evals.workers.threads import ThreadWorkers
 from emend.memory.errors import BadSettings
 from emend.memory.registry import trusted_names
@@ -15,12 +15,20 @@ LOCAL = ("object:", "__main__:")
 """How names of components begin that exist in this process alone."""
 
 
-def make_workers(components: RunComponents, folder: Path, has_model: bool = False) -> Workers:
+AUTO = WorkersSpec("processes", 4)
+"""The kind that pays from so many calls at a time and units on."""
+MIN_CALLS, MIN_UNITS = 64, 10_000
+"""Measured with 64 calls of 0.2 s at a time on four cores (tests/benchmarks/bench_workers.py wait): four processes ask
+1.4 times as fast as threads, two 1.1 times, and starting them takes as long as some 10,000 calls save."""
+
+
+def make_workers(components: RunComponents, folder: Path, units: int, has_model: bool = False) -> Workers:
     """Make the workers of a run.
 
     Args:
         components: of the run.
         folder: of the run.
+        units: number of units that are to be evaluated.
         has_model: whether an object takes the place of the configuration's model.
 
     Raises:
@@ -28,10 +36,13 @@ def make_workers(components: RunComponents, folder: Path, has_model: bool = Fals
     """
     config = components.config
     spec = WorkersSpec.parse(config.workers, config.gpus_per_worker)
+    names = [config.benchmark, *config.editors, config.model, config.retriever, config.embedding]
+    objects = ["the model"] * has_model + [name for name in names if name.startswith(LOCAL)]
+    if spec.kind == "auto" and not objects and _processes_pay(components, units):
+        spec = AUTO
     if spec.kind in ("auto", "threads"):
         return ThreadWorkers()
-    names = [config.benchmark, *config.editors, config.model, config.retriever, config.embedding]
-    if objects := ["the model"] * has_model + [name for name in names if name.startswith(LOCAL)]:
+    if objects:
         raise BadSettings(
             f"{objects[0]} is an object of this process, which --workers {config.workers} cannot use: define it in a "
             "module that can be imported, or give --workers threads."
@@ -39,16 +50,21 @@ def make_workers(components: RunComponents, folder: Path, has_model: bool = Fals
     return _actors(config, spec.address) if spec.kind == "ray" else _processes(spec.number, folder)
 
 
-def _processes(count: int, folder: Path) -> Workers:
-    from emend.evals.workers.processes import ProcessTransport
+def _processes_pay(components: RunComponents, units: int) -> bool:
+    """Return whether one process could not make the calls of a run as fast as its concurrency allows."""
+    config = components.config
+    is_large = config.concurrency >= MIN_CALLS and units >= MIN_UNITS and processors() >= AUTO.number
+    edits_weights = any(editor_pass.editor.needs_weights for editor_pass in components.passes)
+    return is_large and components.calls_providers and config.rpm is None and not edits_weights
 
+
+def _processes(count: int, folder: Path) -> Workers:
     memories = folder / MEMORY / "workers"
 
     def setup(state: RunState, place: int, number: int) -> WorkerSetup:
         return worker_setup(state, place, count, str(memories / str(number)))
 
-    shutil.rmtree(memories, ignore_errors=True)  # of a killed run
-    return DealtWorkers(f"processes:{count}", ProcessTransport(count), setup, count)
+    return DealtWorkers(f"processes:{count}", ProcessTransport(count, memories), setup, count)
 
 
 def _actors(config: RunConfig, address: str) -> Workers:

@@ -23,8 +23,6 @@ TICK = 1.0
 """Seconds after which the driver looks around even if no message comes."""
 MAX_DEATHS = 2
 """Deaths of workers over one task, after which its units fail."""
-MAX_FAILED_STARTS = 2
-"""Workers in a row that may die before they are ready."""
 
 
 @dataclass
@@ -249,7 +247,7 @@ class Driver:
             return
         if not member.is_ready:
             self._failed_starts += 1
-            if self._failed_starts >= MAX_FAILED_STARTS:
+            if self._failed_starts > self._workers:
                 raise WorkerDied(
                     f"{self._failed_starts} workers in a row ended while loading the model and the data ({reason}): "
                     "there may be too little memory. Give fewer --workers."
@@ -333,20 +331,22 @@ class DealtWorkers:
         """Run the driver in a thread of its own: an interruption, which comes to this one, must not halve a write."""
         driver = Driver(state, self._transport, lambda *at: self._setups(state, *at), self._workers)
         errors: list[BaseException] = []
+        ended = threading.Event()  # and not the end of the thread: an interrupted join() takes it for ended
 
         def work() -> None:
             try:
                 driver.run()
             except BaseException as error:
                 errors.append(error)
+            finally:
+                ended.set()
 
-        thread = threading.Thread(target=work, name="emend-driver")
-        thread.start()
+        threading.Thread(target=work, name="emend-driver").start()
         try:
-            thread.join()
+            ended.wait()
         finally:
             driver.stop()
-            thread.join()
+            ended.wait()
             self.cpu_seconds = driver.cpu_seconds
             self._transport.close()
         if errors:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from emend.evals.workers.base import LOST, WorkerSetup
@@ -62,6 +64,11 @@ class _Process:
         return f"killed by signal {-code}"
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _has_descriptor(stream: Any) -> bool:
     try:
         return bool(stream.fileno() >= 0)
@@ -75,11 +82,13 @@ class ProcessTransport:
     Args:
         workers: how many there are at a time; they share the processors, unless the environment says how many
             threads each has.
+        memories: folder of their memories, which is removed at the end, and before if a killed run left it.
     """
 
-    def __init__(self, workers: int) -> None:
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._threads = os.environ.get(THREADS) or str(max(1, processors // workers))
+    def __init__(self, workers: int, memories: Path) -> None:
+        self._memories = memories
+        shutil.rmtree(memories, ignore_errors=True)
+        self._threads = os.environ.get(THREADS) or str(max(1, processors() // workers))
         self._processes: dict[int, _Process] = {}
 
     def start(self, worker: int, setup: WorkerSetup) -> None:
@@ -112,6 +121,7 @@ class ProcessTransport:
             _, process = self._processes.popitem()
             process.process.kill()
             process.end()
+        shutil.rmtree(self._memories, ignore_errors=True)
 
 
 def work(descriptor: int) -> None:

@@ -1,5 +1,6 @@
 """A worker: loads the components once, evaluates the tasks it is given, and sends every result to the driver."""
 
+import logging
 import shutil
 import tempfile
 import time
@@ -93,10 +94,14 @@ class Worker:
             stack.enter_context(only_trusted(setup.trusted))
         folder = Path(setup.memory or tempfile.mkdtemp(prefix="emend-worker-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        components = load_components(setup.config, folder)
-        stack.callback(components.memory.close)
-        stack.callback(components.policy.close)
-        self._check(components)
+        logging.disable(logging.WARNING)  # the driver has warned of the same
+        try:
+            components = load_components(setup.config, folder)
+            stack.callback(components.memory.close)
+            stack.callback(components.policy.close)
+            self._check(components)
+        finally:
+            logging.disable(logging.NOTSET)
         policy, ledger = components.policy, components.policy.ledger
         policy.limiter = RemoteLimiter(port, policy.limiter.rpm, policy.limiter.tpm)
         policy.ledger = RemoteLedger(port, ledger.prices, ledger.max_cost, ledger.max_calls)

@@ -31,7 +31,8 @@ from emend.evals.log.config import RunConfig  # noqa: E402
 from emend.evals.runner.results import Progress  # noqa: E402
 from emend.evals.runner.run import run  # noqa: E402
 from emend.memory.edit import Edit  # noqa: E402
-from tests.benchmarks.walks import serving  # noqa: E402
+from tests.benchmarks.chat_server import serving  # noqa: E402
+from tests.benchmarks.walks import say  # noqa: E402
 from tests.evals.toys import BENCHMARK, ToyEditor  # noqa: E402
 
 SECONDS = 0.03
@@ -103,7 +104,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     options = parser.parse_args()
     speeds: dict[str, list[Speed]] = {workers: [] for workers in options.workers}
-    with tempfile.TemporaryDirectory() as name, serving(LATENCY) if options.what == "wait" else nullcontext() as served:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serving(say, LATENCY) if options.what == "wait" else nullcontext() as served,
+    ):
         fields = fields_of(options, served.spec if served else "")
         for number in range(options.rounds):
             for workers in options.workers:

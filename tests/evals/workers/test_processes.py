@@ -7,15 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from emend.editors.registry import EDITORS
 from emend.evals.log.config import RunConfig, WorkersSpec
 from emend.evals.log.lines import BASELINE, COSTS
 from emend.evals.log.records import read_lines
+from emend.evals.runner.components import load_components
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
+from emend.evals.workers.choose import make_workers
+from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
 from tests.evals.toy_runs import steps_of, untimed_records
 from tests.evals.toys import BENCHMARK, EDITOR, FLEETING_EDITOR, HEAVY, ScriptedModel
@@ -77,6 +82,30 @@ def test_a_killed_worker_costs_no_record(tmp_path: Path):
 def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
     with pytest.raises(BadSettings, match="object of this process"):
         run(config(workers="processes:2"), tmp_path / "run", model=ScriptedModel())
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    ("changed", "units", "name"),
+    [
+        ({}, 10_000, "processes:4"),
+        ({}, 9_999, "threads"),
+        ({"concurrency": 63}, 10_000, "threads"),
+        ({"rpm": 500.0}, 10_000, "threads"),
+        ({"model": "tests.evals.toys:ScriptedModel"}, 10_000, "threads"),
+        ({"editors": ("unedited", "object:rag")}, 10_000, "threads"),
+        ({"workers": "processes:2"}, 1, "processes:2"),
+    ],
+)
+def test_auto_takes_processes_for_large_runs_of_api_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], units: int, name: str
+):
+    monkeypatch.setattr("emend.evals.workers.choose.processors", lambda: 4)
+    monkeypatch.setitem(registry._objects, "rag", EDITORS.load("rag"))
+    asked = config(**{"editors": ("rag",), "model": "openai:any-model", "concurrency": 64} | changed)
+    components = load_components(asked, tmp_path)
+    assert make_workers(components, tmp_path, units).name == name
+    components.policy.close()
 
 
 @pytest.mark.parametrize("text", ["processes", "processes:0", "processes:x", "thread", "threads:2", "ray:", "rays"])

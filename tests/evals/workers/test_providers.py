@@ -1,5 +1,7 @@
 """Runs in processes against a provider on 127.0.0.1: limits and counts are those of one process."""
 
+import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from emend.agents.providers.journal import FILE
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.run import run
 from emend.memory.errors import BudgetReached
+from tests.benchmarks.storm_kills import Contents, disturb, start, wait_for, words_of
 from tests.evals.toy_runs import untimed_records
 from tests.evals.toys import BENCHMARK
 from tests.provider.server import Provider
@@ -49,3 +52,18 @@ def test_refusals_slow_all_workers_down_and_every_call_is_counted(tmp_path: Path
         (spent,) = summary.spent.values()
         assert (spent.requests, spent.retries) == (provider.count, 10)
     assert summary.finished == summary.units and spent.replies == provider.count - 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_driver_waits_for_calls_in_progress_and_ends_its_workers(tmp_path: Path, number: signal.Signals):
+    with Provider(believes, latency=0.05) as provider:
+        words = words_of("single", "rag", provider.spec("chat"), tmp_path / "whole")
+        assert wait_for(start(words)) == 0
+        calls = provider.count
+        words[-1] = str(tmp_path / "run")
+        process = start([*words, "--workers", "processes:2"])
+        assert disturb(process, provider, 20, number, random.Random(0)) == 130
+        assert calls < provider.count < 2 * calls
+        assert wait_for(start([*words, "--workers", "processes:2"])) == 0
+        assert provider.count == 2 * calls
+    assert Contents.of(tmp_path / "run") == Contents.of(tmp_path / "whole")

@@ -42,10 +42,10 @@ def actors() -> list[int]:
 
 def is_actor(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+        is_named = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RayWorker")
+        return is_named and ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # it has ended meanwhile
         return False
-    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RayWorker") and ") Z" not in stat
 
 
 class Killer(Progress):
