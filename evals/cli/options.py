@@ -125,16 +125,21 @@ for each_metavar, names in {
 
 @dataclass(frozen=True)
 class OptionalFields:
-    """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given."""
+    """Annotation of a dict parameter: fields of a model become options without defaults; the dict has those given.
+
+    `lists` are fields of one value that may be given several times; with `defaults` the help says the model's.
+    """
 
     model: type[BaseModel]
     fields: tuple[str, ...]
+    lists: tuple[str, ...] = ()
+    defaults: bool = False
 
 
 class _OptionGroup:
     """Options made of a model's fields, and the value that a command gets for them."""
 
-    def __init__(self, model: type[BaseModel], names: Sequence[str], changes: bool) -> None:
+    def __init__(self, model: type[BaseModel], names: Sequence[str], changes: OptionalFields | None = None) -> None:
         self.model, self.names, self.changes = model, tuple(names), changes
 
     @classmethod
@@ -143,17 +148,21 @@ class _OptionGroup:
         base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
         for extra in extras:
             if isinstance(extra, OptionalFields):
-                return cls(extra.model, extra.fields, changes=True)
+                return cls(extra.model, extra.fields, extra)
         if not (isinstance(base, type) and issubclass(base, BaseModel)):
             return None
-        return cls(base, tuple(base.model_fields), changes=False)
+        return cls(base, tuple(base.model_fields))
 
     def parameters(self) -> Iterator[inspect.Parameter]:
         for name in self.names:
             field, flag = self.model.model_fields[name], FLAGS.get(name, Flag())
-            repeated = get_origin(field.annotation) in (tuple, dict)
+            listed = self.changes is not None and name in self.changes.lists
+            repeated = listed or get_origin(field.annotation) in (tuple, dict)
             kind: Any = list[str] if repeated else field.annotation
             default = inspect.Parameter.empty if field.is_required() else None if repeated else field.default
+            help_default = (
+                field.default if self.changes and self.changes.defaults and (listed or not repeated) else None
+            )
             if self.changes:
                 default = None
             if default is None:
@@ -162,7 +171,8 @@ class _OptionGroup:
             option = typer.Option(
                 *names,
                 metavar=flag.metavar or METAVARS.get(field.annotation),
-                help=field.description,
+                help=f"{field.description} Repeatable." if listed else field.description,
+                show_default=True if help_default is None or field.is_required() else str(help_default),
                 rich_help_panel=flag.panel,
                 envvar=flag.envvar,
                 min=_bound(field.metadata, Ge, "ge"),
@@ -184,7 +194,7 @@ class _OptionGroup:
 
     def _read(self, name: str, value: Any) -> Any:
         annotation = self.model.model_fields[name].annotation
-        if get_origin(annotation) is tuple:
+        if get_origin(annotation) is tuple or (self.changes and name in self.changes.lists):
             return tuple(dict.fromkeys(value))
         if get_origin(annotation) is dict:
             nested = get_origin(get_args(annotation)[1]) is dict

@@ -107,7 +107,8 @@ class SessionConfig(CallLimits):
     """A model under an editor, over the edits of a memory."""
 
     model: str = Field(
-        default="tiny", description="Model: tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME or vllm:NAME@URL."
+        default="tiny",
+        description="Model: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL, anthropic:NAME or vllm:NAME@URL.",
     )
     editor: str = Field(default="rag", description="Memory-based editor, or unedited; see: emend list editors.")
     memory: str = Field(default="emend-memory", description="Memory: a folder, or http://HOST:PORT.")

@@ -277,7 +277,7 @@ class RunConfig(CallLimits):
     editors: tuple[str, ...] = Field(description="Editor to evaluate; repeatable; see: emend list editors.")
     model: str = Field(
         default="tiny",
-        description="Model under test: tiny, hf:FOLDER, openai:NAME[@URL], anthropic:NAME or vllm:NAME@URL.",
+        description="Model under test: tiny, hf:FOLDER, openai:NAME, openai:NAME@URL, anthropic:NAME or vllm:NAME@URL.",
     )
     settings: tuple[str, ...] = Field(
         default=(),

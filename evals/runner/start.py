@@ -55,11 +55,11 @@ def prepare_run(components: RunComponents, folder: Path) -> Manifest:
     """
     if not os.path.lexists(folder / MANIFEST):
         _refuse_edits_without_subject(components)
-        manifest = _manifest(components, _list_cases(components, folder))
+        manifest = _manifest(components, list_cases(components, folder))
         manifest.write(folder)
         return manifest
     started = Manifest.read(folder)
-    manifest = _manifest(components, _list_cases(components, None if (folder / CASES).exists() else folder))
+    manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder))
     started.refuse_change(manifest.model_dump(mode="json"), folder)
     return started
 
@@ -139,7 +139,7 @@ def _graphs(components: RunComponents) -> dict[str, Any]:
     return dict(sorted(graphs.items()))
 
 
-def _list_cases(components: RunComponents, folder: Path | None) -> dict[str, CaseList]:
+def list_cases(components: RunComponents, folder: Path | None) -> dict[str, CaseList]:
     """Count and digest the cases of every setting; with a folder, write `cases.jsonl` there."""
     listed: dict[str, CaseList] = {}
     with ExitStack() as stack:

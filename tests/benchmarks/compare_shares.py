@@ -26,17 +26,18 @@ from emend.evals.log.records import read_lines, read_records
 from emend.evals.runner.run import run
 from emend.evals.shares.merge import merge
 
-MODES = {"single": 6, "single, solved ahead": 68, "batch:2": 10, "all": 6, "sequential": 4}
+MODES = {"single": 5, "single, solved ahead": 65, "batch:2": 9, "all": 5, "sequential": 3}
 """Cases of a run in each mode; ahead, 16 cases are a part."""
 TOOLS = "agent"
 """The embedded model calls no tools; graphs are tested in the others."""
 AHEAD = ("rome", "r_rome", "memit", "alphaedit")
 SHORT: dict[str, dict[str, Any]] = {
     "model": {"gather": 1},
-    "ft": {"num_steps": 3},
-    "lora": {"num_steps": 3},
-    "qlora": {"num_steps": 3},
-} | {name: {"v_num_grad_steps": 2} for name in AHEAD}
+    "mello": {"hops": 2},
+    "ft": {"num_steps": 1},
+    "lora": {"num_steps": 1},
+    "qlora": {"num_steps": 1},
+} | {name: {"v_num_grad_steps": 1} for name in AHEAD}
 
 
 def config(mode: str, editors: Sequence[str], share: str | None) -> RunConfig:

@@ -9,8 +9,11 @@ from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunF
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
 from emend.evals.log.config import FREE, RunConfig
+from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emend.evals.api.result import RunResult
 
 Out = Annotated[
@@ -19,20 +22,50 @@ Out = Annotated[
 DEMO_EDITORS = ("unedited", "in_context", "rag", "ike", "ft")
 
 
+RunOptions = OptionalFields(RunConfig, tuple(RunConfig.model_fields), lists=("model",), defaults=True)
+
+
 @grouped
 def run(
-    config: RunConfig, out: Out = None, mirror: Mirror = None, require: Require = None, junit: Junit = None
+    options: Annotated[dict[str, Any], RunOptions],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="YAML file with options of the run; those given here come first."),
+    ] = None,
+    out: Out = None,
+    mirror: Mirror = None,
+    require: Require = None,
+    junit: Junit = None,
+    save_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the options, with those of CONFIG, into this YAML file.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print units, calls, tokens, cost and time, and ask no model.")
+    ] = False,
 ) -> None:
     """Evaluate editors on a benchmark and print the table of metrics.
 
     An interrupted run is continued by the same command with the same --out, or by emend resume.
     """
     from emend.evals.api.run import new_folder
+    from emend.evals.log.run_file import RunPlan, read_run_file
 
     check_thresholds(require, junit)
-    result = run_and_report(config, out or new_folder(config.benchmark), mirror)
-    _print_next(result.folder)
-    enforce_thresholds(result.report, require, junit)
+    plan = RunPlan.of(read_run_file(file) if file is not None else {}, options, out)
+    if save_config is not None:
+        plan.write(save_config)
+    if dry_run:
+        _show_estimates(plan.configs)
+        return
+    if junit is not None and len(plan.configs) > 1:
+        raise BadSettings("--junit is about one model: name one.")
+    default = new_folder(plan.configs[0].benchmark)
+    results = [run_and_report(config, folder, address) for config, folder, address in plan.runs(default, mirror)]
+    if len(results) > 1:
+        _show_together([result.folder for result in results])
+    _print_next(results[-1].folder)
+    for result in results:
+        enforce_thresholds(result.report, require, junit)
 
 
 @grouped
@@ -130,6 +163,24 @@ def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -
     if summary.skipped and not summary.finished and not summary.failed:
         print_text("Nothing was left to do: every unit was finished before.")
     return result
+
+
+def _show_estimates(configs: "Sequence[RunConfig]") -> None:
+    from emend.evals.components.dry_run import dry_run, estimate_lines
+
+    for config in configs:
+        for line in estimate_lines(dry_run(config)):
+            print_text(line)
+
+
+def _show_together(folders: list[Path]) -> None:
+    """Print one table of several runs."""
+    from emend.evals.aggregate.tables import load_reports
+    from emend.evals.report.console import console_for
+    from emend.evals.report.tables.metrics import render_reports
+
+    console = console_for()
+    console.print(render_reports(load_reports(folders, None), console))
 
 
 def _print_next(folder: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_run_with_earlier_names_of_settings_is_reported_traced_and_resumed(eme
 def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background job ignores it
     code = heard + "from tests.evals.toys import enlist; enlist(); from emend.evals.cli.main import main; main()"
-    words = (*RUN, "--model", "scripted:20", "--benchmark-option", "cases=400")
+    words = (*RUN[:-1], "scripted:20", "--benchmark-option", "cases=400")
     child = python(code, *words, "--out", str(tmp_path / "o"))
     records = tmp_path / "o" / RECORDS
     for _ in range(600):
@@ -181,3 +181,31 @@ def test_commands_read_a_run_from_its_mirror(emend: Any, tmp_path: Path) -> None
         assert not emend("merge", *where, "--out", out).code
     assert (tmp_path / "mirrored" / RECORDS).read_bytes() == (tmp_path / "local" / RECORDS).read_bytes()
     assert "--mirror is 's3://...'" in emend("report", "s3://id:a-plain-word@b/x").err
+
+
+def test_a_file_with_two_models_is_run_with_what_is_given(emend: Any, tmp_path: Path) -> None:
+    words = (*RUN, "--limit", "3", "--save-config", "run.yaml", "--out", "x")
+    estimate = emend(*words, "--dry-run")
+    assert not estimate.code and "3 units" in estimate.out and "nothing is asked" in estimate.out
+    assert not (tmp_path / "x").exists() and not (tmp_path / "runs").exists()
+    done = emend("run", "run.yaml", "--model", "scripted", "--model", "scripted:1", "--limit", "2")
+    assert not done.code and done.out.count("scripted:1")
+    for name in ("scripted", "scripted-1"):
+        manifest = Manifest.read(tmp_path / "x" / name)
+        assert (manifest.config.limit, manifest.config.model.replace(":", "-")) == (2, name)
+    assert "Nothing was left to do" in emend("run", "run.yaml", "--out", "x/scripted", "--limit", "2").out
+    assert (
+        "--junit is about one model"
+        in emend(
+            "run",
+            "run.yaml",
+            "--model",
+            "scripted",
+            "--model",
+            "scripted:1",
+            "--junit",
+            "j.xml",
+            "--require",
+            "x:EM>=0",
+        ).err
+    )
