@@ -29,7 +29,9 @@ def test_listing_has_name_and_summary_and_nothing_heavy_is_imported_with_the_mod
     assert all(rows.values())
 
 
-def test_folder_is_loaded_as_a_scoring_model_and_an_unknown_setting_names_the_nearest(random_folder):
+def test_folder_and_hub_id_are_loaded_as_a_scoring_model_and_an_unknown_setting_names_the_nearest(
+    random_folder, monkeypatch
+):
     model = load_model(
         f"hf:{random_folder()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99
     )
@@ -38,6 +40,10 @@ def test_folder_is_loaded_as_a_scoring_model_and_an_unknown_setting_names_the_ne
     assert isinstance(model, ScoringModel)
     with pytest.raises(BadSettings, match="unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"):
         load_model(f"hf:{random_folder()}", max_tokens=3)
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(random_folder()))
+    assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +91,6 @@ def test_a_missing_folder_and_a_hub_id_without_network_are_named(monkeypatch, tm
         load_model("hf:nobody/no-such-model")
     with pytest.raises(ModelError, match="nowhere is not a folder"):
         load_model(f"hf:{tmp_path / 'nowhere'}")
-
-
-def test_hub_id_is_loaded_through_the_same_path(monkeypatch, random_folder):
-    import huggingface_hub
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(random_folder()))
-    assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

@@ -109,7 +109,7 @@ def test_a_reply_without_tool_calls_is_an_answer_unchanged(tokenizer, reply):
     assert message.text == reply and not message.tool_calls and not message.invalid_tool_calls
 
 
-def test_a_tokenizer_may_say_itself_how_its_replies_are_read(tokenizer):
+def test_a_tokenizer_may_say_how_its_replies_are_read_take_no_tools_or_refuse_a_conversation(tokenizer):
     tokenizer.chat_template = SHOWN.replace("MARKS", "")
     assert not supports_tools(tokenizer)  # shown, but how calls are written is not known
     call = {"open": "CALL", "close": "END", "content": "json", "repeats": True}
@@ -117,9 +117,6 @@ def test_a_tokenizer_may_say_itself_how_its_replies_are_read(tokenizer):
     assert supports_tools(tokenizer)
     ids = tokenizer(f'CALL{{"name": "lookup", "arguments": {GIVEN}}}END', add_special_tokens=False)["input_ids"]
     assert parse_reply(tokenizer, ids, "", "<user>x\n<assistant>", OFFERED).tool_calls[0]["args"] == CALL
-
-
-def test_a_template_without_tools_takes_none_and_one_that_refuses_a_conversation_raises(tokenizer):
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}<tool_call>"
     assert not supports_tools(tokenizer)
     tokenizer.chat_template = None

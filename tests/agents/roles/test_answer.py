@@ -146,10 +146,14 @@ def test_the_lead_on_which_a_prompt_ends_is_read_off_where_a_line_begins_with_th
     assert read_answer(reply, "whole", prompt=ends) == read_answer(reply, "whole")
 
 
-def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():
+def test_a_whole_answer_keeps_its_lines_and_a_wording_may_ask_for_the_answer_alone():
     reply = " It will rise.\nIn winter too.\n\nQuestion: And then?\nAnswer: no"
     assert read_answer(reply, "whole") == "It will rise.\nIn winter too."
     assert read_answer(reply, "line") == "It will rise"
+    asked = "Answer with the answer alone, in as few words as possible.\n\n"
+    for facts in ([], ["F."]):
+        assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
+    assert wording_id("brief") != wording_id("new_fact")
 
 
 @pytest.mark.parametrize(
@@ -178,10 +182,3 @@ def test_a_reasoning_models_thoughts_are_not_its_answer(reply, reading, answer):
 )
 def test_a_reply_that_says_the_cloze_again_is_read_from_behind_it(reply, answer):
     assert read_answer(reply, "line", "Cecily is a citizen of") == answer
-
-
-def test_a_wording_may_ask_for_the_answer_alone_with_facts_and_without():
-    asked = "Answer with the answer alone, in as few words as possible.\n\n"
-    for facts in ([], ["F."]):
-        assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
-    assert wording_id("brief") != wording_id("new_fact")

@@ -67,10 +67,13 @@ def test_crags_t5_reads_question_and_passage_as_one_text_and_gives_the_score_its
     assert ScopeEvaluator(scope).judge(QUESTION, TEXTS[:1]).scores == pytest.approx(logits[:1], abs=1e-5)
 
 
-def test_crag_takes_its_published_evaluator_with_its_thresholds(t5):
+def test_crag_takes_its_published_evaluator_with_its_thresholds_and_scores_are_not_clipped(t5):
     editor = build("crag", settings={"scope": str(t5)})
     assert (editor.upper, editor.lower) == (0.5, pytest.approx(-0.91))
     assert editor.fingerprint["evaluator"].startswith("scope/cross-encoder/")
+    scope = load_scope(t5)
+    assert isinstance(scope, CragEvaluator)
+    assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]
 
 
 def test_a_cross_encoder_with_one_output_is_a_classifier(bert):
@@ -101,9 +104,3 @@ def test_the_learning_rate_rises_over_a_tenth_of_the_steps_and_falls_to_the_end(
     )
     cross_encoder._fit(torch.nn.Linear(1, 1), iter(()), 320, cross_encoder.CrossTraining(), lambda *step: None)
     assert rates == pytest.approx([0.5, 1.0, *(left / 18 for left in range(18, 0, -1))])
-
-
-def test_scores_are_not_clipped(t5):
-    scope = load_scope(t5)
-    assert isinstance(scope, CragEvaluator)
-    assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]

@@ -49,10 +49,14 @@ def test_a_meaning_without_shared_words_is_learned_by_the_adapter(encoder, tmp_p
     assert first(load_embedding(f"{encoder}+{tmp_path / 'learned'}")) > 0.6
 
 
-def test_the_adapter_names_its_encoder_and_not_its_folder(encoder, tmp_path):
+def test_the_adapter_names_its_encoder_and_questions_about_one_edit_alone_teach_nothing(encoder, tmp_path):
     trained(encoder, tmp_path / "learned", epochs=1)
     settings = json.loads((tmp_path / "learned" / SETTINGS).read_text())
     assert settings["base_model_name_or_path"] == "plain"
+    with pytest.raises(BadData, match="2 questions about fewer than two edits"):
+        train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:2], EncoderTraining())
+    train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:4], EncoderTraining(epochs=1))
+    assert (tmp_path / WEIGHTS).is_file()
 
 
 def test_the_seed_decides_what_is_learned(encoder, tmp_path):
@@ -60,10 +64,3 @@ def test_the_seed_decides_what_is_learned(encoder, tmp_path):
         trained(encoder, tmp_path / name, epochs=1, seed=seed)
     one, again, other = ((tmp_path / name / WEIGHTS).read_bytes() for name in ("one", "again", "other"))
     assert one == again != other
-
-
-def test_questions_about_one_edit_alone_teach_nothing(encoder, tmp_path):
-    with pytest.raises(BadData, match="2 questions about fewer than two edits"):
-        train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:2], EncoderTraining())
-    train_encoder(SentenceEmbedding(encoder), tmp_path, TEXTS, PAIRS[:4], EncoderTraining(epochs=1))
-    assert (tmp_path / WEIGHTS).is_file()

@@ -73,16 +73,13 @@ def written(tmp_path, *lines):
     return file
 
 
-def test_the_datas_own_rows_are_shown_beside_the_hand_written_ones():
-    assert isinstance(Rows(), RowDemonstrations) and not isinstance(EXAMPLES, RowDemonstrations)
-    assert len(shown_to(build(Rows(EXAMPLES), demonstrations=32), [CAPITAL], probe_of(CAPITAL))) == 32
-
-
-def test_a_row_of_an_applied_edit_is_never_a_demonstration():
+def test_the_datas_own_rows_are_shown_but_for_those_of_applied_edits():
     given = [of_land(1, fact=CAPITAL.text), of_land(2, fact=f"It rains. {CAPITAL.text}"), of_land(3)]
     asked = probe_of(CAPITAL).model_copy(update={"subject": ""})
     assert [one["fact"] for one in shown_to(build(given), [CAPITAL, CURRENCY], asked)] == [of_land(3).fact]
     assert len(shown_to(build(given), [CURRENCY], asked)) == 3
+    assert isinstance(Rows(), RowDemonstrations) and not isinstance(EXAMPLES, RowDemonstrations)
+    assert len(shown_to(build(Rows(EXAMPLES), demonstrations=32), [CAPITAL], probe_of(CAPITAL))) == 32
 
 
 def test_a_file_replaces_the_benchmarks_demonstrations_if_it_is_there_and_not_empty(tmp_path):

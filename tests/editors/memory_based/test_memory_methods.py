@@ -180,13 +180,23 @@ def test_the_model_decides_the_form_and_an_agent_needs_one_that_calls_tools(trai
             build("agent", model=model)
 
 
-def test_an_agent_may_use_any_of_its_tools():
+def test_an_agent_may_use_any_of_its_tools_which_see_only_current_entries():
     for tool, arguments in (
         ("lookup", {"subject": CAPITAL.subject, "relation": "capital"}),
         ("list_updates", {"entity": CAPITAL.subject}),
     ):
         with build("agent", model=ToolModel(tool=tool, arguments=arguments)).edit([CAPITAL, *MANY[:9]]) as answerer:
             assert answerer.answer(probe_of(CAPITAL)).retrieved == (CAPITAL.id,)
+
+    def mayor(name: str, time: str) -> Edit:
+        triplet = Triplet(subject="Veld", relation="mayor", object=name)
+        return Edit.from_triplet(triplet, "The mayor of {} is", time=time)
+
+    new, old = mayor("Ann", "2026"), mayor("Bo", "2020")
+    with ChromaMemory(None, LexicalEmbedding(), "time") as memory:
+        model = ToolModel(tool="lookup", arguments={"subject": "Veld", "relation": "mayor"})
+        with build("agent", model=model, memory=memory).edit([new, old]) as answerer:
+            assert answerer.answer(probe_of(new)).retrieved == (new.id,)
 
 
 def test_input_augmentation_shows_all_facts_in_order_or_thinks_first():
@@ -212,18 +222,6 @@ def test_all_entries_are_returned_up_to_k_and_ike_shows_the_tested_edit_only_wit
     for original in (False, True):
         with build("ike", settings={"original": original}).edit([CAPITAL]) as answerer:
             assert (told in answerer.answer(probe_of(CAPITAL)).prompt) == original
-
-
-def test_an_agents_tools_see_only_current_entries():
-    def mayor(name: str, time: str) -> Edit:
-        triplet = Triplet(subject="Veld", relation="mayor", object=name)
-        return Edit.from_triplet(triplet, "The mayor of {} is", time=time)
-
-    new, old = mayor("Ann", "2026"), mayor("Bo", "2020")
-    with ChromaMemory(None, LexicalEmbedding(), "time") as memory:
-        model = ToolModel(tool="lookup", arguments={"subject": "Veld", "relation": "mayor"})
-        with build("agent", model=model, memory=memory).edit([new, old]) as answerer:
-            assert answerer.answer(probe_of(new)).retrieved == (new.id,)
 
 
 @pytest.mark.parametrize("lacking", [{}, {"question": "Which?"}, {"target_new": "Ostrim"}])

@@ -159,15 +159,12 @@ def test_presolved_deltas_are_for_the_unedited_model_and_one_bad_edit_leaves_all
         editor.solve([Edit(form="document", id="bad", text=" ")])
 
 
-def test_batches_smaller_than_the_edits_give_the_same_deltas(random_model):
+def test_smaller_batches_give_the_same_deltas_and_the_norm_constraint_bounds_every_element(random_model):
     edits = [CAPITAL, CURRENCY, DOCUMENT]
     whole = build(random_model(), num_steps=3).solve(edits)
     parts = build(random_model(), num_steps=3, batch_tokens=1).solve(edits)
     for name, delta in whole.items():
         torch.testing.assert_close(parts[name], delta, rtol=1e-2, atol=2e-5)
-
-
-def test_the_norm_constraint_bounds_every_element(random_model):
     deltas = build(random_model(), num_steps=20, lr=1e-2, norm_constraint=0.004).solve([CAPITAL])
     free = build(random_model(), num_steps=20, lr=1e-2).solve([CAPITAL])
     for name, delta in deltas.items():

@@ -104,21 +104,18 @@ def test_the_shipped_settings_are_the_published_ones_and_layers_and_matrices_can
         build(random_model(), layers=[9])
 
 
-def test_a_document_is_learnt_by_adapters_too(random_model):
+def test_a_document_is_learnt_by_adapters_in_single_precision_too(random_model):
     model, told = random_model(), Edit(form="document", text="Veldania moved its seat of government to Kestrel Bay.")
     before = model.lm.log_probs([("", told.text)])[0].log_prob
     with build(model).edit([told]):
         assert model.lm.log_probs([("", told.text)])[0].log_prob > before + 1
-
-
-def test_a_model_in_half_precision_gets_adapters_in_single_precision(random_model):
-    model: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
-    before, weights = log_prob(model, CAPITAL), state_of(EditorContext(model))
-    with adapters(model.lm.model, build(model).paths, build(model).settings) as added:
+    half: Any = load_model(f"hf:{random_model().lm.folder}", device="cpu", dtype="bfloat16")
+    before, weights = log_prob(half, CAPITAL), state_of(EditorContext(half))
+    with adapters(half.lm.model, build(half).paths, build(half).settings) as added:
         assert {weight.dtype for pair in added.values() for weight in pair} == {torch.float32}
-    with build(model).edit([CAPITAL]):
-        assert log_prob(model, CAPITAL) > before + 1
-    check_same(weights, state_of(EditorContext(model)), "after the edit")
+    with build(half).edit([CAPITAL]):
+        assert log_prob(half, CAPITAL) > before + 1
+    check_same(weights, state_of(EditorContext(half)), "after the edit")
 
 
 def each(inner, path):

@@ -388,11 +388,12 @@ def test_the_calls_of_an_editor_without_a_graph_are_counted_and_traced(ask: Any)
     assert out.startswith("answer  ") and "  reply: The largest are:" in out and out.endswith(f"answer  {LINES}\n")
 
 
-def test_a_state_that_json_cannot_hold_is_shown_as_a_run_stores_it(ask: Any) -> None:
+def test_a_state_that_json_cannot_hold_is_shown_and_an_answer_of_several_lines_cannot_steer(ask: Any) -> None:
     code, out, _ = ask(*own("Stateful"), "--trace", "Who?")
     assert code == 0 and "  seen: {'Meburg'}" in out and "  probe_itself: Marked(word='thing')" in out
     (step,) = json.loads(ask(*own("Stateful"), "--trace", "--json", "Who?")[1])["steps"]
     assert step["update"]["seen"] == "{'Meburg'}" and out.count("mark  ") == 1
+    assert ask("--model", f"{HERE}:RUDE", "Who?")[1] == "one\n\\x1b[2Jtwo\n"
 
 
 def test_the_answer_is_a_chat_models_whole_reply_or_the_first_line_of_a_continuation(ask: Any) -> None:
@@ -407,7 +408,3 @@ def test_the_answer_is_a_chat_models_whole_reply_or_the_first_line_of_a_continua
         assert reading_of(tiny) == "line" and reading_of(tiny.model_copy(update={"chat": True})) == "whole"
     finally:
         tiny.close()
-
-
-def test_an_answer_of_several_lines_cannot_steer_the_terminal(ask: Any) -> None:
-    assert ask("--model", f"{HERE}:RUDE", "Who?")[1] == "one\n\\x1b[2Jtwo\n"

@@ -7,12 +7,14 @@ from emend.evals.components.settings_list import list_presets, list_settings
 from emend.memory.errors import BadSettings
 
 
-def test_all_settings_are_listed_with_their_meaning() -> None:
+def test_all_settings_are_listed_with_their_meaning_and_an_unknown_part_is_named() -> None:
     rows = list_settings()
     api = ("openai", "anthropic")  # whose settings LangChain explains, or does not
     assert not [(row.part, row.setting) for row in rows if not row.summary and row.part not in api]
     assert {row.part for row in rows} >= {"rag", "rome", "docter", "tiny", "hf", *api}
     assert {preset.editor for preset in list_presets()} <= set(EDITORS.builtin)
+    with pytest.raises(BadSettings, match="did you mean 'mello'"):
+        list_settings("melo")
 
 
 def test_a_row_has_type_default_and_source() -> None:
@@ -23,8 +25,3 @@ def test_a_row_has_type_default_and_source() -> None:
     assert [row.type for row in list_settings("elken") if row.setting == "split"] == ["test | train"]
     openai = {row.setting: row for row in list_settings("openai:gpt-x")}
     assert openai["deadline"].default == 600.0 and openai["temperature"].default == 0 and "api_key" not in openai
-
-
-def test_an_unknown_part_is_named() -> None:
-    with pytest.raises(BadSettings, match="did you mean 'mello'"):
-        list_settings("melo")

@@ -94,12 +94,6 @@ def test_a_question_is_found_in_its_prompt(prompt, question):
     assert question_of(prompt) == question
 
 
-def test_a_judge_from_elsewhere_is_named_by_its_module_and_gets_a_column_for_each_number(elken):
-    summary = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
-    assert summary.unscored == 0
-    assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
-
-
 # --- who may judge, and what is known of the judge
 
 
@@ -113,12 +107,15 @@ def test_the_model_under_test_does_not_judge_itself_unless_forced(elken):
     assert any("no independent judgement" in note for note in report(elken).choices)
 
 
-def test_a_run_that_has_nothing_for_a_judge_says_so(elken):
+def test_a_judge_from_elsewhere_is_named_by_its_module_and_a_run_without_items_for_one_says_so(elken):
     with pytest.raises(BadSettings, match="nothing to judge for coherence") as caught:
         scored(elken, kinds=["coherence"])
     assert "--kind" not in str(caught.value), "a judge is named already"
     with pytest.raises(BadSettings, match="did you mean 'tendency'"):
         scored(elken, kinds=["tendncy"])
+    summary = scored(elken, kinds=["tests.evals.judged_runs:TERSE"])
+    assert summary.unscored == 0
+    assert (rows(elken)["short"].mean, rows(elken)["short"].n) == (100.0, 4)
 
 
 def test_a_calibration_is_shown_whether_it_was_there_before_or_came_later(elken, tmp_path):

@@ -37,13 +37,17 @@ def free(folder: Path) -> list[Record]:
     return [record for record in read_records(folder) if record.kind.startswith("tendency_open")]
 
 
-def test_every_line_of_a_free_answer_is_kept_and_awaits_a_judge_without_a_value(folder):
+def test_every_line_of_a_free_answer_and_what_was_said_before_is_kept_and_awaits_a_judge(folder):
     records = free(folder)
     assert len(records) == 10
     assert {record.answer for record in records} == {REPLY}
     for record in free(folder):
         assert record.values == {}
         assert record.unscored == {"judged": "awaits a judge"}
+    probes = {record.probe for record in free(folder) if record.kind.endswith("_local")}
+    lines = [json.loads(line) for line in (folder / "baseline.jsonl").read_text().splitlines()]
+    kept = {line["probe"]: line["answer"]["text"] for line in lines}
+    assert {kept[probe] for probe in probes} == {REPLY}
 
 
 def test_the_table_counts_what_awaits_a_judge_beside_the_multiple_choice_scores(folder):
@@ -55,10 +59,3 @@ def test_the_table_counts_what_awaits_a_judge_beside_the_multiple_choice_scores(
         assert (rows[editor, "G Loc"].mean, rows[editor, "G Loc"].unscored) == (None, 2)
         assert (chosen.mean is not None, chosen.n) == (True, 3)
     assert told.reasons == {"awaits a judge": 10}
-
-
-def test_what_was_said_before_the_edit_is_kept_for_the_judge_of_locality(folder):
-    probes = {record.probe for record in free(folder) if record.kind.endswith("_local")}
-    lines = [json.loads(line) for line in (folder / "baseline.jsonl").read_text().splitlines()]
-    kept = {line["probe"]: line["answer"]["text"] for line in lines}
-    assert {kept[probe] for probe in probes} == {REPLY}
