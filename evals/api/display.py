@@ -24,7 +24,9 @@ class DisplayTable:
         yield self._render(console)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines(Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True)))
+        return "\n".join(
+            self._lines(Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, force_jupyter=False))
+        )
 
     __repr__ = __str__
 
@@ -33,6 +35,8 @@ class DisplayTable:
         return (line.rstrip() for line in console.export_text().splitlines())
 
     def _repr_html_(self) -> str:
-        console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system="truecolor")
+        console = Console(
+            file=io.StringIO(), width=WIDTH, highlight=False, record=True, force_jupyter=False, color_system="truecolor"
+        )
         console.print(self)
         return console.export_html(inline_styles=True, code_format=HTML)

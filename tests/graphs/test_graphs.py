@@ -1,8 +1,5 @@
 """Whole graphs: what they look like, and what comes out."""
 
-import importlib.util
-import json
-import sys
 from itertools import pairwise
 
 import pytest
@@ -11,7 +8,7 @@ from emend.graphs import ike, rag
 from emend.graphs.execution import run_graph
 from emend.graphs.ike import IkeContext, Pool
 from emend.graphs.rag import RagContext
-from emend.graphs.registry import GRAPHS, JUDGES
+from emend.graphs.registry import GRAPHS
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.probe import Probe
 from emend.memory.retrieval.base import Entry
@@ -19,7 +16,6 @@ from emend.memory.retrieval.dense import Dense
 from emend.memory.retrieval.exact import ExactCorpus
 from emend.memory.steps import steps_of
 from tests.fakes import ScriptedChatModel, ScriptedScoringModel
-from tests.paths import ROOT
 
 PROBE = Probe(kind="efficacy", prompt="The capital of Veldania is", gold=("Ostrim",))
 ENTRIES = [
@@ -73,19 +69,6 @@ def test_the_drawing_shows_every_way_to_respond_and_a_loop_has_a_small_limit_of_
     assert sorted(line.strip() for line in drawn.splitlines() if "->" in line) == sorted(edges_of(name))
     assert name not in ("agent", "mello") or 0 < (app.config or {})["recursion_limit"] < 100
     assert [edge.source for edge in app.get_graph().edges if edge.target == "__end__"] == ["respond"]
-
-
-def test_studio_is_told_of_every_graph_and_opens_each_offline():
-    told = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
-    assert told["graphs"].keys() == {*GRAPHS.names(), *JUDGES.names()} and told["dependencies"] == ["."]
-    for name, graph in told["graphs"].items():
-        path, _, attribute = graph.partition(":")
-        spec = importlib.util.spec_from_file_location(f"studio_{name}", ROOT / path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        assert "__start__" in getattr(module, attribute)().get_graph().draw_mermaid()
 
 
 def test_rag_finds_composes_and_responds():

@@ -222,7 +222,7 @@ def notes(report: Report, plain: bool = False, choice: TableChoice = COMPACT) ->
         parts_shown.append("no record has a score yet")
     further = [] if choice.everything or choice.columns else _further(report, tables)
     if further:
-        parts_shown.append(f"--all adds: {'; '.join(further)}")
+        parts_shown.append(f"not shown: {'; '.join(further)} (--all)")
     return parts_shown
 
 
