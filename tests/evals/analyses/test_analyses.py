@@ -188,7 +188,11 @@ def test_flips_are_of_those_answered_right_before(tmp_path: Path) -> None:
 
 
 def test_recall_against_coherence(tmp_path: Path) -> None:
-    found = analysed("recall-coherence", recoe_run(tmp_path / "a"))
+    one, two = recoe_run(tmp_path / "a"), recoe_run(tmp_path / "b")
+    panels = {row.panel for row in analysed("recall-coherence", one, two).rows}
+    assert panels == {f"{run}, {figure}" for run in "ab" for figure in ("facts recalled", "coherent")}
+    found = analysed("recall-coherence", one)
+    assert {row.panel for row in found.rows} == {"facts recalled", "coherent"}
     assert numbers(found, "facts recalled") == {("sorting", "rag"): (50.0, 3)}
     assert numbers(found, "coherent") == {("sorting", "rag"): (pytest.approx(200 / 3), 3)}
 

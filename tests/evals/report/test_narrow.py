@@ -19,7 +19,7 @@ from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables import secondary
 from emend.evals.report.tables.calibration import render_calibration
 from emend.evals.report.tables.comparison import render_comparison
-from emend.evals.report.tables.layout import frame
+from emend.evals.report.tables.layout import decimal, frame
 from emend.evals.report.tables.memory import show_edit, show_facts, show_hits
 from emend.evals.report.tables.retrieval import render_retrieval
 from emend.evals.report.tables.stress import show_stress
@@ -197,3 +197,7 @@ def test_costs_keep_their_editors(width: int) -> None:
     assert_whole(
         "\n".join(lines_of(table, width)), width, "structured_in_context", "rag", *names, "11.5", "[10.5, 12.5]"
     )
+
+
+def test_a_number_is_rounded_and_has_no_minus_before_zero() -> None:
+    assert [decimal(value, 1) for value in (-0.04, -0.06, None)] == ["0.0", "-0.1", "-"]
