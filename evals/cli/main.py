@@ -106,9 +106,7 @@ class LazyGroup(TyperGroup):
             raise BadSettings(f"cannot use {name}: {error.strerror or error}. Name another, or make room.") from error
 
 
-app = typer.Typer(
-    name="emend", cls=LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(name="emend", cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(requested: bool) -> None:

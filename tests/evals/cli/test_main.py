@@ -80,6 +80,33 @@ def test_listing_and_reading_a_run_imports_neither_a_model_library_nor_langchain
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_run_over_an_api_with_a_lexical_embedding_imports_no_model_library(tmp_path: Path) -> None:
+    words = ["run", "--benchmark", "tinyworld", "--editor", "rag", "--limit", "1", "--embedding", "lexical"]
+    words += ["--model", "openai:any@http://127.0.0.1:9/v1", "--fail-on-error", "false", "--out", str(tmp_path / "run")]
+    code = (
+        f"import sys; from emend.evals.cli.main import main; sys.argv = {['emend', *words]}\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {list(MODEL_LIBRARIES)} if name in sys.modules])"
+    )
+    out, err = python(code).communicate(timeout=600)
+    heavy = out.splitlines()[-1]
+    assert (tmp_path / "run" / "manifest.json").exists(), err
+    assert heavy.startswith("HEAVY") and "torch" not in heavy and "transformers" not in heavy
+
+
+def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for typed, word, expected in (("emend tr", 1, "trace"), ("emend report --so", 2, "--sort")):
+        variables = {"_EMEND_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(word)}
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            out, err = python(
+                "import sys; sys.argv = ['emend']; from emend.evals.cli.main import main; main()"
+            ).communicate(timeout=60)
+        assert out.split() in ([expected], [expected, "train"]), err
+
+
 def test_messages_of_imported_libraries_are_silenced() -> None:
     code = "import sys; from emend.evals.cli.main import main; sys.argv = ['emend', *sys.argv[1:]]; main()"
     out, err = python(code, "train", "encoder", "--benchmark", "elkenn", "--out", "x").communicate(timeout=600)
