@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from emend.agents.providers.usage import Ledger, ProviderUsage
 from emend.evals.log.config import FailureLimit
 from emend.evals.log.lines import ERRORS
 from emend.evals.log.records import read_lines, read_records
 from emend.evals.report.progress import RunProgress
 from emend.evals.runner.failures import IN_A_ROW, Failures
 from emend.evals.runner.run import run
+from emend.evals.runner.summary import save_usage
 from emend.memory.errors import (
     BadData,
     BadSettings,
@@ -180,3 +182,10 @@ def test_a_setting_that_proves_wrong_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="temperature 9"):
         go(tmp_path / "run", Refusing(), fail_on_error="false")
     assert list(read_lines(tmp_path / "run", ERRORS)) == []
+
+
+def test_what_a_deleted_folder_cannot_keep_of_the_spending_is_warned_of(tmp_path: Path, caplog: Any) -> None:
+    ledger = Ledger()
+    ledger.add("openai:m", ProviderUsage(cached=1))
+    save_usage(tmp_path / "gone", ledger)
+    assert "what was spent is not in the manifest: " in caplog.text

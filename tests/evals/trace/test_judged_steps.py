@@ -61,7 +61,7 @@ def test_every_judgement_has_the_steps_prompt_reply_tokens_and_time(judgeable, t
         )
 
 
-def test_one_call_for_several_items_is_kept_once_and_found_from_each(judgeable, tmp_path):
+def test_one_call_for_several_items_is_kept_once_and_found_from_each_and_lines_stay_small(judgeable, tmp_path):
     folder = scored(judgeable, "elken", tmp_path)
     batches = {tuple(line["items"]) for line in events(folder) if line["kind"] == "tendency"}
     assert any(len(items) > 1 for items in batches)
@@ -69,10 +69,6 @@ def test_one_call_for_several_items_is_kept_once_and_found_from_each(judgeable, 
     assert judged and all(judgement.steps and judgement.together > 1 for judgement in judged)
     asked = [line for line in events(folder) if line["kind"] == "tendency" and line["node"] == "ask"]
     assert len(asked) == len(batches)
-
-
-def test_the_lines_of_judgements_stay_as_small_as_they_were(judgeable, tmp_path):
-    folder = scored(judgeable, "elken", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     assert all(judgement.steps == () for judgement in read_judgements(folder, scoring))
@@ -89,7 +85,7 @@ def test_an_unreadable_reply_is_shown_with_both_tries(judgeable, tmp_path):
     assert again[1]["content"] == "I would rather not say."
 
 
-def test_the_trace_shows_judgements_as_text_markdown_and_json(judgeable, tmp_path):
+def test_the_trace_shows_judgements_as_text_markdown_and_json_of_the_step_and_scoring_asked_for(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
     traced = trace(folder, "1")
     file = io.StringIO()
@@ -100,17 +96,9 @@ def test_the_trace_shows_judgements_as_text_markdown_and_json(judgeable, tmp_pat
     assert "### judged · coherence · openai:judge" in page and "- verdict: " in page
     (row, *_) = rows(traced)
     assert row["judged"][0]["judgement"]["judge"] == JUDGE and row["judged"][0]["steps"]
-
-
-def test_steps_of_judges_can_be_looked_for(judgeable, tmp_path):
-    folder = scored(judgeable, "recoe", tmp_path)
     traced = trace(folder, "1", steps=StepFilter(node="split"))
     assert traced.probes and all(not probe.visible_steps for probe in traced.probes)
     assert {item.judgement.kind for probe in traced.probes for item in probe.judged} == {"recall"}
-
-
-def test_a_scoring_is_chosen_by_name_or_left_out(judgeable, tmp_path):
-    folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
     assert any(probe.judged for probe in trace(folder, "1", scoring=scoring.id[:8]).probes)
@@ -119,7 +107,7 @@ def test_a_scoring_is_chosen_by_name_or_left_out(judgeable, tmp_path):
         trace(folder, "1", scoring=scoring.id + "x")
 
 
-def test_a_call_that_a_crash_doubled_is_shown_once(judgeable, tmp_path):
+def test_a_call_that_a_crash_doubled_is_shown_once_and_a_scoring_without_steps_shows_its_verdicts(judgeable, tmp_path):
     folder = scored(judgeable, "recoe", tmp_path)
     scoring = find_scoring(folder)
     assert scoring is not None
@@ -127,13 +115,7 @@ def test_a_call_that_a_crash_doubled_is_shown_once(judgeable, tmp_path):
     before = {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)}
     path.write_bytes(path.read_bytes() * 2)
     assert {judgement.judgement.key: len(judgement.steps) for judgement in all_judged(folder)} == before
-
-
-def test_an_older_scoring_without_steps_still_shows_its_verdicts(judgeable, tmp_path):
-    folder = scored(judgeable, "recoe", tmp_path)
-    scoring = find_scoring(folder)
-    assert scoring is not None
-    (folder / FOLDER / f"{scoring.id}.events.jsonl").unlink()
+    path.unlink()
     judged = all_judged(folder)
     assert judged and all(judgement.judgement.values and not judgement.steps for judgement in judged)
     assert {judgement.together for judgement in judged} == {1}
