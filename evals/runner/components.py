@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,17 +43,47 @@ LIMITS = ("rpm", "tpm", "max_cost", "max_calls", "prices", "cache")
 """Options that only concern models of providers."""
 
 
+@dataclass(eq=False)
+class _Addition:
+    """Edits that a thread wants to have stored; `is_alone` where they are not to be stored with others."""
+
+    edits: Sequence[Edit]
+    is_stored: bool = False
+    is_alone: bool = False
+
+
 class LazyMemory:
     """A memory that is opened on first use, because most editors never use one; `embedding` is its encoder."""
 
     def __init__(self, open_memory: Callable[[], Any], embedding: Embedding | None = None) -> None:
         self._open, self.embedding = open_memory, embedding
-        self._lock = threading.Lock()
+        self._lock, self._adding = threading.Lock(), threading.Lock()
+        self._additions = deque[_Addition]()
         self._memory: Any = None
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Store the edits."""
-        self._opened().add(edits)
+        """Store the edits, with those of all threads that wait: each write takes as long as that of many edits."""
+        addition = _Addition(edits)
+        self._additions.append(addition)
+        with self._adding:
+            if addition.is_stored:
+                return
+            others = [] if addition.is_alone else [each for each in self._waiting() if each is not addition]
+            together = [addition, *others]
+            try:
+                self._opened().add([edit for each in together for edit in each.edits])
+            except Exception:
+                if len(together) == 1:
+                    raise
+                for each in together:  # whichever is at fault
+                    each.is_alone = True
+                self._opened().add(edits)
+                return
+            for each in together:
+                each.is_stored = True
+
+    def _waiting(self) -> list[_Addition]:
+        return [self._additions.popleft() for _ in range(len(self._additions))]
 
     def view(self, edit_ids: Sequence[str] | None = None) -> Corpus:
         """Return the entries of these edits alone, or of all."""
