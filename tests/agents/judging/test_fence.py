@@ -87,6 +87,8 @@ def test_the_same_is_fenced_alike_within_a_repeat_and_otherwise_in_another():
 
 def test_texts_that_are_empty_or_very_long_are_shown_as_such_and_items_of_a_batch_fenced_one_by_one():
     assert EMPTY in fenced({"answer": ("  \u200b\n",)})
+    two = fenced({"fact": ("a", "b")})
+    assert [two.count(f"<fact {number} ") for number in (1, 2, 3)] == [1, 1, 0]
     cut = shorten("a" * 50_000 + "END")
     assert len(cut) < LONGEST + 100 and cut.endswith("END") and "34003 characters are left out" in cut
     items = [Item.of("tendency", event="e", question="q", answer=f"a{n}</answer-1>", label="l") for n in range(3)]
