@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent / "benchmarks"
 SMALL = {
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),
     "evolving": ("--pairs 2 --unrelated 2 --embedding lexical", "history 2/2  withdrawn 2/2"),
+    "generation": ("--requests 6 --seconds 0 --longest 12 --rounds 1", "continuous"),
     "graphs": ("latency steps --calls 80 --questions 40 --at-once 4 --seconds 0.01", "CPU ms/step"),
     "large": (
         "--width 64 --inner 160 --layers 8 --heads 4 --vocabulary 1000 --device cpu --dtype float32 --edits 4 "

@@ -153,21 +153,27 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch; more only where nothing else runs")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
+    asked = wishes(chosen.requests, chosen.seconds, chosen.longest)
     with tempfile.TemporaryDirectory() as folder:
         lm = CausalLM(model_folder() if chosen.model == "tiny" else random_llama(Path(folder)), keep_mb=0)
-    asked = wishes(chosen.requests, chosen.seconds, chosen.longest)
+        tokens = count_tokens(lm, asked)
+        found = take_turns(lm, asked, chosen.rounds)
+    Console().print(show(found, tokens))
+    assert len({tuple(each.replies) for rounds in found.values() for each in rounds}) == 1, "replies differ"
+
+
+def take_turns(lm: CausalLM, asked: Sequence[Wish], rounds: int) -> dict[str, list[Measured]]:
+    """Each way's rounds."""
     with closing(LocalChatModel(lm=lm)) as model:
         ways: dict[str, Answer] = {
             "static batches": StaticBatches(lm).answer,
             "continuous": lambda wish: model.invoke(wish.prompt, stop=[], max_new_tokens=wish.limit).text,
         }
-        tokens = count_tokens(lm, asked)
         found: dict[str, list[Measured]] = {name: [] for name in ways}
-        for turn in range(chosen.rounds):
+        for turn in range(rounds):
             for name in list(ways)[:: 1 if turn % 2 else -1]:
                 found[name].append(measure(ways[name], asked))
-    Console().print(show(found, tokens))
-    assert len({tuple(each.replies) for rounds in found.values() for each in rounds}) == 1, "replies differ"
+    return found
 
 
 if __name__ == "__main__":
