@@ -12,7 +12,8 @@ from emend.memory.errors import BadSettings, ModelError, RequestRefused
 PATHS = {"vllm": VERSIONED, "sglang": ""}
 """Where a server of each dialect has `/load_lora_adapter` and `/unload_lora_adapter`."""
 ALLOW = {
-    "vllm": "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and --enable-lora --max-lora-rank RANK",
+    "vllm": "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and --enable-lora --max-lora-rank RANK "
+    "--lora-target-modules MODULES",
     "sglang": "start it with --enable-lora --max-lora-rank RANK --lora-target-modules all",
 }
 

@@ -53,6 +53,8 @@ class Differences(NamedTuple):
     """Largest difference of a likelihood score."""
     answers: int
     """Number of records with another answer or another unscored value."""
+    cut: int
+    """Number of records that were not compared: a server leaves less room for a long prompt, and more of it was cut."""
 
 
 def compare(run: Sequence[Record], other: Sequence[Record]) -> Differences:
@@ -62,9 +64,12 @@ def compare(run: Sequence[Record], other: Sequence[Record]) -> Differences:
         ValueError: the runs have other probes, or values of other names.
     """
     by_key = {(r.editor, r.case, r.probe, r.setting): r for r in other}
-    log_probs, values, answers = [], [], 0
+    log_probs, values, answers, cut = [], [], 0, 0
     for record in run:
         same = by_key.pop((record.editor, record.case, record.probe, record.setting))
+        if record.cut_tokens != same.cut_tokens:
+            cut += 1
+            continue
         log_probs += [abs(a - b) for a, b in zip(record.log_probs, same.log_probs, strict=True)]
         if record.values.keys() != same.values.keys() or record.target_tokens != same.target_tokens:
             raise ValueError(f"{record.probe}: scored {sorted(record.values)} and {sorted(same.values)}")
@@ -72,7 +77,7 @@ def compare(run: Sequence[Record], other: Sequence[Record]) -> Differences:
         answers += (record.answer, record.unscored) != (same.answer, same.unscored)
     if by_key or not log_probs:
         raise ValueError(f"{len(by_key)} records are in one run only, {len(log_probs)} log-probabilities in both")
-    return Differences(len(run), len(log_probs), len(values), max(log_probs), max(values), answers)
+    return Differences(len(run), len(log_probs), len(values), max(log_probs), max(values), answers, cut)
 
 
 @contextmanager
@@ -85,12 +90,20 @@ def stub() -> Iterator[tuple[str, dict[str, Any]]]:
     local.close()
 
 
-def runs(data: Path, limit: int, folder: Path, local: str, served: str, settings: dict[str, Any]) -> list[list[Record]]:
+def runs(
+    data: Path,
+    limit: int,
+    folder: Path,
+    local: str,
+    served: str,
+    settings: dict[str, Any],
+    editors: Sequence[str] = EDITORS,
+) -> list[list[Record]]:
     """The records of DocTER by the local and by the served model."""
     options: dict[str, Any] = {"data": data, "limit": limit, "embedding": "lexical", "progress": False}
-    plain = emend.run("docter", EDITORS, local, out=folder / "local", overrides={"model": {"device": "cpu"}}, **options)
+    plain = emend.run("docter", editors, local, out=folder / "local", overrides={"model": {"device": "cpu"}}, **options)
     other = emend.run(
-        "docter", EDITORS, served, out=folder / "served", overrides={"model": settings}, concurrency=16, **options
+        "docter", editors, served, out=folder / "served", overrides={"model": settings}, concurrency=16, **options
     )
     return [plain.records(), other.records()]
 
@@ -142,7 +155,8 @@ def measure(console: Console, data: Path, limit: int, pairs: int, local: str, mo
         console.print(
             f"DocTER, {limit} cases, {', '.join(EDITORS)}: {found.records:,} records, {found.log_probs:,} "
             f"log-probabilities, largest difference {found.log_prob:.1e}; {found.values:,} likelihood scores, largest "
-            f"difference {found.value:.1e}; records with another answer or reason: {found.answers}"
+            f"difference {found.value:.1e}; records with another answer or reason: {found.answers}; not compared, "
+            f"because more of a long prompt was cut: {found.cut}"
         )
         records = json.loads((data / "locality_eval.json").read_text("utf-8"))
         asked = [pair for block in locality(records, {}) for pair in block][:pairs]
