@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from emend.evals.log.config import RunConfig
+from emend.evals.log.lines import COSTS
+from emend.evals.log.records import read_lines
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.errors import BadSettings
@@ -28,8 +30,8 @@ def config(**changed: object) -> RunConfig:
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Number of processors of a cluster on this machine."""
-    ray.init("local", num_cpus=request.param, _node_ip_address="127.0.0.1", log_to_driver=False)
+    """Number of processors of a cluster on this machine, which claims to have a GPU."""
+    ray.init("local", num_cpus=request.param, num_gpus=1, _node_ip_address="127.0.0.1", log_to_driver=False)
     yield request.param
     ray.shutdown()
 
@@ -75,6 +77,9 @@ def test_actors_give_the_records_of_threads_though_one_is_killed(tmp_path: Path,
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "threads")
 
 
-def test_a_cluster_without_room_for_a_worker_is_refused(tmp_path: Path, cluster: int):
-    with pytest.raises(BadSettings, match="no room for a worker with a processor and 1 GPUs"):
-        run(config(workers="ray", gpus_per_worker=1), tmp_path / "run")
+def test_workers_share_the_gpus_of_a_cluster(tmp_path: Path, cluster: int):
+    run(config(workers="ray", gpus_per_worker=0.5), tmp_path / "run")
+    workers = [line["workers"] for line in read_lines(tmp_path / "run", COSTS) if line["act"] == "run"]
+    assert workers == [f"ray, {min(cluster, 2)} workers"]
+    with pytest.raises(BadSettings, match="no room for a worker with a processor and 2 GPUs"):
+        run(config(workers="ray", gpus_per_worker=2), tmp_path / "other")
