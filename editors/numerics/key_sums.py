@@ -12,6 +12,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.low_rank import activations
 from emend.editors.numerics.oom_retry import retry_on_oom
+from emend.editors.numerics.passes import light_passes
 from emend.memory.errors import ModelError
 
 
@@ -83,7 +84,7 @@ def _keys(
     The rows' numbers of tokens come with them. Where a row is padded, the keys are zeros.
     """
     rows = pending[: max(1, lm.batch_tokens // len(pending[0]))]
-    with lm.lock.read_access(), torch.no_grad():
+    with lm.lock.read_access(), torch.no_grad(), light_passes(lm.model):
         captured, _, mask = activations(lm, paths, rows, layers)
         padding = (mask.flatten() == 0).nonzero()[:, 0]
         # A key of zeros adds nothing; removing padding would copy all the others.

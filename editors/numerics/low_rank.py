@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.locate import Located
-from emend.editors.numerics.padding import padded
+from emend.editors.numerics.passes import padded
 
 
 class LowRankDelta(NamedTuple):

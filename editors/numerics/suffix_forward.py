@@ -7,20 +7,17 @@ the last block, the MLP reads only the places whose output is asked for.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
-from transformers.activations import NewGELUActivation
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.cost import add_tokens
 from emend.editors.numerics.architectures import ARCHITECTURES, Architecture, layers_with
-from emend.editors.numerics.padding import padded
+from emend.editors.numerics.passes import padded
 from emend.memory.errors import BadSettings
 
 PARTS = ("block", "down_projection", "norm", "head")
@@ -205,27 +202,6 @@ def _only_at(mlp: nn.Module, rows: Tensor, places: Tensor, shape: Sequence[int])
 
     with mlp.register_forward_pre_hook(gather), mlp.register_forward_hook(scatter):
         yield
-
-
-@contextmanager
-def light_passes(model: nn.Module) -> Iterator[None]:
-    """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
-
-    In single precision alone: a lower one rounds after each of the steps in which transformers computes it.
-    """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    gelus = [module for module in model.modules() if isinstance(module, NewGELUActivation)]
-    try:
-        for parameter in parameters:
-            parameter.requires_grad_(False)
-        for module in gelus if getattr(model, "dtype", None) == torch.float32 else ():
-            module.forward = partial(gelu, approximate="tanh")  # type: ignore[method-assign]
-        yield
-    finally:
-        for module in gelus:
-            vars(module).pop("forward", None)
-        for parameter in parameters:
-            parameter.requires_grad_(True)
 
 
 def logits_of(lm: CausalLM, paths: Architecture, states: Tensor) -> Tensor:

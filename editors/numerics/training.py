@@ -13,8 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
-from emend.editors.numerics.padding import padded
-from emend.editors.numerics.suffix_forward import light_passes
+from emend.editors.numerics.passes import light_passes, logits_at, padded
 from emend.memory.errors import ModelError
 
 
@@ -90,8 +89,11 @@ def train(
 
     def forward(batch: TrainingBatch) -> Tensor:
         current = {name: tensor.to(dtypes[name]) for name, tensor in trained.items()}
-        logits: Tensor = functional_call(lm.model, current, (), batch.inputs).logits
-        return logits[batch.lines, batch.places].float()
+
+        def call(**inputs: Any) -> Any:
+            return functional_call(lm.model, current, (), inputs)
+
+        return logits_at(call, lm.model, batch.inputs, batch.lines, batch.places)
 
     with light_passes(lm.model):
         descend(lm, forward, list(trained.values()), rows, settings, seed, constrain)

@@ -18,7 +18,8 @@ from torch.nn.functional import linear
 from emend.agents.local.batching import pack
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, light_passes, logits_of
+from emend.editors.numerics.passes import light_passes
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
 from emend.editors.numerics.training import (
     TrainingRow,
     TrainingSettings,

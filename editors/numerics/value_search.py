@@ -20,7 +20,8 @@ from torch.nn.functional import cross_entropy, kl_div
 from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture
 from emend.editors.numerics.locate import Located, locate, locate_essence
-from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, light_passes, logits_of
+from emend.editors.numerics.passes import light_passes
+from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
 from emend.editors.numerics.training import optimizer_step
 from emend.memory.edit import Edit
 from emend.memory.errors import ModelError

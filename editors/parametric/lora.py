@@ -20,6 +20,7 @@ from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
+from emend.editors.numerics.passes import light_passes, logits_at
 from emend.editors.numerics.training import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
@@ -102,7 +103,13 @@ class Lora(Trainer):
 
     def train(self, rows: Sequence[TrainingRow], seed: int) -> Deltas:
         """The products of the trained adapters' matrices."""
-        with self.base(), _seeded(self.lm.device, seed), adapters(self.lm.model, self.paths, self.settings) as pairs:
+        model = self.lm.model
+        with (
+            light_passes(model),
+            self.base(),
+            _seeded(self.lm.device, seed),
+            adapters(model, self.paths, self.settings) as pairs,
+        ):
             leaves = [weight for pair in pairs.values() for weight in pair]
             descend(self.lm, self._logits, leaves, rows, self.settings, seed)
             scale = self.settings.lora_alpha / self.settings.rank
@@ -112,8 +119,7 @@ class Lora(Trainer):
             }
 
     def _logits(self, batch: TrainingBatch) -> Tensor:
-        logits: Tensor = self.lm.model(**batch.inputs).logits
-        return logits[batch.lines, batch.places].float()
+        return logits_at(self.lm.model, self.lm.model, batch.inputs, batch.lines, batch.places)
 
     def matrices(self) -> list[str]:
         """The matrices that get adapters."""

@@ -1,0 +1,65 @@
+"""Passes through a model: padding token ids into one batch, and computing the same with less work."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+from transformers.activations import NewGELUActivation
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int | None, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Ids and mask, shape (rows, longest), int64 on the CPU; padded on the right unless `left`.
+
+    Args:
+        rows: some may be empty, but not all.
+        pad: the id of padding, whose mask is 0; None takes 0.
+        left: pad on the left, so that rows end in the same column.
+    """
+    width = max(map(len, rows))
+    ids, mask = torch.full((len(rows), width), pad or 0), torch.zeros(len(rows), width, dtype=torch.long)
+    for line, row in enumerate(rows):
+        if row:
+            columns = slice(width - len(row), width) if left else slice(0, len(row))
+            ids[line, columns], mask[line, columns] = torch.tensor(row), 1
+    return ids, mask
+
+
+@contextmanager
+def light_passes(model: nn.Module) -> Iterator[None]:
+    """Passes inside the `with` keep nothing for gradients of the weights, and compute GPT-2's GELU in one step.
+
+    The latter in single precision alone: a lower one rounds after each of the steps in which transformers computes it.
+    Only for a thread that holds the model's lock.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gelus = [module for module in model.modules() if isinstance(module, NewGELUActivation)]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        for module in gelus if getattr(model, "dtype", None) == torch.float32 else ():
+            module.forward = partial(gelu, approximate="tanh")  # type: ignore[method-assign]
+        yield
+    finally:
+        for module in gelus:
+            vars(module).pop("forward", None)
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+
+
+def logits_at(call: Any, model: Any, inputs: dict[str, Any], lines: Tensor, places: Tensor) -> Tensor:
+    """Logits at some places of some rows, shape (places, vocabulary), float32, without the others where possible.
+
+    `call` runs the model on keyword arguments.
+    """
+    keep = signature(model.forward).parameters.get("logits_to_keep")
+    if keep is None or "Tensor" not in str(keep.annotation):
+        logits: Tensor = call(**inputs).logits
+    else:
+        columns, places = places.unique(return_inverse=True)
+        logits = call(**inputs, logits_to_keep=columns).logits
+    return logits[lines, places].float()
