@@ -1,12 +1,14 @@
 """The report's numbers are those of the records, and its layouts show them all."""
 
 import io
+import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from emend.evals.aggregate.rows import Report, gather, report, rows_of
 from emend.evals.aggregate.tables import TableChoice
@@ -197,3 +199,11 @@ def test_work_without_units_says_that_it_goes_on(capsys: pytest.CaptureFixture[s
     with heartbeat(told, every=0.01):
         assert said.wait(60)
     assert set(capsys.readouterr().err.splitlines()) == {"rome: 7 tokens"}
+
+
+def test_indented_text_of_a_picture_is_as_long_as_its_letters(tmp_path: Path) -> None:
+    place = re.compile(r'x="([\d.]+)" y="[\d.]+" textLength="([\d.]+)"[^>]*>Veldania')
+    for text, found in (("Veldania", ("0", "97.6")), ("    Veldania", ("48.8", "97.6"))):
+        indented = Text(text)
+        write_svg(lambda console, indented=indented: indented, tmp_path / "a.svg")  # type: ignore[misc]
+        assert place.findall((tmp_path / "a.svg").read_text("utf-8")) == [found]
