@@ -1,4 +1,4 @@
-"""Time and memory of the commands that read a large run: trace, report, compare, analyse and resume; of many, list.
+"""Time and memory of the commands that read a large run: trace, report, compare, analyse and resume; of 1,000, list.
 
     python tests/benchmarks/bench_million.py --records 1000000
 
@@ -36,6 +36,8 @@ from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel
 ROOT = Path(__file__).resolve().parents[2]
 LEFT = 100
 """Units that are not finished."""
+SMALL = 5000
+"""Records of each of many runs."""
 EDITORS = ("unedited", "in_context", "rag", EDITOR)
 COMMAND = """
 import atexit, json, os, resource, sys
@@ -138,6 +140,13 @@ def measure(cache: Path, *words: str, code: str = COMMAND) -> dict[str, float]:
     return {"wall": wall, **json.loads(used.read_text())}
 
 
+def make_many(folder: Path, small: Path) -> None:
+    """Write a small run, and make a folder of 1,000 runs that have its files."""
+    make(small, config(SMALL, 10))
+    for number in range(1000):
+        shutil.copytree(small, folder / f"run-{number}", copy_function=os.link)
+
+
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     """The measured commands by name, in their order."""
     place = str(folder)
@@ -149,6 +158,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
         "compare RUN": ("compare", place, "--editor-a", EDITORS[1], "--editor-b", EDITORS[2]),
         "analyse RUN": ("analyse", place),
         "analyse RUN retrieval": ("analyse", place, "retrieval"),
+        "list runs, 1,000": ("list", "runs", str(folder.with_name("many"))),
         "resume RUN": ("resume", place, "--trust", BENCHMARK, "--trust", EDITOR),
     }
 
@@ -169,6 +179,7 @@ def main() -> None:
         if not folder.exists():
             start = time.perf_counter()
             make(folder, config(chosen.records, chosen.probes))
+            make_many(base / "many", base / "small" / "run")
             print(f"made in {time.perf_counter() - start:.0f} s")
         size = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         print(f"{chosen.records:,} records, {size / 1e9:.2f} GB")
