@@ -1,7 +1,7 @@
-"""Agreement compares a free answer out of scope with the unedited model's."""
+"""Which answers agreement and equivalence compare, and what is read of a plain verdict."""
 
 from emend.agents.judging.base import Item, JudgeInput
-from emend.agents.judging.verdicts import NO_BEFORE, Agreement
+from emend.agents.judging.verdicts import NO_BEFORE, Agreement, Equivalence
 
 
 def record(**fields):
@@ -20,3 +20,11 @@ def test_a_plain_verdict_keeps_the_reason_before_it():
     assert isinstance(item, Item)
     (verdict,) = Agreement().read_words("They differ in one name.\nConsistency: 4", [item])
     assert verdict.values["consistency"] == 4.0 and verdict.reason == "They differ in one name."
+
+
+def test_equivalence_is_of_matched_answers_in_scope_with_gold():
+    asked = JudgeInput(kind="k", question="q", gold=("Bo", "Bob"), answer="Bo.", outputs=frozenset({"em"}))
+    item = Equivalence().pick(asked)
+    assert isinstance(item, Item) and item.parts["one"] == ("Bo.",) and item.parts["other"] == ("Bo\nBob",)
+    for changed in ({"local": True}, {"outputs": frozenset({"judged"})}, {"answer": None}, {"gold": ()}):
+        assert Equivalence().pick(asked.model_copy(update=changed)) is None
