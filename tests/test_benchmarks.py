@@ -30,6 +30,7 @@ SMALL = {
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "run": ("--probes 20 --edits 4", "EM 100.0"),
     "sequence": ("--edits 2 --methods rome", "rome"),
+    "workers": ("wait --workers threads --units 16 --concurrency 4 --rounds 1", "of ideal"),
     "served": (f"--data {DATA / 'docter'} --limit 1 --pairs 40", "lists of 32"),
 }
 """Arguments, and what stands in what a bench prints when it has got to its end."""
@@ -70,7 +71,7 @@ def test_calls_through_a_provider_are_all_made_and_take_no_less_than_the_bound(n
     late = latency(tmp_path / "run", name, 48, 6, 0.05)
     assert late.served.requests == 48 and 2 <= late.served.at_once <= 6
     assert late.elapsed > late.even and late.cpu > 0 and late.served.cpu > 0 and late.peak_mb > 1
-    assert late.bound >= late.even and f"{late.elapsed / late.bound:.2f}" in shown([late], None, None)
+    assert late.bound > 0.99 * late.even and f"{late.elapsed / late.bound:.2f}" in shown([late], None, None)
 
 
 def test_steps_are_those_of_the_graph_and_retrieval_is_told_apart(tmp_path):
