@@ -91,7 +91,7 @@ def _make_baseline(components: Any, folder: Path, line: bytes) -> None:
     with RunLog(folder) as log, (folder / BASELINE).open("wb") as file:
         baseline = Baseline(components.unedited(), BaselineFile(log), components.model_fingerprint)
         for case in itertools.islice(
-            components.cases("plain"), int(components.config.benchmark_options["cases"]) - LEFT
+            components.cases("plain"), max(0, int(components.config.benchmark_options["cases"]) - LEFT)
         ):
             for probe in filter(needs_baseline, case.probes):
                 key = baseline._key(probe, 0)

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -85,7 +86,7 @@ def test_langgraph_dev_runs_the_graphs_over_its_api(keys: None, tmp_path) -> Non
             for name in ("rag", "mello", "crag", "agent"):
                 model = provider.spec("chat") if name == "agent" else "tiny"
                 context = {"model": model, "facts": FACTS, "embedding": "lexical", "k": 1}
-                body = {"assistant_id": name, "input": QUESTION, "context": context}
+                body: dict[str, Any] = {"assistant_id": name, "input": QUESTION, "context": context}
                 reply = client.post("/runs/wait", json=body).json()
                 assert "Mear" in reply.get("answer", ""), (name, reply)
             body |= {

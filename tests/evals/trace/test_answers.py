@@ -14,7 +14,7 @@ from emend.memory.errors import BadSettings
 from tests.evals.command_line import caller
 from tests.evals.made import case_line, record, write_run
 
-SCORES = {"rag": [1.0, 0.0, 1.0, None], "ike": [0.0, 0.0, 1.0, 1.0]}
+SCORES: dict[str, list[float | None]] = {"rag": [1.0, 0.0, 1.0, None], "ike": [0.0, 0.0, 1.0, 1.0]}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -79,14 +80,16 @@ def test_langsmith_watches_a_run_while_it_goes_on(tmp_path, keys, monkeypatch):
     pytest.importorskip("langchain_openai", reason="the extra 'openai' is not installed")
     import langsmith.utils
 
+    variables: Any = langsmith.utils.get_env_var
+
     with AnyPath(status=404) as collector, Provider(believes) as provider:
         for name, value in {"TRACING": "true", "ENDPOINT": collector.address, "API_KEY": "ls-1"}.items():
             monkeypatch.setenv(f"LANGSMITH_{name}", value)
-        langsmith.utils.get_env_var.cache_clear()
+        variables.cache_clear()
         summary = go(tmp_path / "run", asked_model(provider), editors=("mello",), embedding="lexical", limit=1)
         from langchain_core.tracers.langchain import wait_for_all_tracers
 
         wait_for_all_tracers()
-    langsmith.utils.get_env_var.cache_clear()
+    variables.cache_clear()
     assert summary.finished == 1
     assert any("/runs" in path for path, _ in collector.requests)
