@@ -122,7 +122,8 @@ def _factory_of(cls: Any, name: str, build: Callable[..., Any]) -> Callable[...,
     fields = [field for field in getattr(cls, "model_fields", ()) if field not in ("documents", "docs")]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("corpus", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    bind.__signature__ = inspect.Signature([*parameters, *(inspect.Parameter(f, keyword) for f in fields)])  # type: ignore[attr-defined]
+    parameters += [inspect.Parameter(field, keyword) for field in fields]
+    bind.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return bind
 
 
