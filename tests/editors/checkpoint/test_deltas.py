@@ -106,7 +106,7 @@ def test_a_model_in_half_precision_is_saved_and_restored_as_such(random_model, t
 def test_a_saved_model_generates_and_ends_as_the_base_does(saved):
     model, folder = saved
     again: Any = load_model(f"hf:{folder}", device="cpu")
-    assert again.lm._generator.ends == model.lm._generator.ends and again.lm.window == model.lm.window
+    assert again.lm.ends == model.lm.ends and again.lm.window == model.lm.window
     assert (folder / "tokenizer.json").read_bytes() == (model.lm.folder / "tokenizer.json").read_bytes()
 
 
