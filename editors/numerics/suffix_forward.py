@@ -105,7 +105,8 @@ class SuffixForward:
         """The last block with an MLP that reads some places and gives zeros at the others, where it is a module."""
         block, down = (self.paths.of_layer(self.depth - 1, part) for part in ("block", "down_projection"))
         path = down.rpartition(".")[0]
-        if path == block or self.paths != ARCHITECTURES.get(self.lm.model.config.model_type):
+        known = self.paths == ARCHITECTURES.get(self.lm.model.config.model_type)
+        if path == block or not known or self._whole:  # the projection may be a recurrence's
             return nullcontext()
         return _only_at(self.lm.model.get_submodule(path), rows, places, states.shape[:2])
 

@@ -15,11 +15,11 @@ LOCAL = ("object:", "__main__:")
 """How names of components begin that exist in this process alone."""
 
 
-AUTO = WorkersSpec("processes", 4)
-"""The kind that pays from so many calls at a time and units on."""
-MIN_CALLS, MIN_UNITS = 64, 10_000
-"""Measured with 64 calls of 0.2 s at a time on four cores (tests/benchmarks/bench_workers.py wait): four processes ask
-1.4 times as fast as threads, two 1.1 times, and starting them takes as long as some 10,000 calls save."""
+MOST_PROCESSES = 4
+"""Largest number of processes that are chosen."""
+MIN_CALLS, MIN_UNITS = 64, 1_000
+"""Measured with 64 calls of 0.2 s at a time on four idle cores (tests/benchmarks/bench_workers.py wait): two processes
+ask 1.9 times as fast as threads, four 2.1 times, and they are ahead before 750 units have ended, start included."""
 
 
 def make_workers(components: RunComponents, folder: Path, units: int, has_model: bool = False) -> Workers:
@@ -39,7 +39,7 @@ def make_workers(components: RunComponents, folder: Path, units: int, has_model:
     names = [config.benchmark, *config.editors, config.model, config.retriever, config.embedding]
     objects = ["the model"] * has_model + [name for name in names if name.startswith(LOCAL)]
     if spec.kind == "auto" and not objects and _processes_pay(components, units):
-        spec = AUTO
+        spec = WorkersSpec("processes", min(MOST_PROCESSES, processors()))
     if spec.kind in ("auto", "threads"):
         return ThreadWorkers()
     if objects:
@@ -53,7 +53,7 @@ def make_workers(components: RunComponents, folder: Path, units: int, has_model:
 def _processes_pay(components: RunComponents, units: int) -> bool:
     """Return whether one process could not make the calls of a run as fast as its concurrency allows."""
     config = components.config
-    is_large = config.concurrency >= MIN_CALLS and units >= MIN_UNITS and processors() >= AUTO.number
+    is_large = config.concurrency >= MIN_CALLS and units >= MIN_UNITS and processors() > 1
     edits_weights = any(editor_pass.editor.needs_weights for editor_pass in components.passes)
     return is_large and components.calls_providers and config.rpm is None and not edits_weights
 

@@ -80,8 +80,8 @@ def test_langgraph_dev_runs_the_graphs_over_its_api(keys: None, tmp_path) -> Non
     (tmp_path / "langgraph.json").write_text(text, encoding="utf-8")
     with (tmp_path / "server.txt").open("w") as log, Provider(reads) as provider:
         server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120)
         try:
-            client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120)
             _wait(client, server)
             for name in ("rag", "mello", "crag", "agent"):
                 model = provider.spec("chat") if name == "agent" else "tiny"
@@ -98,6 +98,7 @@ def test_langgraph_dev_runs_the_graphs_over_its_api(keys: None, tmp_path) -> Non
             events = client.post("/runs/stream", json=body).text
             assert all(f'"{node}":' in events for node in ("retrieve", "compose", "respond", "answer"))
         finally:
+            client.close()
             server.terminate()
             server.wait(30)
 

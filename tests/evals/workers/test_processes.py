@@ -88,8 +88,8 @@ def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changed", "units", "name"),
     [
-        ({}, 10_000, "processes:4"),
-        ({}, 9_999, "threads"),
+        ({}, 1_000, "processes:4"),
+        ({}, 999, "threads"),
         ({"concurrency": 63}, 10_000, "threads"),
         ({"rpm": 500.0}, 10_000, "threads"),
         ({"model": "tests.evals.toys:ScriptedModel"}, 10_000, "threads"),

@@ -61,9 +61,11 @@ def test_an_interrupted_driver_waits_for_calls_in_progress_and_ends_its_workers(
         assert wait_for(start(words)) == 0
         calls = provider.count
         words[-1] = str(tmp_path / "run")
+        provider.latency = 0.3  # so that the run has not ended when the signal comes
         process = start([*words, "--workers", "processes:2"])
         assert disturb(process, provider, 20, number, random.Random(0)) == 130
         assert calls < provider.count < 2 * calls
+        provider.latency = 0.05
         assert wait_for(start([*words, "--workers", "processes:2"])) == 0
         assert provider.count == 2 * calls
     assert Contents.of(tmp_path / "run") == Contents.of(tmp_path / "whole")
