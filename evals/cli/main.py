@@ -30,11 +30,15 @@ COMMANDS = {
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
     "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models judge a run's answers; calibrate the judges."),
-    "report": LazyCommand("report:report", RESULTS, "Show a run's metrics, or compare them with published ones."),
-    "trace": LazyCommand("trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."),
-    "compare": LazyCommand("compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
-    "analyse": LazyCommand("analyse:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
-    "papers": LazyCommand("report:papers", RESULTS, "List the published result tables, or print one."),
+    "report": LazyCommand(
+        "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."
+    ),
+    "trace": LazyCommand(
+        "results.trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."
+    ),
+    "compare": LazyCommand("results.compare:compare", RESULTS, "Compare two runs, or two editors of one run."),
+    "analyse": LazyCommand("results.analyse:analyse", RESULTS, "Compute an analysis of the papers, with a plot."),
+    "papers": LazyCommand("results.report:papers", RESULTS, "List the published result tables, or print one."),
     "retrieval": LazyCommand("retrieval:retrieval", COMPONENTS, "Measure retrievers without a language model."),
     "extract": LazyCommand("extract:extract", COMPONENTS, "Extract triplets from documents and measure them."),
     "train": LazyCommand("train:train", COMPONENTS, "Train scope classifiers and sentence encoders."),
