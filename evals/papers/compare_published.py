@@ -126,7 +126,8 @@ def _placed(published: PaperTable, outcome: Report, manifest: Manifest) -> list[
     for row in outcome.rows:
         for place in places(published.paper, row, manifest):
             key = (*place.block, place.method, *(() if place.shared else (row.editor, row.setting)))
-            if place.block in blocks and (key not in found_at or found_at[key].row.mean is None):
+            better = key not in found_at or (found_at[key].row.mean is None and row.mean is not None)
+            if place.block in blocks and better:
                 found_at[key] = _Placed(row, place, scales[row.metric])
     return list(found_at.values())
 

@@ -31,7 +31,7 @@ from emend.evals.benchmarks.akew.cases import case_of, interference, record_demo
 from emend.evals.benchmarks.akew.rows import AkewRow, MultiHopRow
 from emend.evals.benchmarks.base import Definition, FileBenchmark
 from emend.evals.benchmarks.demonstrations import UniqueNames, of_unique_rows
-from emend.evals.benchmarks.files import read_numbered
+from emend.evals.benchmarks.files import read_numbered, read_text
 from emend.evals.benchmarks.sampling import last_drawn, sample_in_shares
 from emend.evals.case import Case, Metric
 
@@ -41,13 +41,16 @@ FILES: dict[str, tuple[type[AkewRow], tuple[str, ...]]] = {
     "wiki_update": (AkewRow, ("WikiUpdate.json", "wiki_update.json", "wiki_update.sample.json")),
 }
 """Row model and file names of each data set; a sample, the paper's printed examples, is the last resort."""
+CHAINS = ("prompts/multihop-cot-prompts.txt", "../mquake/prompts/multihop-cot-prompts.txt")
+"""MQuAKE's five solved chains of thought, in the folder or in that of MQuAKE beside it."""
 
 
 class Akew(FileBenchmark):
     """The benchmark; the settings `struct`, `unstruct` and `extract` differ in the edits, not in the questions.
 
     Options: `dataset`, one of `mquake_cf` (default), `counterfact`, `wiki_update`; `ask`, `cloze` (default) or
-    `question`, the form of the questions about an edit.
+    `question`, the form of the questions about an edit; `prompting`, `direct` (default) or `cot`: multi-hop questions
+    are asked for a chain of thought after the five solved ones of MQuAKE, as the paper asks FT, LoRA, ROME and MEMIT.
 
     One case per record, with all its edits: a probe per edit, and in `mquake_cf` the three wordings of the multi-hop
     question. In `extract` every triplet is an edit by itself. Repeated edits and contaminated records are determined
@@ -59,20 +62,23 @@ class Akew(FileBenchmark):
     wording: ClassVar[str] = "new_fact"
     mode: ClassVar[str] = "single"
     definition = Definition.beside(__file__)
-    defaults = {"dataset": "mquake_cf", "ask": "cloze"}
-    values = {"dataset": tuple(FILES), "ask": ("cloze", "question")}
+    defaults = {"dataset": "mquake_cf", "ask": "cloze", "prompting": "direct"}
+    values = {"dataset": tuple(FILES), "ask": ("cloze", "question"), "prompting": ("direct", "cot")}
 
     def __init__(self, data: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         super().__init__(data, {key: _plain(value) for key, value in (options or {}).items()})
         self._row, names = FILES[self.options["dataset"]]
         self.file = self.first_file(names)
+        chained = self._row is MultiHopRow and self.options["prompting"] == "cot"
+        self._chains = (self.first_file(CHAINS),) if chained else ()
 
     def _build(self, setting: str, limit: int | None, seed: int) -> Iterator[Case]:
         rows = list(self._rows.values())
         if limit is not None and limit < len(rows):
             rows = sample_in_shares(rows, lambda row: row.hops, limit, seed)
         others = interference(rows)
-        return (case_of(row, setting, self.options["ask"], others) for row in rows)
+        chains = "".join(read_text(self.folder / name).strip() for name in self._chains)
+        return (case_of(row, setting, self.options["ask"], others, chains) for row in rows)
 
     def _measures(self, metric: Metric) -> bool:
         return self._row is MultiHopRow or not metric.kinds[0].startswith("multihop")
@@ -87,8 +93,12 @@ class Akew(FileBenchmark):
             lambda row: record_demonstrations(row, setting),
         )
 
-    def _records(self) -> Mapping[str, int]:
-        return {self.file: len(self._rows)}
+    def _records(self) -> Mapping[str, int | None]:
+        return {self.file: len(self._rows), **dict.fromkeys(self._chains)}
+
+    def _choices(self) -> list[str]:
+        prompting = ["akew: multi-hop questions are asked for a chain of thought after MQuAKE's five solved ones"]
+        return [*super()._choices(), *(prompting if self._chains else [])]
 
     def _counts(self) -> dict[str, Any]:
         rows = list(self._rows.values())

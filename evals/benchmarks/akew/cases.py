@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from emend.editors.base import Demonstration
 from emend.evals.benchmarks.akew.rows import AkewRewrite, AkewRow, Key, MultiHopRow
+from emend.evals.benchmarks.chain_of_thought import chain_fields
 from emend.evals.benchmarks.rows import Tags, contaminated_ids, golds
 from emend.evals.case import Case
 from emend.memory.edit import Edit, Triplet
@@ -70,7 +71,7 @@ def _structured(rewrite: AkewRewrite) -> Edit:
     )
 
 
-def case_of(row: AkewRow, setting: str, ask: str, others: Interference) -> Case:
+def case_of(row: AkewRow, setting: str, ask: str, others: Interference, chains: str = "") -> Case:
     """A record's edits, a probe for each, and the three wordings of its multi-hop question where it has one.
 
     Args:
@@ -78,6 +79,7 @@ def case_of(row: AkewRow, setting: str, ask: str, others: Interference) -> Case:
         setting: `struct`, `unstruct` or `extract`.
         ask: form of the questions about an edit, `cloze` or `question`; the other where the record lacks it.
         others: interference between the edits of the drawn records.
+        chains: solved chains of thought to show before a multi-hop question; "" asks it directly.
     """
     groups = [edits_of(rewrite, setting) for rewrite in row.requested_rewrite]
     edits = tuple({edit.id: edit for group in groups for edit in group}.values())
@@ -88,7 +90,7 @@ def case_of(row: AkewRow, setting: str, ask: str, others: Interference) -> Case:
         probes.append(_edit_probe(rewrite, row.aliases(rewrite), kind, [e.id for e in group], ask, setting))
     contaminated = row.id in others.contaminated
     if isinstance(row, MultiHopRow):
-        probes += _multihop_probes(row, tuple(edit.id for edit in edits), contaminated)
+        probes += _multihop_probes(row, tuple(edit.id for edit in edits), contaminated, chains)
     tags: Tags = {"akew_id": row.id, "edits": len(row.requested_rewrite), "contaminated": contaminated}
     return Case(edits=edits, probes=tuple(probes), tags=tags | ({"hops": row.hops} if row.hops else {}))
 
@@ -143,12 +145,11 @@ def _edit_probe(
     )
 
 
-def _multihop_probes(row: MultiHopRow, edit_ids: tuple[str, ...], contaminated: bool) -> list[Probe]:
+def _multihop_probes(row: MultiHopRow, edit_ids: tuple[str, ...], contaminated: bool, chains: str) -> list[Probe]:
     return [
         Probe(
             kind="multihop_contaminated" if contaminated else "multihop",
-            prompt=question,
-            style="question",
+            **chain_fields(question, chains),
             gold=golds(row.new_answer, row.new_answer_alias),
             rival=row.answer,
             edit_ids=edit_ids,

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 from emend.editors.base import Demonstration
+from emend.evals.benchmarks.chain_of_thought import chain_fields
 from emend.evals.benchmarks.recoe.rows import ReCoERow, atoms_of, edits_of
-from emend.evals.benchmarks.recoe.shots import COT_PROMPT, shots
+from emend.evals.benchmarks.recoe.shots import shots
 from emend.evals.benchmarks.rows import Tags
 from emend.evals.case import Case
 from emend.evals.metrics.recoe import ALIASES_TAG
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData
-from emend.memory.probe import Probe, Reading, Style
+from emend.memory.probe import Probe
 
 FACTS = "_facts"
 """Suffix of the kind of a probe that measures the perplexity of a record's facts."""
@@ -61,19 +62,13 @@ def row_case(
 
 def _question_probe(row: ReCoERow, scheme: str, edits: tuple[Edit, ...], chain: bool, tags: Tags) -> Probe:
     tags = tags | ({ALIASES_TAG: "\n".join(row.originals[1:])} if len(row.originals) > 1 else {})
-    style: Style = "raw" if chain else "question"
-    reading: Reading = "thoughts" if chain else "line"
     return Probe(
         kind=scheme,
-        prompt=COT_PROMPT.format(question=row.asked) if chain else row.asked,
-        style=style,
+        **chain_fields(row.asked, shots(scheme) if chain else ""),
         gold=row.golds,
         rival=row.answer,
         edit_ids=tuple(edit.id for edit in edits),
         scorers=("correct_flip",),
-        query=row.asked if chain else "",
-        examples=shots(scheme) if chain else "",
-        reading=reading,
         tags=tags | ({"shared_form": min(row.shared)} if row.shared else {}),
     )
 

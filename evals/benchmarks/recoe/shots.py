@@ -8,7 +8,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-COT_PROMPT = "Question: {question}\nThoughts:"
+from emend.evals.benchmarks.chain_of_thought import COT_PROMPT
 
 
 @cache

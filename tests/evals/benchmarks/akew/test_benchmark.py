@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from emend.agents.roles.answer import build_prompt
 from emend.evals.benchmarks.akew.benchmark import Akew
 from emend.evals.benchmarks.sampling import proportional_shares
 from emend.evals.case import Case
 from emend.evals.metrics.estimate import estimate
 from emend.evals.metrics.scorers import ask_of, score
 from emend.evals.metrics.text import strict_match
+from emend.memory.errors import MissingData
 from emend.memory.probe import Answer
 from tests.paths import DATA, SHARED
 
@@ -293,3 +295,28 @@ def test_strict_match_gives_the_verdicts_that_were_logged_against_the_old_answer
 
     assert [right(log, "answer") for log in logs] == [log["succ"] for log in logs]
     assert sum(right(log, "new_answer") != log["succ"] for log in logs) == 70  # the logging code scored the wrong field
+
+
+def test_multihop_questions_are_asked_for_a_chain_after_the_published_ones_and_edits_as_before(folder):
+    with pytest.raises(MissingData, match="multihop-cot-prompts.txt"):
+        Akew(folder, {"prompting": "cot"})
+    shutil.copytree(DATA / "mquake" / "prompts", folder / "prompts", dirs_exist_ok=True)
+    chains = "Question: Who runs Orn?\nThoughts: Orn is run by Bo.\nAnswer: Bo"
+    (folder / "prompts" / "multihop-cot-prompts.txt").write_text(chains + "\n")
+    direct, chained = (Akew(folder, {"prompting": how}) for how in ("direct", "cot"))
+    for plain, case in zip(direct.cases("struct"), chained.cases("struct"), strict=True):
+        for before, probe in zip(plain.probes, case.probes, strict=True):
+            if not probe.kind.startswith("multihop"):
+                assert probe == before
+                continue
+            assert build_prompt(probe) == f"{chains}\n\nQuestion: {before.prompt}\nThoughts:"
+            assert (probe.query, probe.reading, probe.gold) == (before.prompt, "thoughts", before.gold)
+    assert "prompts/multihop-cot-prompts.txt" in chained.provenance["files"]
+    assert any("chain of thought" in choice for choice in chained.provenance["choices"])
+
+
+@real
+def test_the_chains_are_found_in_mquakes_folder_beside_akews():
+    case = next(iter(Akew(REAL, {"prompting": "cot"}).cases("unstruct")))
+    probe = next(probe for probe in case.probes if probe.kind.startswith("multihop"))
+    assert probe.examples.count("Thoughts:") == 5
