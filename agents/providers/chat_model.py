@@ -170,7 +170,8 @@ class ProviderChatModel(BaseChatModel):
         self.policy.ledger.add_sent(self.spec, self.sent_parameters(stop, **kwargs))
         tokens = sum(len(str(message.text)) for message in messages) // CHARACTERS + 1
         request = partial(call_once, self.inner, messages, stop, run_manager, kwargs, payload)
-        message = replay_or_call(key, lambda: self._call(request, tokens, run_manager))
+        with self.policy.in_flight():  # until the journal has the reply, so that a kill loses no more of them than this
+            message = replay_or_call(key, lambda: self._call(request, tokens, run_manager))
         message = self._usable(message, kwargs)
         if cache is not None:
             cache.add(key, message)
@@ -184,14 +185,13 @@ class ProviderChatModel(BaseChatModel):
 
         def exchange(waited: float, is_retry: bool) -> AIMessage:
             nonlocal exchanges
-            with self.policy.in_flight():
-                sent = self.policy.limiter.acquire(tokens)
-                start = time.monotonic()
-                try:
-                    with call_end(start + self.deadline - exchanges - waited):
-                        return self._attempt(request, tokens, sent, is_retry)
-                finally:
-                    exchanges += time.monotonic() - start
+            sent = self.policy.limiter.acquire(tokens)
+            start = time.monotonic()
+            try:
+                with call_end(start + self.deadline - exchanges - waited):
+                    return self._attempt(request, tokens, sent, is_retry)
+            finally:
+                exchanges += time.monotonic() - start
 
         def before_sleep(state: RetryCallState) -> None:
             self.policy.ledger.add(self.spec, ProviderUsage(seconds_waited=state.upcoming_sleep))

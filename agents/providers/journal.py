@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, message_to_dict, messages_from_dict
 
@@ -31,7 +31,7 @@ UNIT = "substr(key, 1, instr(key, '/') - 1)"
 """SQL for the unit in a key of the form `UNIT/CALL/NTH`."""
 
 
-class ReplyStore:
+class ReplyStore(Protocol):
     """Replies by key, as JSON with API keys hidden; a subclass says where that JSON is."""
 
     def find(self, key: str) -> AIMessage | None:
@@ -53,19 +53,15 @@ class ReplyStore:
 
     def read(self, key: str) -> str | None:
         """Return the JSON of a reply."""
-        raise NotImplementedError
 
     def write(self, key: str, reply: str) -> None:
         """Store the JSON of a reply, unless there is one."""
-        raise NotImplementedError
 
     def forget(self, unit: str) -> None:
         """Delete the replies of a unit."""
-        raise NotImplementedError
 
     def warn(self, error: Exception) -> None:
         """Say, once, that a reply cannot be read or stored."""
-        raise NotImplementedError
 
 
 class CallJournal(ReplyStore):

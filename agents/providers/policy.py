@@ -113,7 +113,7 @@ class CallPolicy:
             retry=retry_if_exception_type(TRANSIENT),
             wait=self.backoff.wait,
             stop=lambda state: is_over(state) or self.backoff.stop(state),
-            sleep=self.pause,
+            sleep=self._wait_to_retry,
             before_sleep=before_sleep,
             reraise=True,
         )
@@ -124,7 +124,7 @@ class CallPolicy:
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Inside the `with`, a call is one of those in flight.
+        """Inside the `with`, a call is one of those in flight, but while it waits to be retried.
 
         Raises:
             CallDropped: it had to wait, and the run is ending.
@@ -141,6 +141,18 @@ class CallPolicy:
             yield
         finally:
             free.release()
+
+    def _wait_to_retry(self, seconds: float) -> None:
+        """Wait as `pause` does, while another call takes the place of this one."""
+        if self._free is None:
+            self.pause(seconds)
+            return
+        self._free.release()
+        try:
+            self.pause(seconds)
+        finally:
+            self._free.acquire()
+        self.pause(0)  # the run may have ended meanwhile
 
     @contextmanager
     def ending(self) -> Iterator[None]:

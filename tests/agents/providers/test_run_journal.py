@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 
@@ -11,8 +13,9 @@ import pytest
 from emend.agents.parsing.messages import usage_of
 from emend.agents.providers.chat_model import ProviderChatModel
 from emend.agents.providers.journal import FILE, CallJournal, run_journal, unit_scope
+from emend.agents.providers.policy import Backoff
 from emend.memory.errors import BadSettings, ReplyRefused
-from tests.provider.models import PROTOCOLS, asked_model
+from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Said, ToolCall
 from tests.provider.server import Provider
 
@@ -143,3 +146,34 @@ def test_refusals_and_tool_calls_are_replayed_too_and_no_key_is_stored(protocol,
                 raise Broken
         assert provider.count == 2
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_calls_place_is_kept_until_its_reply_is_written(provider, tmp_path, monkeypatch):
+    model, meanwhile = asked_model(provider), []
+    write = CallJournal.write
+
+    def slow_write(journal: CallJournal, key: str, reply: str) -> None:
+        before = provider.count
+        time.sleep(0.05)
+        meanwhile.append(provider.count - before)
+        write(journal, key, reply)
+
+    monkeypatch.setattr(CallJournal, "write", slow_write)
+    model.policy.limit_calls(1)
+    with run_journal(tmp_path) as journal, ThreadPoolExecutor(3) as pool:
+        replies = list(pool.map(lambda unit: ask(model, journal, unit, "a"), "uvw"))
+    assert meanwhile == [0, 0, 0] and len(replies) == 3
+
+
+def test_while_a_call_waits_to_be_retried_another_has_its_place():
+    backoff = Backoff(attempts=3, first=0.5, longest=0.5, total=2.0, rate_limited=0.0)
+    with Provider(faults=["503"]) as provider, ThreadPoolExecutor(1) as pool:
+        model = asked_model(provider, policy=quick_policy(backoff=backoff))
+        model.policy.limit_calls(1)
+        first = pool.submit(model.invoke, "first")
+        while not provider.count:
+            time.sleep(0.001)
+        assert str(model.invoke("second").text) == "second" and not first.done()
+        assert str(first.result().text) == "first"
+        assert [request.body["messages"][0]["content"] for request in provider.requests] == ["first", "second", "first"]
+    assert provider.most_at_once == 1
