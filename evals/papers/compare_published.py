@@ -7,6 +7,7 @@ from typing import NamedTuple
 from emend.evals.aggregate.rows import MetricRow, Report, report
 from emend.evals.log.manifest import Manifest
 from emend.evals.papers.counterparts import PublishedPlace, places, rules, same_model
+from emend.evals.papers.derived import derived_rows
 from emend.evals.papers.tables import Cell, Dimension, PaperTable, paper, table
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
@@ -84,7 +85,8 @@ def against(folder: Path, name: str, scoring: str | None = None) -> PublishedCom
             "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
         )
     outcome = report(folder, scoring)
-    placed = _placed(published, outcome, manifest)
+    rows = [*outcome.rows, *derived_rows(folder, _derived_kinds(published))]
+    placed = _placed(published, rows, outcome, manifest)
     if not placed:
         raise BadSettings(_nothing(folder, published, outcome))
     lines = tuple(_lines(published, placed, manifest.config.model))
@@ -107,28 +109,42 @@ def _nothing(folder: Path, published: PaperTable, outcome: Report) -> str:
     judged = {"", *(row.judge.partition(" by ")[0] for row in outcome.rows)}
     judges = [rule.judge for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
     lacking = [f"--kind {name}" for name in dict.fromkeys(judges) if name not in judged]
+    extracted = any(
+        rule.derived == "triples" and (rule.data, rule.published) in pairs for rule in rules(published.paper).metrics
+    )
     remedy = (
         f"Its figures are a judge's: emend judge run {folder} --judge PROVIDER:NAME {' '.join(lacking)}"
         if lacking
         else "Choose another table; see: emend papers."
     )
+    if extracted:
+        remedy = (
+            "Its figures are those of extracted triplets: run with --benchmark-option triples=FILE of emend extract."
+        )
     return (
         f"no number of the run in '{folder}' (metrics: {metrics}) belongs beside {published.id} "
         f"({published.caption}). {remedy}"
     )
 
 
-def _placed(published: PaperTable, outcome: Report, manifest: Manifest) -> list[_Placed]:
+def _derived_kinds(published: PaperTable) -> list[str]:
+    """Kinds of the table's figures that no metric of the benchmark has."""
+    pairs = {(cell.data, cell.metric) for cell in published.cells}
+    rows = [rule for rule in rules(published.paper).metrics if (rule.data, rule.published) in pairs]
+    return list(dict.fromkeys(rule.derived for rule in rows if rule.derived))
+
+
+def _placed(published: PaperTable, rows: Iterable[MetricRow], outcome: Report, manifest: Manifest) -> list[_Placed]:
     """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
     blocks = {cell.key(BLOCK) for cell in published.cells}
     scales = {metric.name: metric.scale for metric in outcome.metrics}
     found_at: dict[tuple[str, ...], _Placed] = {}
-    for row in outcome.rows:
+    for row in rows:
         for place in places(published.paper, row, manifest):
             key = (*place.block, place.method, *(() if place.shared else (row.editor, row.setting)))
             better = key not in found_at or (found_at[key].row.mean is None and row.mean is not None)
             if place.block in blocks and better:
-                found_at[key] = _Placed(row, place, scales[row.metric])
+                found_at[key] = _Placed(row, place, scales.get(row.metric, 100.0))
     return list(found_at.values())
 
 
@@ -208,6 +224,8 @@ def _model_note(model: str, models: list[str]) -> str:
     same = [name for name in models if same_model(model, name)]
     if same:
         return f"model: {model} has the name of the paper's {same[0]}; whether the weights are the same is not known"
+    if models == [""]:
+        return f"model: the run has {model}, the paper does not name that of these figures"
     theirs = f"the paper has {', '.join(models)}" if models else "the paper has no figure for these methods"
     ours = "tiny, Emend's embedded model of invented words" if model == "tiny" else model
     return f"model differs: the run has {ours}, {theirs}; the numbers are of different models"

@@ -47,6 +47,8 @@ class MetricRule(FrozenModel):
     differs: str = ""
     judge: str = ""
     """Name of the judge without which a run has no such metric."""
+    derived: str = ""
+    """Kind of the figure in `derived.DERIVED`, if no metric of the benchmark has it."""
 
 
 class Rules(FrozenModel):

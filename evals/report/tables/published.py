@@ -62,7 +62,7 @@ def _grid(label: Label, lines: Sequence[PublishedLine], models: Sequence[str]) -
     for name in ("run", "95 %", "n"):
         grid.add_column(name, justify="right", no_wrap=True)
     for name in models:
-        grid.add_column(Text(name), justify="right", no_wrap=True)
+        grid.add_column(Text(name or "published"), justify="right", no_wrap=True)
     for name, grouped in groupby(lines, key=lambda line: str(getattr(line, label))):
         for place, line in enumerate(grouped):
             figures = [Text(_published(line, model)) for model in models]
@@ -83,7 +83,7 @@ def _stacked(label: Label, lines: Sequence[PublishedLine], models: Sequence[str]
             value, interval, count = _ours(line)
             names = filter(None, (line.method or RUN_ONLY, _editor(line)))
             ours = [Text("  ").join([interval, Text("n ").append(count)])] if line.editor else []
-            figures = [f"{model} {_published(line, model)}" for model in models if model in line.published]
+            figures = [f"{model} {_published(line, model)}".strip() for model in models if model in line.published]
             theirs = [Text(", ".join(figures))] if figures else []
             grid.add_row(" = ".join(names) if line.method else ": ".join(names), value, Group(*ours, *theirs))
         parts += [Text(name), Padding(grid, (0, 0, 0, 2), expand=False)]

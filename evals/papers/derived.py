@@ -1,0 +1,108 @@
+"""Published figures that no metric of a benchmark has, computed from a run's records or its extracted triplets."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from emend.evals.aggregate.rows import MetricRow
+from emend.evals.analyses.akew import AMBIGUOUS, EDITED, INCOMPLETE, IRRELEVANT, OLD, error_of
+from emend.evals.analyses.base import AnalysisRequest, AnalysisRow, Bins, Lacking, Run, records_of
+from emend.evals.analyses.extraction import triples
+from emend.evals.analyses.load_run import open_run
+from emend.evals.analyses.recoe import FACTS
+from emend.evals.benchmarks.triples import OPTION, Triples
+
+ERROR_SUMS = {
+    "triplet error": (INCOMPLETE, AMBIGUOUS),
+    "editing error": (OLD, IRRELEVANT),
+    **{name: (name,) for name in (INCOMPLETE, AMBIGUOUS, OLD, IRRELEVANT)},
+}
+"""Rows of AKEW's Table 4, with the types of error that they sum."""
+PERPLEXITIES = {
+    "PPL F before": ("ppl_fact_before",),
+    "PPL CF before": ("ppl_counter_before",),
+    "PPL gap before": ("ppl_fact_before", "ppl_counter_before"),
+    "PPL F after": ("ppl_fact",),
+    "PPL CF after": ("ppl_counter",),
+    "PPL gap after": ("ppl_fact", "ppl_counter"),
+}
+"""Columns of ReCoE's Table 6: an output of the records, or the first less the second, the paper's delta."""
+ENGLISH_BLOCKS = {"edit_success", "locality", "reasoning"}
+
+
+def derived_rows(folder: Path, kinds: Sequence[str]) -> list[MetricRow]:
+    """Rows of these kinds of figures, keys of `DERIVED`; none of what the run has nothing for.
+
+    Raises:
+        MissingData: the run's file of triplets, or its data, is not there any more.
+        BadData: a damaged line.
+    """
+    rows: list[MetricRow] = []
+    for kind in kinds:
+        try:
+            run = open_run(folder, "none")
+            rows += DERIVED[kind](run, next((record.mode for record in run.records()), ""))
+        except Lacking:
+            continue
+    return rows
+
+
+def _errors(run: Run, mode: str) -> Iterator[MetricRow]:
+    """Shares of the types of error among the failed edits of each setting."""
+    bins = Bins([run], "no edit failed")
+    for _, record in records_of([run], EDITED):
+        if record.values.get("em") == 0.0:
+            sort = error_of(record, run.case(record).edits)
+            for name, parts in ERROR_SUMS.items():
+                bins.add(run, record.setting, name, record, float(sort in parts))
+    return (_metric_row(row, row.series, row.panel, mode) for row in bins.rows())
+
+
+def _perplexities(run: Run, mode: str) -> Iterator[MetricRow]:
+    """Mean perplexities of facts and counterfactuals, and their difference, by scheme and over the schemes."""
+    bins = Bins([run], "no perplexities")
+    for _, record in records_of([run]):
+        if record.kind.endswith(FACTS):
+            for name, outputs in PERPLEXITIES.items():
+                values = [record.values[output] for output in outputs if output in record.values]
+                value = values[0] - sum(values[1:]) if len(values) == len(outputs) else None
+                bins.add(run, record.setting, f"{name} {record.kind.removesuffix(FACTS)}", record, value)
+    rows = [_metric_row(row, row.series, row.panel, mode) for row in bins.rows(scale=1.0)]
+    yield from rows
+    groups: dict[tuple[str, str, str], list[MetricRow]] = {}
+    for row in rows:
+        groups.setdefault((row.editor, row.setting, row.metric.rpartition(" ")[0]), []).append(row)
+    for (_, _, name), parts in groups.items():
+        means = [part.mean for part in parts if part.mean is not None]
+        counts = {"n": sum(part.n for part in parts), "unscored": sum(part.unscored for part in parts)}
+        over = {"metric": f"{name} mean", "mean": fmean(means) if means else None, "low": None, "high": None}
+        yield parts[0].model_copy(update=counts | over)
+
+
+def _extraction(run: Run, mode: str) -> Iterator[MetricRow]:
+    """Quality of the run's triplets; the editor's place has what the extraction left out, the mode the documents."""
+    if OPTION not in run.options:
+        raise Lacking("the run has no file of triplets")
+    first = next(iter(Triples(run.options[OPTION]).documents.values()))
+    without = [
+        *(["validation"] if first.settings.get("validation") == "off" else []),
+        *(["deduplication"] if first.settings.get("deduplication") is False else []),
+    ]
+    name = " ".join(["extract", *(["without"] if without else []), " and ".join(without)]).strip()
+    setting = "llm" if first.method == "llm" else "tool"
+    blocks = set(str(run.options.get("blocks", "edit_success")).split(","))
+    documents = "en" if blocks <= ENGLISH_BLOCKS else blocks.pop() if len(blocks) == 1 else "several"
+    return (_metric_row(row, name, setting, documents) for row in triples([run], AnalysisRequest()).rows)
+
+
+def _metric_row(row: AnalysisRow, editor: str, setting: str, mode: str) -> MetricRow:
+    values = row.model_dump(include={"mean", "n", "unscored", "low", "high"})
+    return MetricRow(editor=editor, setting=setting, mode=mode, metric=row.label, **values)
+
+
+DERIVED: dict[str, Callable[[Run, str], Iterator[MetricRow]]] = {
+    "errors": _errors,
+    "perplexities": _perplexities,
+    "triples": _extraction,
+}
+"""Kinds of figures that a rule of `counterparts.toml` may name; shares are in percent."""
