@@ -17,7 +17,7 @@ from emend.evals.analyses.base import (
     row_of,
 )
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.benchmarks.triples import Triples, text_setting
+from emend.evals.benchmarks.triples import Triples, text_setting, triples_files
 from emend.evals.components.extraction import documents_of, score
 from emend.evals.metrics.triples import ERRORS
 from emend.evals.runner.components import load_benchmark
@@ -36,7 +36,8 @@ def triples(runs: Sequence[Run], request: AnalysisRequest) -> Analysis:
         MissingData: a file, or the benchmark's data, is absent.
         BadData: a file has triplets of none of the documents.
     """
-    files = request.triples or tuple(dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options))
+    options = dict.fromkeys(run.options["triples"] for run in runs if "triples" in run.options)
+    files = request.triples or tuple(str(file.path) for option in options for file in triples_files(option))
     if not files:
         raise Lacking(_no_file(runs[0]))
     encoder = load_embedding(request.embedding, cache_folder("vectors"))

@@ -66,6 +66,11 @@ class Triples:
         return sorted({row.method for row in self.documents.values()})
 
     @property
+    def used(self) -> set[str]:
+        """DocTER's settings for these methods: `llm`, or `tool` for all others."""
+        return {"llm" if method == "llm" else "tool" for method in self.methods}
+
+    @property
     def provenance(self) -> dict[str, Any]:
         """File, sha256, method, fingerprints and counts."""
         rows = self.documents.values()
@@ -85,11 +90,10 @@ class Triples:
         Raises:
             BadSettings: the setting names another method.
         """
-        used = {"llm" if method == "llm" else "tool" for method in self.methods}
-        if setting in ("llm", "tool") and used - {setting}:
+        if setting in ("llm", "tool") and (others := self.used - {setting}):
             raise BadSettings(
                 f"setting '{setting}' of {benchmark}, but '{self.path.name}' was made with method "
-                f"'{', '.join(self.methods)}': use setting '{used.pop()}', or extract with another --method."
+                f"'{', '.join(self.methods)}': use setting '{others.pop()}', or extract with another --method."
             )
 
     def apply(self, cases: Iterable[Case]) -> Iterator[Case]:
@@ -118,10 +122,10 @@ class Triples:
 class _WithTriples:
     """A benchmark with the additional settings of `EXTRACTED`."""
 
-    def __init__(self, inner: Benchmark, triples: Triples) -> None:
+    def __init__(self, inner: Benchmark, files: Sequence[Triples]) -> None:
         self._inner = inner
-        self._triples = triples
-        self._source = _source_of(inner, triples)
+        self._files = files
+        self._sources = [_source_of(inner, file) for file in files]
         self.settings = (*EXTRACTED, *(name for name in inner.settings if name not in EXTRACTED))
 
     def __getattr__(self, name: str) -> Any:
@@ -130,8 +134,25 @@ class _WithTriples:
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         if setting not in EXTRACTED:
             return self._inner.cases(setting, limit, seed)
-        self._triples.check(setting, self._inner.name)
-        return self._triples.apply(self._inner.cases(self._source, limit, seed))
+        triples, source = self._pick(setting)
+        triples.check(setting, self._inner.name)
+        return triples.apply(self._inner.cases(source, limit, seed))
+
+    def _pick(self, setting: str) -> tuple[Triples, str]:
+        """The file of a setting, and the setting of its documents.
+
+        Raises:
+            BadSettings: several files, of which none or more than one is of the setting's method.
+        """
+        pairs = list(zip(self._files, self._sources, strict=True))
+        fitting = pairs if len(pairs) == 1 else [pair for pair in pairs if pair[0].used == {setting}]
+        if len(fitting) != 1:
+            names = ", ".join(f"'{file.path.name}' ({', '.join(file.methods)})" for file, _ in pairs)
+            raise BadSettings(
+                f"setting '{setting}' of {self._inner.name} with the files {names}: give one file of method llm for "
+                "the setting 'llm' and one of another method for 'tool', or a single file."
+            )
+        return fitting[0]
 
     def demonstrations(self, setting: str, seed: int = 0) -> Sequence[Demonstration]:
         """Demonstrations of the setting if the benchmark has it, else of its first setting with triplets.
@@ -146,7 +167,8 @@ class _WithTriples:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        return {**self._inner.provenance, OPTION: self._triples.provenance}
+        provenance = [file.provenance for file in self._files]
+        return {**self._inner.provenance, OPTION: provenance[0] if len(provenance) == 1 else provenance}
 
 
 def _source_of(benchmark: Benchmark, triples: Triples) -> str:
@@ -159,15 +181,26 @@ def _source_of(benchmark: Benchmark, triples: Triples) -> str:
     return first
 
 
+def triples_files(value: Path | str) -> list[Triples]:
+    """The files of the option `triples`: one, or one per method with commas between.
+
+    Raises:
+        MissingData: a file does not exist.
+        BadData: a line is malformed.
+    """
+    names = [str(value)] if Path(value).expanduser().is_file() else str(value).split(",")
+    return [Triples(name.strip()) for name in names]
+
+
 def with_triples(benchmark: Benchmark, path: Path | str) -> Benchmark:
-    """Return the benchmark with a file's triplets as the first settings: `extract`, `llm` and `tool`.
+    """Return the benchmark with the triplets of `triples_files` as the first settings: `extract`, `llm` and `tool`.
 
     Raises:
         MissingData: the file does not exist.
         BadData: a line is malformed.
         BadSettings: the benchmark has no documents.
     """
-    return cast(Benchmark, _WithTriples(benchmark, Triples(path)))
+    return cast(Benchmark, _WithTriples(benchmark, triples_files(path)))
 
 
 def text_setting(benchmark: Benchmark, requested: str | None = None) -> str:

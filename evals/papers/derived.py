@@ -10,7 +10,7 @@ from emend.evals.analyses.base import AnalysisRequest, AnalysisRow, Bins, Lackin
 from emend.evals.analyses.extraction import triples
 from emend.evals.analyses.load_run import open_run
 from emend.evals.analyses.recoe import FACTS
-from emend.evals.benchmarks.triples import OPTION, Triples
+from emend.evals.benchmarks.triples import OPTION, Triples, triples_files
 
 ERROR_SUMS = {
     "triplet error": (INCOMPLETE, AMBIGUOUS),
@@ -83,16 +83,23 @@ def _extraction(run: Run, mode: str) -> Iterator[MetricRow]:
     """Quality of the run's triplets; the editor's place has what the extraction left out, the mode the documents."""
     if OPTION not in run.options:
         raise Lacking("the run has no file of triplets")
-    first = next(iter(Triples(run.options[OPTION]).documents.values()))
-    without = [
-        *(["validation"] if first.settings.get("validation") == "off" else []),
-        *(["deduplication"] if first.settings.get("deduplication") is False else []),
-    ]
-    name = " ".join(["extract", *(["without"] if without else []), " and ".join(without)]).strip()
-    setting = "llm" if first.method == "llm" else "tool"
     blocks = set(str(run.options.get("blocks", "edit_success")).split(","))
     documents = "en" if blocks <= ENGLISH_BLOCKS else blocks.pop() if len(blocks) == 1 else "several"
-    return (_metric_row(row, name, setting, documents) for row in triples([run], AnalysisRequest()).rows)
+    for file in triples_files(run.options[OPTION]):
+        setting = "llm" if file.used == {"llm"} else "tool"
+        for row in triples([run], AnalysisRequest((str(file.path),))).rows:
+            yield _metric_row(row, _extraction_name(file), setting, documents)
+
+
+def _extraction_name(file: Triples) -> str:
+    """Name of an extraction, with the steps that it left out."""
+    settings = next(iter(file.documents.values())).settings
+    without = {
+        "validation": settings.get("validation") == "off",
+        "deduplication": settings.get("deduplication") is False,
+    }
+    steps = " and ".join(step for step, left_out in without.items() if left_out)
+    return f"extract without {steps}" if steps else "extract"
 
 
 def _metric_row(row: AnalysisRow, editor: str, setting: str, mode: str) -> MetricRow:

@@ -101,6 +101,19 @@ def test_a_missing_document_or_file_and_a_setting_of_another_method_are_refused(
         Triples("no.jsonl")
 
 
+def test_a_file_of_each_method_gives_both_settings_in_one_run(tiny_file, tmp_path):
+    by_model = tmp_path / "llm.jsonl"
+    by_model.write_text(tiny_file.read_text().replace('"method":"rules"', '"method":"llm"').replace("Osric", "Odric"))
+    both = f"{tiny_file},{by_model}"
+    source = with_triples(TinyWorld(), both)
+    for setting, file in (("tool", tiny_file), ("llm", by_model)):
+        assert list(source.cases(setting, 3)) == list(with_triples(TinyWorld(), file).cases(setting, 3))
+    assert [each["method"] for each in source.provenance["triples"]] == ["rules", "llm"]
+    for setting, files in (("extract", both), ("tool", f"{tiny_file},{tiny_file}")):
+        with pytest.raises(BadSettings, match=f"setting '{setting}' of tinyworld with the files 'tiny.jsonl' .rules."):
+            with_triples(TinyWorld(), files).cases(setting, 3)
+
+
 def test_the_command_prints_the_same_table_again_without_work(tmp_path, capsys):
     arguments = [*"--benchmark tinyworld --limit 4 --embedding lexical --out".split(), str(tmp_path / "t.jsonl")]
     assert emend("extract", *arguments) == 0
