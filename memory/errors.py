@@ -108,6 +108,10 @@ class ContextOverflow(ModelError):
     """Raised when a prompt does not fit the model's window and may not be cut."""
 
 
+class NotApplicable(EmendError):
+    """Raised when a probe cannot be asked, because its editor cannot apply the edits of the setting."""
+
+
 class TooManyFailures(EmendError):
     """Raised when more units failed than `--fail-on-error` allows; finished units are kept."""
 

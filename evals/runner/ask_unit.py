@@ -15,13 +15,13 @@ from emend.evals.metrics.scores import NO_BASELINE, NO_PROBABILITIES, ProbeScore
 from emend.evals.runner.ask_probe import ask_recorded, needs_baseline
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.units import EditorPass, Unit
-from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.errors import ContextOverflow, ModelReplyError, NotApplicable
 from emend.memory.probe import Answer, Probe
 from emend.memory.redaction import hide_keys
 from emend.memory.steps import steps_of, usage_until
 
-UNUSABLE = (ModelReplyError, ContextOverflow)
-"""Errors that are a result: there was an answer, and it is unusable."""
+UNUSABLE = (ModelReplyError, ContextOverflow, NotApplicable)
+"""Errors that are a result: there was an answer, and it is unusable; or there cannot be one."""
 
 
 class Stopped(Exception):

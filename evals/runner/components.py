@@ -15,6 +15,7 @@ from emend.agents.llm import fingerprint, load_model
 from emend.agents.providers.policy import CallPolicy
 from emend.editors.base import BatchSolver, Editor, EditorContext, MemoryLike
 from emend.editors.memory_based.unedited import Unedited
+from emend.editors.refused import RefusedEditor
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.fact_file.benchmark import FactFile
 from emend.evals.benchmarks.fact_file.read import is_fact_file
@@ -180,6 +181,7 @@ class RunComponents:
     def passes(self) -> tuple[EditorPass, ...]:
         """One pass per setting, repeat and editor, in that order."""
         editors = {(s, name): self.editor(name, s) for s in self.settings for name in self.editors}
+        editors |= self._refused(editors)
         return tuple(
             EditorPass(
                 editor=editors[setting, name],
@@ -194,6 +196,32 @@ class RunComponents:
             for repeat in range(self.config.repeats)
             for name in self.editors
         )
+
+    def _refused(self, editors: Mapping[tuple[str, str], Editor]) -> dict[tuple[str, str], Editor]:
+        """Stand-ins for editors in settings whose edits they cannot apply.
+
+        Raises:
+            BadSettings: an editor can apply those of no setting.
+        """
+        writing = {name for (_, name), editor in editors.items() if getattr(editor, "needs_subject", False)}
+        nameless = [setting for setting in self.settings if writing and not self._names_subjects(setting)]
+        refused: dict[tuple[str, str], Editor] = {}
+        for name in (name for name in self.editors if name in writing):
+            if len(nameless) == len(self.settings):
+                raise BadSettings(
+                    f"editor '{name}' writes at an edit's subject, and the edits of setting '{nameless[0]}' name none: "
+                    f"choose another of {', '.join(self.benchmark.settings)} (--setting), or read triplets out of the "
+                    "texts (`emend extract`) and give them with --benchmark-option triples=FILE --setting extract."
+                )
+            for setting in nameless:
+                reason = f"{name} writes at an edit's subject, and the edits of setting '{setting}' name none"
+                refused[setting, name] = RefusedEditor(editors[setting, name], reason)
+        return refused
+
+    def _names_subjects(self, setting: str) -> bool:
+        """Return False if the first edits of the setting name no subject."""
+        edits = next((case.edits for case in self.cases(setting) if case.edits), ())
+        return not edits or any(edit.subject for edit in edits)
 
     def editor(self, name: str, setting: str) -> Editor:
         """Make the editor of that name for a setting.

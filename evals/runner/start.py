@@ -15,7 +15,7 @@ from emend.evals.log.mirror_copy import restore_run
 from emend.evals.log.records import AppendLog, cut_file, json_line, write_errors
 from emend.evals.runner.components import MEMORY, RunComponents
 from emend.graphs.registry import GRAPHS
-from emend.memory.errors import BadData, BadSettings, RunRefused
+from emend.memory.errors import BadData, RunRefused
 
 DRAFT = f"{CASES}.new"
 DRAFTS = frozenset({MEMORY, CASES, DRAFT, f"{MANIFEST}.new"})
@@ -54,7 +54,6 @@ def prepare_run(components: RunComponents, folder: Path) -> Manifest:
         RunRefused: the run that is there was started with something else.
     """
     if not os.path.lexists(folder / MANIFEST):
-        _refuse_edits_without_subject(components)
         manifest = _manifest(components, list_cases(components, folder))
         manifest.write(folder)
         return manifest
@@ -62,21 +61,6 @@ def prepare_run(components: RunComponents, folder: Path) -> Manifest:
     manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder))
     started.refuse_change(manifest.model_dump(mode="json"), folder)
     return started
-
-
-def _refuse_edits_without_subject(components: RunComponents) -> None:
-    """Check that editors that write at a subject are given settings whose edits name one."""
-    for editor_pass in components.passes:
-        if not getattr(editor_pass.editor, "needs_subject", False):
-            continue
-        edits = next((case.edits for case in components.cases(editor_pass.setting) if case.edits), ())
-        if edits and not any(edit.subject for edit in edits):
-            raise BadSettings(
-                f"editor '{editor_pass.name}' writes at an edit's subject, and the edits of setting "
-                f"'{editor_pass.setting}' name none: choose another of {', '.join(components.benchmark.settings)} "
-                "(--setting), or read triplets out of the texts (`emend extract`) and give them with "
-                "--benchmark-option triples=FILE --setting extract."
-            )
 
 
 def _manifest(components: RunComponents, cases: dict[str, CaseList]) -> Manifest:

@@ -23,7 +23,7 @@ from emend.memory.errors import (
     TooManyFailures,
 )
 from tests.evals.toy_runs import config, go, records, untimed_records
-from tests.evals.toys import EDITOR, ScriptedModel, ToyEditor
+from tests.evals.toys import EDITOR, HeavyEditor, ScriptedModel, ToyEditor
 
 
 def test_a_failed_unit_is_kept_and_tried_again(tmp_path: Path) -> None:
@@ -189,3 +189,34 @@ def test_what_a_deleted_folder_cannot_keep_of_the_spending_is_warned_of(tmp_path
     ledger.add("openai:m", ProviderUsage(cached=1))
     save_usage(tmp_path / "gone", ledger)
     assert "what was spent is not in the manifest: " in caplog.text
+
+
+def test_a_setting_that_an_editor_cannot_write_is_unscored_with_the_reason_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pointing(HeavyEditor):
+        needs_subject = True
+
+    import tests.evals.toys as toys
+
+    monkeypatch.setattr(toys, "Pointing", Pointing, raising=False)
+    changed: dict[str, Any] = {
+        "benchmark": "tinyworld",
+        "editors": ("tests.evals.toys:Pointing", "unedited"),
+        "limit": 2,
+    }
+    model = ScriptedModel()
+    summary = go(tmp_path / "run", model, settings=("triplet", "document"), mode="single", **changed)
+    assert (
+        summary.failed == 0 and go(tmp_path / "run", settings=("triplet", "document"), mode="single", **changed).skipped
+    )
+    refused = [r for r in records(tmp_path / "run") if r.setting == "document" and r.editor != "unedited"]
+    others = [r for r in records(tmp_path / "run") if r not in refused]
+    assert refused and len(others) == 3 * len(refused)
+    reason = "tests.evals.toys:Pointing writes at an edit's subject, and the edits of setting 'document' name none"
+    for record in refused:
+        assert set(record.unscored.values()) == {reason} and not record.values and record.answer is None
+    assert not any(reason in record.unscored.values() for record in others)
+    with pytest.raises(BadSettings, match="choose another of .*triplet"):
+        go(tmp_path / "other", settings=("document",), **changed)
+    assert not (tmp_path / "other").exists()
