@@ -3,13 +3,17 @@
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from emend.evals.case import Metric, Record
-from emend.evals.metrics.estimate import EXTREMES, Estimate, decided, estimate, harmonic, macro
+from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, decided, estimate, harmonic, macro
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.probe import Usage
 
+NO_CASES = np.empty(0, np.int64)
 REASONS = 200
 """Number of distinct reasons that are counted; the rest count as one."""
 
@@ -30,35 +34,46 @@ class MetricRow(FrozenModel):
     """Judge and its measured agreement with people; empty for metrics without a judge."""
 
 
-class Column:
+class Column(NamedTuple):
     """The numbers of one output over the records of one kind, the case of each, and the cases of what has none.
 
     An attempt is a case in one of its repeats: the best of several wordings is that of one attempt, not of all repeats.
     """
 
-    def __init__(self) -> None:
-        self.values, self.cases, self.attempts = array("d"), array("q"), array("q")
-        self.missing, self.missing_attempts = array("q"), array("q")
+    values: Floats
+    cases: Integers
+    attempts: Integers
+    missing: Integers
+    missing_attempts: Integers
 
-    def put(self, value: float, case: int, attempt: int = 0) -> None:
-        """Add a number."""
-        self.values.append(value)
-        self.cases.append(case)
-        self.attempts.append(attempt)
+    @classmethod
+    def of(cls, values: Iterable[float], cases: Iterable[int]) -> "Column":
+        """A column of cases that have one attempt each, in which nothing is missing."""
+        cases = np.array([*cases], np.int64)
+        return cls(np.array([*values], np.float64), cases, cases, NO_CASES, NO_CASES)
 
-    def miss(self, case: int, attempt: int) -> None:
-        """Add what could not be scored."""
-        self.missing.append(case)
-        self.missing_attempts.append(attempt)
+    def only(self, cases: Collection[int]) -> "Column":
+        """The part of these cases."""
+        chosen = np.array([*cases], np.int64)
+        scored, missing = np.isin(self.cases, chosen), np.isin(self.missing, chosen)
+        numbers = self.cases[scored], self.attempts[scored], self.missing[missing], self.missing_attempts[missing]
+        return Column(self.values[scored], *numbers)
 
 
 DIGITS = 14
 """Hexadecimal ones of a case's number: two of a million cases are alike once in a hundred thousand such runs."""
 Columns = dict[tuple[str, str], Column]
 """Columns by output and kind of probe."""
+Likeness = tuple[str, str, str, int, str, tuple[str, ...], tuple[str, ...]]
+"""What records have in common: setting, mode, editor, checkpoint, kind, names of values, names of what is unscored."""
 SECONDS, TOKENS_IN, TOKENS_OUT = "cost: seconds", "cost: tokens in", "cost: tokens out"
 RETRIES = "cost: retries"
 """Columns beside those of the scorers."""
+NUMBER, ATTEMPT, KEPT, WIDTH = 0, 1, 8, 9
+"""Places in a row: number of the record, position of its attempt, whether it is the baseline's; the scores follow."""
+COSTS = {SECONDS: 2, RETRIES: 3, TOKENS_IN: 4, TOKENS_OUT: 5}
+SPENT = {"input_tokens": 4, "output_tokens": 5, "calls": 6, "untold": 7}
+UNTOLD = SPENT["untold"]
 
 
 class ResultGroup(NamedTuple):
@@ -79,10 +94,6 @@ def order_by(editors: Sequence[str]) -> Callable[[ResultGroup], tuple[str, str, 
     return lambda group: (group.setting, group.mode, places.get(group.editor, len(places)))
 
 
-def _columns() -> defaultdict[tuple[str, str], Column]:
-    return defaultdict(Column)
-
-
 def add_usage(sums: Counter[str], usage: Usage) -> None:
     """Add tokens and calls to their sums."""
     sums["input_tokens"] += usage.input_tokens
@@ -92,57 +103,128 @@ def add_usage(sums: Counter[str], usage: Usage) -> None:
 
 
 class RecordTable:
-    """Scores and costs of a run by result group."""
+    """Scores and costs of a run by result group: a row of numbers for each record, beside those of its like."""
 
     def __init__(self) -> None:
-        self.places: defaultdict[ResultGroup, defaultdict[tuple[str, str], Column]] = defaultdict(_columns)
-        self.again: defaultdict[tuple[ResultGroup, int], defaultdict[tuple[str, str], Column]] = defaultdict(_columns)
-        """Columns of re-evaluations, by the number of edits at the checkpoint."""
-        self.spent: Counter[str] = Counter()
-        """Tokens and calls, without those of kept answers."""
+        self.rows: defaultdict[Likeness, array[float]] = defaultdict(lambda: array("d"))
         self.cases: dict[str, int] = {}
         self.attempts: dict[tuple[str, int], int] = {}
+        """Number of each case in each of its repeats, in the order of their positions in rows."""
         self.units: set[str] = set()
         self.reasons: Counter[str] = Counter()
         self.records = self.cut = 0
+        self._positions: dict[tuple[str, int], int] = {}
 
     def add(self, record: Record) -> None:
         """Take one record in."""
-        place = ResultGroup(record.setting, record.mode, record.editor)
-        first = self.places[place]
-        columns = self.again[place, record.checkpoint] if record.checkpoint else first
-        case, attempt = self._numbers(record)
-        for name, value in record.values.items():
-            columns[name, record.kind].put(value, case, attempt)
-        for name in record.unscored:
-            columns[name, record.kind].miss(case, attempt)
+        alike = record.setting, record.mode, record.editor, record.checkpoint, record.kind
         usage = record.usage
-        first[SECONDS, ""].put(record.seconds, case)
-        first[RETRIES, ""].put(usage.retries, case)
-        for name, tokens in ((TOKENS_IN, usage.input_tokens), (TOKENS_OUT, usage.output_tokens)):
-            if usage.untold:
-                first[name, ""].miss(case, 0)
-            else:
-                first[name, ""].put(tokens, case)
-        if not record.from_baseline:
-            add_usage(self.spent, usage)
-        for reason in set(record.unscored.values()):
+        self.rows[*alike, tuple(record.values), tuple(record.unscored)].extend(
+            (
+                self.records,
+                self._position(record.case, record.repeat),
+                record.seconds,
+                usage.retries,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.calls,
+                usage.untold,
+                record.from_baseline,
+                *record.values.values(),
+            )
+        )
+        for reason in set(record.unscored.values()) if record.unscored else ():
             known = reason in self.reasons or len(self.reasons) < REASONS
             self.reasons[reason if known else "other reasons"] += 1
         self.units.add(record.unit)
         self.records += 1
         self.cut += record.cut_tokens > 0
 
-    def _numbers(self, record: Record) -> tuple[int, int]:
-        """A number for the case, and one for the attempt, whatever the order in which records were written.
+    def _position(self, case: str, repeat: int) -> int:
+        """Position of a case in one of its repeats.
 
-        By them cases are drawn, so that runs with the same records have the same intervals.
+        Each has a number, whatever the order in which records were written: by them cases are drawn, so that runs with
+        the same records have the same intervals.
         """
-        key = record.case, record.repeat
-        if key not in self.attempts:
+        key = case, repeat
+        position = self._positions.get(key)
+        if position is None:
+            position = self._positions[key] = len(self._positions)
             self.attempts[key] = _number(*key)
-            self.cases.setdefault(record.case, _number(record.case))
-        return self.cases[record.case], self.attempts[key]
+            self.cases.setdefault(case, _number(case))
+        return position
+
+    @property
+    def places(self) -> dict[ResultGroup, Columns]:
+        """Columns by result group: of the first evaluation, and of the costs of all."""
+        return {group: columns for (group, checkpoint), columns in self._columns.items() if not checkpoint}
+
+    @property
+    def again(self) -> dict[tuple[ResultGroup, int], Columns]:
+        """Columns of re-evaluations, by the number of edits at the checkpoint."""
+        return {key: columns for key, columns in self._columns.items() if key[1]}
+
+    @property
+    def spent(self) -> Counter[str]:
+        """Tokens and calls, without those of kept answers."""
+        sums = Counter[str]()
+        for rows in map(_by_row, self.rows.items()):
+            asked = rows[rows[:, KEPT] == 0]
+            sums.update({name: int(asked[:, at].sum()) for name, at in SPENT.items()})
+        return sums
+
+    @cached_property
+    def _columns(self) -> dict[tuple[ResultGroup, int], Columns]:
+        """Columns by result group and checkpoint, in the order in which they first came."""
+        parts: dict[tuple[ResultGroup, int], dict[tuple[str, str], list[_Part]]] = {}
+        for alike, packed in self.rows.items():
+            setting, mode, editor, checkpoint, kind, values, unscored = alike
+            group, rows = ResultGroup(setting, mode, editor), _by_row((alike, packed))
+            first = parts.setdefault((group, 0), {})
+            columns = parts.setdefault((group, checkpoint), {})
+            for at, name in enumerate(values, WIDTH):
+                columns.setdefault((name, kind), []).append(_Part(rows, rows[:, at]))
+            for name in unscored:
+                columns.setdefault((name, kind), []).append(_Part(rows, None))
+            for name, at in COSTS.items():
+                told = rows if name in (SECONDS, RETRIES) else rows[rows[:, UNTOLD] == 0]
+                first.setdefault((name, ""), []).append(_Part(told, told[:, at]))
+                if len(told) < len(rows):
+                    first[name, ""].append(_Part(rows[rows[:, UNTOLD] > 0], None))
+        cases = np.array([self.cases[case] for case, _ in self.attempts], np.int64)
+        attempts = np.array([*self.attempts.values()], np.int64)
+        return {
+            key: {name: _joined(those, cases, attempts) for name, those in columns.items()}
+            for key, columns in parts.items()
+        }
+
+
+def _by_row(of: "tuple[Likeness, array[float]]") -> Floats:
+    return np.frombuffer(of[1]).reshape(-1, WIDTH + len(of[0][5]))
+
+
+class _Part(NamedTuple):
+    """Rows of records that are alike, and their numbers in a column; None where these are missing."""
+
+    rows: Floats
+    values: Floats | None
+
+
+def _joined(parts: Sequence[_Part], cases: Integers, attempts: Integers) -> Column:
+    """Make a column of its parts, in the order of the records."""
+    scored = [(part.rows, part.values) for part in parts if part.values is not None]
+    order, at = _in_order([rows for rows, _ in scored])
+    values = np.concatenate([values for _, values in scored])[order] if scored else np.empty(0)
+    _, missing = _in_order([part.rows for part in parts if part.values is None])
+    return Column(values, cases[at], attempts[at], cases[missing], attempts[missing])
+
+
+def _in_order(rows: Sequence[Floats]) -> tuple[Integers, Integers]:
+    """The order of the rows' records, and the positions of their attempts in it."""
+    if not rows:
+        return NO_CASES, NO_CASES
+    order = np.argsort(np.concatenate([part[:, NUMBER] for part in rows]))
+    return order, np.concatenate([part[:, ATTEMPT] for part in rows])[order].astype(np.int64)
 
 
 def _number(*key: str | int) -> int:
@@ -163,9 +245,9 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
         alone = [metric.model_copy(update={"kinds": (kind,), "per": "record", "scale": 1.0}) for kind in metric.kinds]
         return macro([estimate_of(columns, alone_metric) for alone_metric in alone]).scaled(metric.scale)
     if metric.per == "harmonic":
-        per_kind = [columns.get((metric.value, kind), Column()) for kind in metric.kinds]
+        per_kind = [columns.get((metric.value, kind), Column.of((), ())) for kind in metric.kinds]
         missing = sum(len(column.missing) for column in per_kind)
-        whole = harmonic([(column.values, column.cases) for column in per_kind]).scaled(metric.scale)
+        whole = harmonic([(column.values.tolist(), column.cases.tolist()) for column in per_kind]).scaled(metric.scale)
         return whole.model_copy(update={"unscored": missing})
     chosen = [
         column
@@ -174,37 +256,27 @@ def estimate_of(columns: Columns, metric: Metric) -> Estimate:
     ]
     if metric.per in EXTREMES:
         return _by_attempt(chosen, metric.per).scaled(metric.scale)
-    whole = estimate(
-        [value for column in chosen for value in column.values],
-        [case for column in chosen for case in column.cases],
-        per=metric.per,
-        share=metric.share,
-    )
+    values = np.concatenate([np.empty(0), *(column.values for column in chosen)])
+    cases = np.concatenate([NO_CASES, *(column.cases for column in chosen)])
+    whole = estimate(values, cases, per=metric.per, share=metric.share)
     unscored = sum(len(column.missing) for column in chosen)
     return whole.scaled(metric.scale).model_copy(update={"unscored": unscored})
 
 
 def _by_attempt(chosen: Sequence[Column], per: str) -> Estimate:
     """The mean of each attempt's best or worst; those that what is missing could still turn are unscored."""
-    outcomes: list[tuple[int, float | None]] = [
-        pair for column in chosen for pair in zip(column.attempts, column.values, strict=True)
-    ]
-    outcomes += [(attempt, None) for column in chosen for attempt in column.missing_attempts]
-    case_of = {attempt: case for column in chosen for attempt, case in zip(column.attempts, column.cases, strict=True)}
-    case_of |= {at: case for column in chosen for at, case in zip(column.missing_attempts, column.missing, strict=True)}
+    outcomes: list[tuple[int, float | None]] = []
+    case_of: dict[int, int] = {}
+    for values, *numbers in chosen:
+        cases, attempts, missing, missing_attempts = (part.tolist() for part in numbers)
+        outcomes += zip(attempts, values.tolist(), strict=True)
+        case_of |= zip(attempts, cases, strict=True)
+        case_of |= zip(missing_attempts, missing, strict=True)
+    outcomes += [(attempt, None) for column in chosen for attempt in column.missing_attempts.tolist()]
     every = decided(outcomes, per)
     return estimate(list(every.values()), [case_of[attempt] for attempt in every])
 
 
 def only(columns: Columns, cases: Collection[int]) -> Columns:
     """Columns restricted to these cases."""
-    selection: Columns = {}
-    for name, column in columns.items():
-        chosen = selection.setdefault(name, Column())
-        for value, case, attempt in zip(column.values, column.cases, column.attempts, strict=True):
-            if case in cases:
-                chosen.put(value, case, attempt)
-        for case, attempt in zip(column.missing, column.missing_attempts, strict=True):
-            if case in cases:
-                chosen.miss(case, attempt)
-    return selection
+    return {name: column.only(cases) for name, column in columns.items()}

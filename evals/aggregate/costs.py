@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from emend.evals.aggregate.columns import (
     RETRIES,
@@ -80,15 +81,14 @@ def costs_of(gathered: RecordTable, folder: Path, editors: Sequence[str]) -> lis
 def _estimate(columns: Columns, metric: Metric) -> Estimate:
     """Estimate of a cost. A constant cost is no proportion, so its interval is that number."""
     value = estimate_of(columns, metric)
-    numbers = chain.from_iterable(column.values for (name, _), column in columns.items() if name == metric.value)
-    first = next(numbers, None)
-    constant = value.n > 1 and all(number == first for number in numbers)
+    numbers = [column.values for (name, _), column in columns.items() if name == metric.value]
+    constant = value.n > 1 and np.ptp(np.concatenate(numbers)) == 0
     return value.model_copy(update={"low": value.mean, "high": value.mean}) if constant else value
 
 
 def _edits(folder: Path) -> dict[ResultGroup, Columns]:
     """Cost of each application of edits, per edit; the applications are the cases."""
-    columns: dict[ResultGroup, Columns] = {}
+    found: dict[ResultGroup, dict[str, dict[int, float]]] = {}
     for number, line in enumerate(read_lines(folder, COSTS)):
         if line.get("act") != "edit" or not line["edits"]:
             continue
@@ -98,8 +98,11 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
             if totals is not None:
                 memory = metric.value == "peak_bytes"  # of all edits at once: it is not shared out among them
                 value = totals / MIB if memory else totals / line["edits"]
-                columns.setdefault(place, {}).setdefault((metric.value, ""), Column()).put(value, number)
-    return columns
+                found.setdefault(place, {}).setdefault(metric.value, {})[number] = value
+    return {
+        place: {(name, ""): Column.of(values.values(), values) for name, values in costs.items()}
+        for place, costs in found.items()
+    }
 
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:

@@ -23,7 +23,7 @@ def forgetting_of(gathered: RecordTable, metrics: Sequence[Metric], editors: Seq
             now = gathered.again[group, standing]
             row = group.row(metric, estimate_of(now, metric))
             if row.n or row.unscored:
-                cases = {case for column in now.values() for case in (*column.cases, *column.missing)}
+                cases = {case for column in now.values() for case in (*column.cases.tolist(), *column.missing.tolist())}
                 first = estimate_of(only(gathered.places.get(group, {}), cases), metric)
                 rows.append(ForgettingRow(**dict(row), standing=standing, first=first))
     return rows

@@ -17,6 +17,7 @@ _Z = 1.959963984540054
 _CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not grow with the resamples
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class Estimate(FrozenModel):
@@ -41,8 +42,8 @@ class Estimate(FrozenModel):
 
 
 def estimate(
-    values: Sequence[float | None],
-    cases: Sequence[Hashable],
+    values: Sequence[float | None] | Floats,
+    cases: Sequence[Hashable] | Integers,
     *,
     per: str = "record",
     share: bool = True,
@@ -56,8 +57,8 @@ def estimate(
     returned instead (10 of 10 is [0.72, 1], not [1, 1]), where a case is one observation however many records it has.
 
     Args:
-        values: one per record; None for a record that could not be scored.
-        cases: the case of each record, same length.
+        values: one per record; None for a record that could not be scored. An array if all were.
+        cases: the case of each record, same length. With an array of values an array of numbers.
         per: `record` averages over records (micro), `case` over the means of cases, `any` over their best values and
             `all` over their worst (a case is right if any, or all, of its records are).
         share: True if values are shares; equal marks or magnitudes have no interval.
@@ -71,18 +72,32 @@ def estimate(
         raise ValueError(f"{len(values)} values but {len(cases)} cases: give one case per value.")
     if per not in ("record", "case", *EXTREMES):
         raise ValueError(f"per='{per}': choose 'record', 'case', 'any' or 'all'.")
-    scored = [(value, case) for value, case in zip(values, cases, strict=True) if value is not None]
-    unscored = len(values) - len(scored)
-    if not scored:
+    numbers, owners = _scored(values, cases)
+    unscored = len(values) - len(numbers)
+    if not len(numbers):
         return Estimate(mean=None, n=0, unscored=unscored)
-    numbers = np.array([value for value, _ in scored], dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("a value is not a finite number: leave it unscored (None) with its reason.")
-    return _estimate(numbers, [case for _, case in scored], unscored, per, share, seed, resamples)
+    return _estimate(numbers, owners, unscored, per, share, seed, resamples)
+
+
+def _scored(
+    values: Sequence[float | None] | Floats, cases: Sequence[Hashable] | Integers
+) -> tuple[Floats, Sequence[Hashable] | Integers]:
+    if isinstance(values, np.ndarray):
+        return values, cases
+    scored = [(value, case) for value, case in zip(values, cases, strict=True) if value is not None]
+    return np.array([value for value, _ in scored], dtype=np.float64), [case for _, case in scored]
 
 
 def _estimate(
-    numbers: Floats, owners: list[Hashable], unscored: int, per: str, share: bool, seed: int, resamples: int
+    numbers: Floats,
+    owners: Sequence[Hashable] | Integers,
+    unscored: int,
+    per: str,
+    share: bool,
+    seed: int,
+    resamples: int,
 ) -> Estimate:
     if per in EXTREMES:
         numbers, owners = _extremes(numbers, owners, per)
@@ -115,7 +130,7 @@ def decided(values: Iterable[tuple[Group, float | None]], per: str) -> dict[Grou
     return {group: None if group in incomplete and value != final else value for group, value in extremes.items()}
 
 
-def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats, list[Hashable]]:
+def _extremes(numbers: Floats, cases: Sequence[Hashable] | Integers, per: str) -> tuple[Floats, list[Hashable]]:
     """Return one value per case: its best or its worst."""
     extremes: dict[Hashable, float] = {}
     for value, case in zip(numbers.tolist(), cases, strict=True):
@@ -123,10 +138,15 @@ def _extremes(numbers: Floats, cases: list[Hashable], per: str) -> tuple[Floats,
     return np.array(list(extremes.values())), list(extremes)
 
 
-def _by_case(numbers: Floats, cases: Sequence[Hashable]) -> tuple[Floats, Floats]:
+def _by_case(numbers: Floats, cases: Sequence[Hashable] | Integers) -> tuple[Floats, Floats]:
     """Sum and number of the values of each case, in the order of `case_positions`, on which seeded draws depend."""
-    place = case_positions(cases)
-    index = np.array([place[case] for case in cases])
+    if isinstance(cases, np.ndarray):
+        distinct, index = np.unique(cases, return_inverse=True)
+        place = case_positions(distinct.tolist())
+        index = np.array([place[case] for case in distinct.tolist()])[index]
+    else:
+        place = case_positions(cases)
+        index = np.array([place[case] for case in cases])
     counts = np.bincount(index, minlength=len(place)).astype(np.float64)
     sums = np.bincount(index, weights=numbers, minlength=len(place)).astype(np.float64)
     return sums, counts
