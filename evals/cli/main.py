@@ -29,7 +29,7 @@ COMMANDS = {
     "run": LazyCommand("run:run", EVALUATE, "Evaluate editors on a benchmark; repeat the command to continue."),
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
     "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
-    "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models judge a run's answers; calibrate the judges."),
+    "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
     "report": LazyCommand(
         "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."
     ),

@@ -36,8 +36,9 @@ class Coefficient(FrozenModel):
 class RaterAgreement(FrozenModel):
     """Agreement of two raters of the same items; the first is the reference.
 
-    `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered; it,
-    `spearman`, `kendall` (tau-b), `mae` and the means are None where labels are not ordered. `base_rate` is the
+    `raw` is the share of equal labels. `kappa` is Cohen's, with quadratic weights where labels are ordered;
+    `alpha` Krippendorff's, with squared distances there (None in older files). `spearman`, `kendall` (tau-b), `mae` and
+    the means are None where labels are not ordered. `base_rate` is the
     share of the first rater's most frequent label, which is also the raw agreement of a second rater who always gives
     it; `constant_mae` is the mean absolute error of always giving the first rater's median. `mean_first` and
     `mean_second` show whether a rater is milder or only less consistent.
@@ -52,6 +53,7 @@ class RaterAgreement(FrozenModel):
     raw: Estimate
     base_rate: Estimate
     kappa: Coefficient | None = None
+    alpha: Coefficient | None = None
     spearman: Coefficient | None = None
     kendall: Coefficient | None = None
     mae: Estimate | None = None
@@ -122,6 +124,7 @@ def _agreement(
         raw=mean([float(a == b) for a, b, _ in pairs], share=True),
         base_rate=mean([float(a == mode) for a in ones], share=True),
         kappa=coefficient(quadratic_kappa if ordered else kappa) if categories else None,
+        alpha=coefficient(interval_alpha if ordered else nominal_alpha),
         spearman=coefficient(spearman) if ordered else None,
         kendall=coefficient(kendall) if ordered else None,
         mae=mean([abs(a - b) for a, b, _ in pairs]) if ordered else None,
@@ -194,6 +197,22 @@ def _weighted(tables: Floats, weights: Floats) -> Floats:
     first, second = tables.sum(axis=2), tables.sum(axis=1)
     chance = np.einsum("ti,tj,ij->t", first, second, weights) / tables.sum(axis=(1, 2))
     return _divided(chance - (tables * weights).sum(axis=(1, 2)), chance)
+
+
+def nominal_alpha(tables: Floats, labels: Floats) -> Floats:
+    """Krippendorff's alpha (2011) of two raters without missing labels, for names."""
+    return _alpha(tables, 1 - np.eye(len(labels)))
+
+
+def interval_alpha(tables: Floats, labels: Floats) -> Floats:
+    """Krippendorff's alpha with the squared distance of the labels' values."""
+    return _alpha(tables, (labels[:, None] - labels) ** 2)
+
+
+def _alpha(tables: Floats, weights: Floats) -> Floats:
+    counts, totals = tables.sum(axis=2) + tables.sum(axis=1), 2 * tables.sum(axis=(1, 2))
+    chance = np.einsum("ti,tj,ij->t", counts, counts, weights) / (totals - 1)
+    return _divided(chance - 2 * (tables * weights).sum(axis=(1, 2)), chance)
 
 
 def spearman(tables: Floats, labels: Floats) -> Floats:

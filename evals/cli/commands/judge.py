@@ -1,4 +1,4 @@
-"""The commands `emend judge run`, `calibrate` and `stress`."""
+"""The commands `emend judge run`, `calibrate`, `stress`, `annotate` and `agreement`."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from emend.evals.cli.options import Json, Plot, RunFolder, grouped
 from emend.evals.cli.output import emit, print_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from emend.evals.judges.score_run import ScoreSummary
 
 judge = typer.Typer(
-    name="judge", help="Let chat models judge a run's answers, and measure the judges.", no_args_is_help=True
+    name="judge", help="Let chat models or people judge a run's answers, and measure the judges.", no_args_is_help=True
 )
 
 
@@ -174,6 +174,82 @@ def stress(
     emit((*results.rows, *results.relations), as_json, lambda console: show_stress(results, console))
     if any(relation.outcome == "broken" for relation in results.relations):
         raise typer.Exit(1)
+
+
+@judge.command()
+def annotate(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    study: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Study: elken, recoe-coherence, recoe-recall, akew, docter; a judge; or a .toml file.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the sheets.")],
+    size: Annotated[int | None, typer.Option(min=1, metavar="N", help="Items to label; default: the study's.")] = None,
+    annotators: Annotated[int, typer.Option(min=1, max=9, metavar="N", help="Number of annotators.")] = 2,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD,...", help="Draw as many of each: model, editor, setting, kind, a tag; default: the study's."
+        ),
+    ] = None,
+    editor: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Editor whose answers are taken; repeatable; default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the sample and the orders.")] = 0,
+) -> None:
+    """Export blind sheets of runs' answers for people to label: a web page and a table for each annotator."""
+    from emend.evals.annotate.sampling import draw
+    from emend.evals.annotate.sheets import AnnotationKey, write_sheets
+    from emend.evals.annotate.study import load_study
+
+    chosen = load_study(study)
+    changes = {"size": size or chosen.size, "strata": tuple(by.split(",")) if by else chosen.strata}
+    chosen = chosen.model_copy(update=changes)
+    sample = draw(runs, chosen, editor or (), seed)
+    key = AnnotationKey(study=chosen, runs=tuple(map(str, runs)), seed=seed, items=tuple(sample.items))
+    pages = write_sheets(out, key, annotators)
+    for stratum, (there, drawn) in sample.strata.items():
+        print_text(f"{stratum}: {drawn} of {there}")
+    print_text(f"\n{len(sample.items)} items for each annotator, who needs one file, to open in a browser or as .csv:")
+    print_text("".join(f"  {page}\n" for page in pages) + f"Keep {out / 'key.json'} to yourself: it names the editors.")
+    print_text(f"Put the filled .csv files into the folder, then: emend judge agreement {out}")
+
+
+@judge.command(name="agreement")
+def show_agreement(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that emend judge annotate made.")],
+    sheets: Annotated[
+        list[Path] | None, typer.Argument(metavar="[SHEET]...", help="Filled .csv files; default: those in the folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read filled sheets: agreement, disagreements to settle, and labels for emend judge calibrate."""
+    from emend.evals.annotate.labels import read_key, read_sheets
+    from emend.evals.annotate.results import results_of, write_adjudication, write_labels
+    from emend.evals.report.tables.calibration import render_annotation
+
+    key = read_key(folder)
+    filled = read_sheets(folder, key, sheets or ())
+    results = results_of(key, filled)
+    page = write_adjudication(folder, key, filled, results)
+    labels = folder / "labels.jsonl"
+    count = write_labels(labels, key, filled) if key.study.judge and key.study.label else None
+
+    def show(console: "Console") -> None:
+        console.print(render_annotation(key, results))
+        if page is not None:
+            print_text(f"\nTo settle the disagreements, fill in {page} (or the .csv), and give the command again.")
+        if count:
+            print_text(f"\n{count} labels are in {labels}: emend judge calibrate {labels} --judge MODEL")
+
+    emit(results.pairs, as_json, show, shares=_plain(results.shares), disagreements=_plain(results.disagreements))
+
+
+def _plain(rows: "Sequence[BaseModel]") -> list[dict[str, Any]]:
+    return [row.model_dump(mode="json") for row in rows]
 
 
 def _print_summary(folder: Path, summary: "ScoreSummary") -> None:

@@ -1,4 +1,4 @@
-"""The table and the plot of `emend judge calibrate`."""
+"""The table and the plot of `emend judge calibrate`, and the tables of `emend judge agreement`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emend.evals.annotate.results import AnnotationResults
+from emend.evals.annotate.sheets import AnnotationKey
 from emend.evals.judges.calibration import Calibration
 from emend.evals.metrics.agreement import Coefficient, RaterAgreement
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.escape import one_line
 from emend.evals.report.plots.plotting import drawing, plain
-from emend.evals.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame
+from emend.evals.report.tables.layout import INTERVALS, Frame, bounds, decimal, dim, frame, unscored
 
 PUBLISHED = {
     "tendency": "ELKEN's judge, gpt-4-1106-preview, on 120 answers that one person marked: Spearman 0.744, Kendall "
@@ -21,9 +23,12 @@ PUBLISHED = {
 """Published agreement of a paper's own judge with people, by kind."""
 MOST_LABELS = 12
 """Shares have many values; they are drawn as dots, and their table of counts is left out."""
+SHOWN = 10
+"""Disagreements in the terminal; the sheet to settle them has all."""
 NAMES = {
     "raw": "equal labels",
     "kappa": "Cohen's kappa",
+    "alpha": "Krippendorff's alpha",
     "spearman": "Spearman",
     "kendall": "Kendall tau-b",
     "mae": "mean absolute error",
@@ -48,6 +53,47 @@ def render_calibration(result: Calibration) -> RenderableType:
             _measures(result.retest),
         ]
     return Group(*parts, *dim(_notes(result)))
+
+
+def render_annotation(key: AnnotationKey, results: AnnotationResults) -> RenderableType:
+    """The annotators' agreement, the labels of each stratum, and the first disagreements."""
+    measured = ("raw", "kappa", "alpha", "spearman", "kendall")
+    pairs = frame("question", "raters", *(NAMES[name].replace(" ", "\n", 1) for name in measured), "n", names=2)
+    for pair in results.pairs:
+        cells = (_with_interval(getattr(pair, name)) for name in measured)
+        pairs.add(pair.question, Text(one_line(" and ".join(pair.raters))), *cells, str(pair.n))
+    shares = frame("question", "label", "of", "value", "95 %", "n", "open", names=3)
+    for share in results.shares:
+        names = (Text(share.label or "mean"), Text(one_line(share.stratum)))
+        shares.add(share.question, *names, *_cells(share.value), str(share.value.n), unscored(share.value.unscored))
+    parts: list[RenderableType] = [Text(one_line(key.study.title), style="bold"), pairs, shares]
+    if results.disagreements:
+        differing = frame("item", "question", "labels", names=2)
+        for each in results.disagreements[:SHOWN]:
+            labels = ", ".join(f"{name} {label}" for name, label in each.labels.items())
+            differing.add(each.item, Text(each.question), Text(one_line(labels)))
+        parts += [Text("different labels", style="bold"), differing]
+    return Group(*parts, *dim(_annotation_notes(key, results)))
+
+
+def _with_interval(value: Estimate | Coefficient | None) -> Text:
+    number, interval = _cells(value) if value is not None else (Text("-"), Text())
+    return number if "-" in (number.plain, interval.plain) else Text(" ").join([number, interval])
+
+
+def _annotation_notes(key: AnnotationKey, results: AnnotationResults) -> Iterator[str]:
+    if rest := len(results.disagreements[SHOWN:]):
+        yield f"and {rest} more; all are in the sheet of the adjudicator, and with --json"
+    yield (
+        ", ".join(f"{name} labelled {count}" for name, count in results.labelled.items())
+        + f" of {len(key.items)} items"
+    )
+    for why in dict.fromkeys(pair.kappa.why for pair in results.pairs if pair.kappa is not None and pair.kappa.why):
+        yield f"kappa and the like are {why}"
+    yield "open: nobody labelled it, or labels differ and no adjudicator has settled it"
+    yield INTERVALS
+    if key.study.published:
+        yield key.study.published
 
 
 def _measures(result: RaterAgreement) -> Frame:

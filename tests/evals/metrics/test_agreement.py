@@ -106,3 +106,29 @@ def test_intervals_cover_the_truth_nineteen_times_in_twenty() -> None:
             covered[name] += one.low <= real <= one.high
     for name, count in covered.items():
         assert 0.92 <= count / runs <= 0.98, name
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alpha"),
+    [
+        ("0100000010", "1110010000", 0.095),
+        ("aabbdcccedda", "babbbcccceddd"[:12], None),
+        ("aabbdcccedda", "babbbccccddd", None),
+    ],
+)
+def test_alpha_is_that_of_its_definition(first: str, second: str, alpha: float | None) -> None:
+    """The first are Krippendorff's own figures (2011, example A)."""
+    ones, others = ([float(ord(sign)) for sign in text] for text in (first, second))
+    for ordered in (False, True):
+        told = agreement(ones, others, range(len(ones)), ordered=ordered, resamples=200)
+        values, n = ones + others, 2 * len(ones)
+
+        def distance(a: float, b: float, ordered: bool = ordered) -> float:
+            return (a - b) ** 2 if ordered else float(a != b)
+
+        observed = 2 * sum(map(distance, ones, others)) / n
+        expected = sum(distance(a, b) for a in values for b in values) / (n * (n - 1))
+        assert value(told.alpha) == pytest.approx(1 - observed / expected)
+        assert told.alpha is not None and told.alpha.low is not None and told.alpha.low <= value(told.alpha)
+        if alpha is not None:
+            assert value(told.alpha) == pytest.approx(alpha, abs=5e-4)

@@ -1,0 +1,1 @@
+"""Human evaluation: blind sheets of a run's answers for annotators, and the agreement of their labels."""
