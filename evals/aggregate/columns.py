@@ -187,9 +187,9 @@ class RecordTable:
             for name in unscored:
                 columns.setdefault((name, kind), []).append(_Part(rows, None))
             for name, at in COSTS.items():
-                told = rows if name in (SECONDS, RETRIES) else rows[rows[:, UNTOLD] == 0]
-                first.setdefault((name, ""), []).append(_Part(told, told[:, at]))
-                if len(told) < len(rows):
+                counted = rows if name in (SECONDS, RETRIES) else rows[rows[:, UNTOLD] == 0]
+                first.setdefault((name, ""), []).append(_Part(counted, counted[:, at]))
+                if len(counted) < len(rows):
                     first[name, ""].append(_Part(rows[rows[:, UNTOLD] > 0], None))
         cases = np.array([self.cases[case] for case, _ in self.attempts], np.int64)
         attempts = np.array([*self.attempts.values()], np.int64)
