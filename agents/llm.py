@@ -34,6 +34,10 @@ MODELS: Registry[Loader] = Registry(
             "emend.agents.llm:load_anthropic",
             "anthropic:NAME, or anthropic:NAME@URL, through Anthropic's API",
         ),
+        "langchain": (
+            "emend.agents.any_provider:load_langchain",
+            "langchain:PROVIDER:NAME, any provider of LangChain's init_chat_model, such as google_genai",
+        ),
         "vllm": (SERVED + "load_vllm", "vllm:NAME@URL, a model on a vLLM server, which also scores"),
         "sglang": (SERVED + "load_sglang", "sglang:NAME@URL, a model on an SGLang server, which also scores"),
         "completions": (
@@ -76,8 +80,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
 
     Args:
         spec: `tiny`, `hf:FOLDER-OR-ID`, `openai:NAME[@URL]`, `anthropic:NAME[@URL]`, `vllm:NAME@URL`,
-            `sglang:NAME@URL`, `completions:NAME@URL`, a plug-in's `provider:name`, or `module:attribute`: a LangChain
-            chat model, or a class or function that makes one from the settings.
+            `sglang:NAME@URL`, `completions:NAME@URL`, `langchain:PROVIDER:NAME`, a plug-in's `provider:name`, or
+            `module:attribute`: a LangChain chat model, or a class or function that makes one from the settings.
         policy: how providers are asked; models that share one share its limits, budget and kept replies.
         settings: local models take `dtype`, `device`, `batch_tokens`, `max_new_tokens`, `stop_at`, `chat`, `gather`,
             `score_apart`; served ones those of `agents.served.settings`; the others what their LangChain class takes

@@ -33,7 +33,7 @@ SECONDS_PER_CALL = 1.0
 HOPS = 2
 """Subquestions of a question that the stand-in decomposes."""
 UNEDITED = "unedited"
-API_PROVIDERS = ("openai", "anthropic")
+API_PROVIDERS = ("openai", "anthropic", "langchain")
 """Providers whose models do not score."""
 BASELINE = "baseline"
 COUNTS = ("calls", "input_tokens", "output_tokens")

@@ -11,7 +11,7 @@ from emend.evals.aggregate.rows import MetricRow
 from emend.evals.log.manifest import Manifest
 from emend.memory.edit import FrozenModel
 
-SERVERS = ("openai:", "vllm:", "sglang:", "completions:")
+SERVERS = ("openai:", "vllm:", "sglang:", "completions:", "langchain:")
 """Beginnings of models' names that may end in an address."""
 
 
@@ -129,6 +129,7 @@ def _setting(paper_rules: Rules, row: MetricRow) -> str:
 
 def same_model(run: str, published: str) -> bool:
     """Return True if a run's model (`hf:FOLDER`, `openai:NAME@URL`) has a name of the paper's model."""
-    name = run.partition(":")[2].partition("@")[0] if run.startswith(SERVERS) else run.partition(":")[2]
+    name = run.removeprefix("langchain:").partition(":")[2]
+    name = name.partition("@")[0] if run.startswith(SERVERS) else name
     plain = re.sub(r"[^a-z0-9]", "", name.rstrip("/").rpartition("/")[2].lower())
     return plain in _told()["models"].get(published, ())

@@ -56,6 +56,7 @@ def test_every_model_of_a_table_has_the_names_it_goes_by_and_no_other_has() -> N
         ("hf:Mistral-7B-v0.3", "Mistral (7B)", False),
         ("openai:gpt-3.5-turbo@http://127.0.0.1:1/v1", "ChatGPT", True),
         ("openai:gpt-4o", "GPT-4", False),
+        ("langchain:google_genai:gemini-pro", "Gemini Pro", True),
         ("openai:gpt-4", "GPT-4", True),
         ("tiny", "GPT2-XL", False),
     ],

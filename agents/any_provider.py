@@ -1,0 +1,84 @@
+"""Chat models of any provider that LangChain's `init_chat_model` knows: `langchain:PROVIDER:NAME`."""
+
+import re
+import warnings
+from typing import Any
+
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+
+from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, split_address
+from emend.agents.providers.http_client import bound_exchanges
+from emend.memory.errors import BadSettings, MissingExtra
+from emend.memory.redaction import hide_keys
+from emend.memory.registry import nearest
+
+BOUNDED = ("openai", "anthropic")
+"""Providers to whose clients `bound_exchanges` can set limits of time and size; others have their own timeout alone."""
+OWN_RETRIES = "max_retries"
+_PACKAGE = re.compile(r"pip install ([\w.-]+)")
+_SUPPORTED = re.compile(r"providers are: (.*)", re.DOTALL)
+
+
+def load_langchain(name: str, **settings: Any) -> BaseChatModel:
+    """Load a model of a provider by LangChain's own class for it.
+
+    Temperature 0, the timeout and no retries of the client's own are set where the class has these settings.
+
+    Args:
+        name: `PROVIDER:NAME`, or `PROVIDER:NAME@URL` for a class with the setting `base_url`.
+        settings: those of the class; `deadline` as for all models behind an API.
+
+    Raises:
+        BadSettings: no name or no such provider, an unknown setting, or a missing key.
+        MissingExtra: the provider's package is not installed; names it.
+    """
+    provider, _, model = name.partition(":")
+    provider, spec = provider.replace("-", "_").lower(), f"langchain:{name}"
+    if not provider or not model:
+        raise BadSettings(f"model '{spec}': write langchain:PROVIDER:NAME, for example langchain:google_genai:NAME.")
+    if settings.get(OWN_RETRIES):
+        raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
+    model, url = split_address(f"langchain:{provider}", model, f"{provider.upper()}_API_KEY")
+    options = {key: value for key, value in settings.items() if key not in DEFAULT_BOUNDS}
+    options |= {"base_url": url} if url else {}
+    known = _settings_of(type(_make(provider, model, spec, options)))
+    _refuse_unknown(spec, options, known)
+    defaults = {key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known}
+    options = {key: value for key, value in (defaults | options).items() if value is not None}
+    client = _make(provider, model, spec, options)
+    if provider in BOUNDED:
+        seconds, megabytes = (settings.get(name, DEFAULT_BOUNDS[name]) for name in ("deadline", "reply_mb"))
+        bound_exchanges(client, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
+    return client
+
+
+def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> BaseChatModel:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about unknown settings, which are refused
+            client: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
+    except ImportError as error:
+        package = _PACKAGE.search(str(error))
+        remedy = f"pip install {package[1]}" if package else str(error)
+        raise MissingExtra(f"model '{spec}' needs a package: {remedy}.") from error
+    except Exception as error:  # noqa: BLE001  clients have errors of their own for keys and settings
+        if supported := _SUPPORTED.search(str(error)):
+            names = [name.strip() for name in supported[1].split(",")]
+            raise BadSettings(
+                f"model '{spec}': LangChain knows no such provider: {nearest(provider, names)}"
+            ) from error
+        reason = hide_keys(" ".join(str(error).split()))[:300]
+        raise BadSettings(f"model '{spec}' cannot be made ({type(error).__name__}): {reason}") from error
+    return client
+
+
+def _settings_of(kind: type[BaseChatModel]) -> set[str]:
+    """Names and aliases of a class's settings."""
+    return {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
+
+
+def _refuse_unknown(spec: str, options: dict[str, Any], known: set[str]) -> None:
+    """Refuse settings that a class ignores, or passes on unread so that every call failed."""
+    for setting in options:
+        if setting not in known:
+            raise BadSettings(f"unknown setting '{setting}' of model '{spec}': {nearest(setting, sorted(known))}")
