@@ -19,11 +19,14 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 for name in ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "NO_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(name, None)  # typer and rich colour what they print by these
-# Read when torch, chromadb and huggingface_hub are imported: no network, no telemetry, no threads that spin.
+# Read when torch, chromadb and huggingface_hub are imported: no network, no telemetry, one thread a matrix product, as
+# processes share the cores, and no compiler, which bitsandbytes would import (half a second) and nothing uses.
 os.environ.update(
-    HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", TOKENIZERS_PARALLELISM="false", OMP_WAIT_POLICY="passive"
-)
+    HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", TOKENIZERS_PARALLELISM="false", OMP_WAIT_POLICY="passive",
+    OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
+)  # fmt: skip
 # An empty folder of certificates: servers of tests speak plain HTTP, and to read a full one takes each client 25 ms.
+os.environ.pop("SSL_CERT_FILE", None)  # clients read it first
 os.environ["SSL_CERT_DIR"] = os.path.join(os.path.dirname(__file__), "data")
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")

