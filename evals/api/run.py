@@ -29,6 +29,7 @@ class RunOptions(TypedDict, total=False):
     retriever: Any
     embedding: Any
     prompt_template: str
+    preset: str
     seed: int
     repeats: int
     concurrency: int

@@ -40,11 +40,13 @@ class SettingRow(FrozenModel):
 
 
 class PresetRow(FrozenModel):
-    """Shipped values of an editor for a model family, and on which model they were verified, if on any."""
+    """Shipped values of an editor: for a model family, with the model that they were verified on, or a `--preset`."""
 
     editor: str
     preset: str
     verified: str
+    values: dict[str, Any] = {}
+    """Options of the run and settings of the editor that a `--preset` stands for."""
 
 
 def list_settings(part: str | None = None) -> list[SettingRow]:
@@ -64,10 +66,17 @@ def list_settings(part: str | None = None) -> list[SettingRow]:
 
 
 def list_presets(part: str | None = None) -> list[PresetRow]:
-    """The shipped tables of settings of one editor or of all."""
+    """The shipped tables of settings of one editor or of all, and their set-ups under `--preset`."""
     from emend.editors.hyperparameters import VERIFIED, shipped_tables
+    from emend.evals.log.presets import presets
 
-    return [
+    named = [
+        PresetRow(editor=editor, preset=f"--preset {name}", verified=row.summary, values=row.run | row.settings)
+        for name, rows in presets().items()
+        for editor, row in rows.items()
+        if part in (None, editor)
+    ]
+    return named + [
         PresetRow(editor=editor, preset=preset, verified=values[VERIFIED])
         for editor in registry_of("editors").builtin
         if part in (None, editor)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from emend.evals.log.presets import expand_preset
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys, refuse_secrets
@@ -318,6 +319,11 @@ class RunConfig(CallLimits):
         description="Prompt template that joins retrieved edits and a probe: new_fact, based_on_facts or brief; "
         "default: the benchmark's.",
     )
+    preset: str | None = Field(
+        default=None,
+        description="Named set-up of the editors: paper (as MeLLo and IKE were published) or best (Emend's own); other "
+        "options and --set come first; see: emend list settings.",
+    )
     seed: int = Field(default=0, description="Random seed.")
     repeats: int = Field(default=1, description="Number of repeated generations per probe.")
     concurrency: int = Field(default=4, description="Number of API calls, or of local models' units, at the same time.")
@@ -343,6 +349,11 @@ class RunConfig(CallLimits):
         "ray:ADDRESS for a Ray cluster; auto: threads, or processes for large runs of API models.",
     )
     gpus_per_worker: float = Field(default=0.0, description="With --workers ray, GPUs of each worker.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expanded(cls, values: Any) -> Any:
+        return expand_preset(values) if isinstance(values, dict) else values
 
     @model_validator(mode="before")
     @classmethod

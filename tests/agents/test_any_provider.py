@@ -1,5 +1,7 @@
 """Models of any LangChain provider, through the real class of one against a local server."""
 
+from typing import Any
+
 import pytest
 
 from emend.agents.any_provider import load_langchain
@@ -37,7 +39,7 @@ def test_a_refused_key_is_named_by_its_error_and_never_shown():
 
 
 def test_a_class_gets_the_defaults_that_it_has_and_the_users_settings():
-    model = load_langchain("openai:any", seed=3, temperature=None)
+    model: Any = load_langchain("openai:any", seed=3, temperature=None)
     assert (model.max_retries, model.temperature, model.seed, model.request_timeout) == (0, None, 3, 120)
 
 

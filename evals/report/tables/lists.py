@@ -25,7 +25,9 @@ def render_settings(settings: Sequence[SettingRow], presets: Sequence[PresetRow]
         for row in rows:
             grid.add_row(f"  {one_line(row.setting)}", _explanation(row))
         for preset in (preset for preset in presets if preset.editor == part):
-            grid.add_row(Text(f"  [{preset.preset}]"), Text(one_line(preset.verified), style="dim"))
+            values = " ".join(f"{name}={json.dumps(value)}" for name, value in preset.values.items())
+            verified = Text(one_line(preset.verified), style="dim")
+            grid.add_row(Text(f"  [{preset.preset}]"), Text(f"{values}\n").append(verified) if values else verified)
         parts += [Text(part, style="bold underline"), grid, Text("")]
     return Group(*parts) if parts else Text("no settings", style="dim")
 
