@@ -33,6 +33,7 @@ COMMANDS = {
     "report": LazyCommand(
         "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."
     ),
+    "view": LazyCommand("results.view:view", RESULTS, "Show runs in a browser: results, cases, traces, comparisons."),
     "trace": LazyCommand(
         "results.trace:trace", RESULTS, "Show a case step by step: prompts, replies, retrieval, errors."
     ),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -240,11 +240,13 @@ class JudgeableRecord(NamedTuple):
     items: dict[str, Item | str]
 
 
-def plan(folder: Path, judges: "Mapping[str, Judge]") -> Iterator[JudgeableRecord]:
-    """Yield every record of a run with what the judges can judge of it; not meant for a judge, it has no item."""
+def plan(
+    folder: Path, judges: "Mapping[str, Judge]", records: Iterable[Record] | None = None
+) -> Iterator[JudgeableRecord]:
+    """Yield every record of a run, or these, with what judges can judge of it; one that is not for them has no item."""
     cases = {(str(line["setting"]), str(line["case"])): line["edits"] for line in read_lines(folder, CASES)}
     before = _answers_before(folder) if "agreement" in judges or set(judges) - set(JUDGES.builtin) else {}
-    for record in read_records(folder):
+    for record in read_records(folder) if records is None else records:
         edits = cases.get((record.setting, record.case), ())
         view = _asked(record, edits, before.get((record.probe, record.repeat)))
         picked = {name: judge.role.pick(view) for name, judge in judges.items()}

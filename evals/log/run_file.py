@@ -76,16 +76,20 @@ class RunPlan(NamedTuple):
         Raises:
             BadSettings: it cannot be written.
         """
+        try:
+            path.write_text(self.text(), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise BadSettings(f"cannot write '{path}': {error}. Give another --save-config FILE.") from error
+
+    def text(self) -> str:
+        """Content of such a file, without keys."""
         import yaml
 
         fields = self.configs[0].model_dump(mode="json", exclude_defaults=True, exclude={MODEL})
         models = [config.model for config in self.configs]
         fields |= {MODELS: models} if len(models) > 1 else {MODEL: models[0]}
         fields |= {OUT: str(self.out)} if self.out is not None else {}
-        try:
-            path.write_text(hide_keys(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)), encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise BadSettings(f"cannot write '{path}': {error}. Give another --save-config FILE.") from error
+        return hide_keys(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True))
 
 
 def _config(fields: Mapping[str, Any]) -> RunConfig:

@@ -58,7 +58,9 @@ _STEP: Callable[[bytes, str], Any] = parser_of(TypeAdapter(StepLine))
 _EVENT = parser_of(SCHEMAS[EVENTS])
 
 
-class _Line(NamedTuple):
+class FileLine(NamedTuple):
+    """A line with its offset, end and number."""
+
     content: bytes
     start: int
     end: int
@@ -73,18 +75,19 @@ class RunIndex:
 
     Args:
         folder: a run folder.
+        large: size in bytes of a run from which on its index is kept; default: `LARGE`.
 
     Raises:
         BadData: while a file is indexed or read: it is no regular file, or a line is damaged; names file and line.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, large: int | None = None) -> None:
         self.folder = folder
         self._paths = {name: folder / name for name in DAMAGED}
         self._names = {name: str(path) for name, path in self._paths.items()}
         self._files: dict[str, BinaryIO] = {}
         self._indexed: set[str] = set()
-        self._path = _path_of(folder)
+        self._path = _path_of(folder, large)
         self._database = _connect(self._path)
 
     def __enter__(self) -> Self:
@@ -144,7 +147,7 @@ class RunIndex:
             events.setdefault(event.get("probe", ""), []).append(event)
         return events
 
-    def _lines(self, name: str, key: str) -> list[_Line]:
+    def _lines(self, name: str, key: str) -> list[FileLine]:
         """The key's lines; the index is made anew if other lines are where they are to be."""
         encoded = key.encode(errors="replace")
         lines, sound = self._read(name, encoded)
@@ -153,13 +156,13 @@ class RunIndex:
             lines, _ = self._read(name, encoded)
         return lines
 
-    def _read(self, name: str, key: bytes) -> tuple[list[_Line], bool]:
+    def _read(self, name: str, key: bytes) -> tuple[list[FileLine], bool]:
         """The key's lines at the offsets of the index, and True if no other line is there."""
         offsets = "CAST(start AS INTEGER), CAST(end AS INTEGER), line"
         query = f"SELECT {offsets} FROM spans WHERE file = ? AND key = ? ORDER BY start"
-        lines, sound = list[_Line](), True
-        for start, end, number in self._select(name, query, name, _hashed(key)):
-            span = list(_lines(self._files[name], start, number, end)) if self._begins(name, start) else []
+        lines, sound = list[FileLine](), True
+        for start, end, number in self._select(name, query, name, hash_key(key)):
+            span = list(read_span(self._files[name], start, number, end)) if self._begins(name, start) else []
             matching = [line for line in span if self._key(name, line) == key]
             sound = sound and len(matching) == len(span) and bool(matching) and matching[-1].end == end
             lines += matching
@@ -194,11 +197,14 @@ class RunIndex:
 
     def _update(self, name: str) -> None:
         """Index what the index lacks of a file."""
-        if name not in self._indexed and (path := self._paths[name]).exists():
-            if name not in self._files:
-                self._files[name] = open_file(path)
+        if name not in self._indexed and self._paths[name].exists():
+            self._open(name)
             self._continue(name)
             self._indexed.add(name)
+
+    def _open(self, name: str) -> None:
+        if name not in self._files:
+            self._files[name] = open_file(self._paths[name])
 
     def _continue(self, name: str) -> None:
         size = os.fstat(self._files[name].fileno()).st_size
@@ -208,9 +214,9 @@ class RunIndex:
             database.execute("BEGIN IMMEDIATE")
             end, lines = self._indexed_part(name) or (0, 0)  # another process may have gone on with it meanwhile
             if not end:
-                database.execute("DELETE FROM cases" if name == CASES else f"DELETE FROM spans WHERE file = '{name}'")
+                self._clear(name)
             changed = os.fstat(self._files[name].fileno()).st_mtime_ns
-            end, lines = self._add_cases(end, lines) if name == CASES else self._add_spans(name, end, lines)
+            end, lines = self._add(name, end, lines)
             values = (name, _state(self._files[name], end), end, lines, changed)
             database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values)
             for statement in INDEXES:
@@ -225,12 +231,20 @@ class RunIndex:
                 return end, lines
         return None
 
+    def _clear(self, name: str) -> None:
+        """Remove all that the index has of a file."""
+        self._database.execute("DELETE FROM cases" if name == CASES else f"DELETE FROM spans WHERE file = '{name}'")
+
+    def _add(self, name: str, end: int, lines: int) -> tuple[int, int]:
+        """Index a file from an offset on; return where its indexed part ends, and the number of lines in it."""
+        return self._add_cases(end, lines) if name == CASES else self._add_spans(name, end, lines)
+
     def _add_cases(self, end: int, lines: int) -> tuple[int, int]:
         """Index the lines of `cases.jsonl` from an offset on; return where they end, and the number of all lines."""
 
         def rows() -> Iterator[tuple[str, str, int, int]]:
             nonlocal end, lines
-            for line in _lines(self._files[CASES], end, lines + 1):
+            for line in read_span(self._files[CASES], end, lines + 1):
                 fields = _CASE(line.content, self._where(CASES, line.number))
                 yield fields["case"], str(fields["number"]), line.start, line.number
                 end, lines = line.end, line.number
@@ -250,19 +264,19 @@ class RunIndex:
                     break
                 if head is None or not content.startswith(head[0]):
                     head = UNIT.match(content) if name == EVENTS else None
-                    now = self._key(name, _Line(content, end, end + len(content), lines + 1))
+                    now = self._key(name, FileLine(content, end, end + len(content), lines + 1))
                     if now != key:
                         if key:
-                            yield name, _hashed(key), start, end, first
+                            yield name, hash_key(key), start, end, first
                         key, start, first = now, end, lines + 1
                 end, lines = end + len(content), lines + 1
             if key:
-                yield name, _hashed(key), start, end, first
+                yield name, hash_key(key), start, end, first
 
         self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", rows())
         return end, lines
 
-    def _key(self, name: str, line: _Line) -> bytes:
+    def _key(self, name: str, line: FileLine) -> bytes:
         """Case of a record, unit of an event; empty for an event of the run itself.
 
         Raises:
@@ -274,7 +288,7 @@ class RunIndex:
             return head[1]
         return self._parse(name, _EVENT, line).get("unit", "").encode()  # type: ignore[no-any-return]
 
-    def _parse(self, name: str, parse: Callable[[bytes, str], T], line: _Line) -> T:
+    def _parse(self, name: str, parse: Callable[[bytes, str], T], line: FileLine) -> T:
         try:
             return parse(line.content, self._where(name, line.number))
         except BadData as error:
@@ -292,17 +306,17 @@ def keep_index(folder: Path) -> None:
                 index.update()
 
 
-def _lines(file: BinaryIO, start: int, number: int, end: int | None = None) -> Iterator[_Line]:
+def read_span(file: BinaryIO, start: int, number: int, end: int | None = None) -> Iterator[FileLine]:
     """Yield the lines from an offset on, up to another one; a torn last line is left out."""
     file.seek(start)
     for content in file:
         if not content.endswith(b"\n") or start == end:
             return
-        yield _Line(content, start, start := start + len(content), number)
+        yield FileLine(content, start, start := start + len(content), number)
         number += 1
 
 
-def _hashed(key: bytes) -> int:
+def hash_key(key: bytes) -> int:
     """A key as a number, since those of SQLite take less room than texts."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
@@ -317,11 +331,12 @@ def _state(file: BinaryIO, end: int) -> bytes:
     return digest.digest()
 
 
-def _path_of(folder: Path) -> Path | None:
+def _path_of(folder: Path, large: int | None = None) -> Path | None:
     """The place of the run's index; None for a small run."""
     sizes = [(folder / name).stat().st_size for name in (CASES, EVENTS, RECORDS) if (folder / name).exists()]
     digest = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=16)
-    return cache_folder(FOLDER) / f"{digest.hexdigest()}-{VERSION}.sqlite" if sum(sizes) >= LARGE else None
+    small = sum(sizes) < (LARGE if large is None else large)
+    return None if small else cache_folder(FOLDER) / f"{digest.hexdigest()}-{VERSION}.sqlite"
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:

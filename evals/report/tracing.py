@@ -103,7 +103,7 @@ def _probe_lines(probe: TracedProbe, ways: GraphEdges | None) -> Iterator[TraceL
     if record.log_probs:
         yield _item("log-probs", log_probs(record))
     yield _values("scored", record.values, [f"{name} unscored: {reason}" for name, reason in record.unscored.items()])
-    cost = _item("cost", _cost(record))
+    cost = _item("cost", probe_cost(record))
     if ways is not None and probe.steps:
         drawing = f"\n\n```mermaid\n{mermaid(ways, paths_of(ways, probe.steps))}\n```"
         cost = cost._replace(markdown=cost.markdown + drawing)
@@ -141,8 +141,8 @@ def steps_lines(
         same = step["update"] in before
         before.append(step["update"])
         title = one_line(f"{step['place']} {step['node']}" if step["place"] else step["node"])
-        chose = " · chosen by a router" if _chosen(step, last, ways) else ""
-        about = f"{_step_cost(step)}{chose}" + (", as above" if same else "")
+        chose = " · chosen by a router" if is_routed(step, last, ways) else ""
+        about = f"{step_cost(step)}{chose}" + (", as above" if same else "")
         text = Text(title, style="cyan").append(f"  {about}", style="dim not cyan")
         yield TraceLine(text, 2, f"**{_plain(title)}** {_plain(about)}")
         yield from _calls_lines(step, same or is_conversation(step["update"] or {}))
@@ -153,7 +153,7 @@ def steps_lines(
         last = step
 
 
-def _chosen(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None) -> bool:
+def is_routed(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None) -> bool:
     """Return True if a router led from the previous step, or from the start, to this step."""
     if ways is None or not step["place"]:
         return False
@@ -161,7 +161,7 @@ def _chosen(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | None)
     return ways.chooses(last["node"] if follows else START) if follows or step["place"] == 1 else False
 
 
-def _step_cost(step: dict[str, Any]) -> str:
+def step_cost(step: dict[str, Any]) -> str:
     """Time, and what its calls to models took."""
     calls = step["calls"]
     phrase = [f"{step['ms']:,.1f} ms"]
@@ -238,7 +238,7 @@ def log_probs(record: Record) -> str:
     return ", ".join(f"{one_line(name, NAME)} {value:.3f}" for name, value in pairs)
 
 
-def _cost(record: Record) -> str:
+def probe_cost(record: Record) -> str:
     """Tokens, calls and time; and what putting the edits there took, where that is worth telling."""
     usage = record.usage
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"

@@ -159,13 +159,21 @@ def _asked(record: Record) -> AskedProbe:
 
 
 def _verdict(record: Record, metrics: Sequence[Metric]) -> tuple[Verdict, str]:
-    """The verdict, and the score that it is about."""
-    names = (metric.value for metric in metrics if metric.share and record.kind in (metric.kinds or (record.kind,)))
-    name = next((name for name in names if name in record.values or name in record.unscored), "")
-    if name in record.values:
-        value = record.values[name]
+    return verdict_of(deciding_scores(metrics, record.kind), record.values, record.unscored)
+
+
+def deciding_scores(metrics: Sequence[Metric], kind: str) -> tuple[str, ...]:
+    """Names of the scores by which an answer to a probe of that kind is right or wrong; its first one counts."""
+    return tuple(metric.value for metric in metrics if metric.share and kind in (metric.kinds or (kind,)))
+
+
+def verdict_of(names: Sequence[str], values: Mapping[str, float], unscored: Mapping[str, str]) -> tuple[Verdict, str]:
+    """The verdict, and the score that it is about, by the names that `deciding_scores` gives."""
+    name = next((name for name in names if name in values or name in unscored), "")
+    if name in values:
+        value = values[name]
         return "right" if value >= 1 else "wrong", f"{name}={value:g}"
-    return "unscored", record.unscored.get(name, "no score")
+    return "unscored", unscored.get(name, "no score")
 
 
 def _row(record: Record, metrics: Sequence[Metric], number: int) -> AnswerRow:

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def trace(
     records: RecordFilter = ALL_RECORDS,
     steps: StepFilter = ALL_STEPS,
     scoring: str | None = None,
+    index: RunIndex | None = None,
 ) -> Trace:
     """Collect what the run folder has about one case.
 
@@ -62,22 +64,23 @@ def trace(
         records: only these records.
         steps: only steps that fit, and probes that have some.
         scoring: whose judgements: an id, or `none`; the newest by default.
+        index: an open index of the run; default: one that is opened here.
 
     Raises:
         BadSettings: no such case, probe, editor, kind, node or scoring, or nothing fits; names what there is.
         BadData: the folder holds no run, or a damaged line.
     """
     manifest = Manifest.read(folder)
-    with RunIndex(folder) as index:
-        line = find_case(index, case)
-        of_case = list(index.records(line["case"]))
+    with nullcontext(index) if index else RunIndex(folder) as lines:
+        line = find_case(lines, case)
+        of_case = list(lines.records(line["case"]))
         chosen = [record for record in of_case if records.fits(record)]
-        events = {unit: index.events(unit) for unit in dict.fromkeys(record.unit for record in chosen)}
+        events = {unit: lines.events(unit) for unit in dict.fromkeys(record.unit for record in chosen)}
     finished = {record.unit for record in of_case}
     failures = [failure for failure in open_failures(folder, finished) if failure["case"] == line["case"]]
     if not chosen and (of_case or not failures):
         raise BadSettings(_nothing_fits(folder, line["case"], of_case, manifest, records))
-    judged = judged_steps(folder, line["case"], scoring) if chosen else {}
+    judged = judged_steps(folder, of_case, scoring) if chosen else {}
     whole = Trace(
         case=line["case"],
         number=line["number"],

@@ -1,10 +1,12 @@
 """Steps of the judges' graphs behind the judgements of a scoring, which are beside them in the run's folder."""
 
+from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from emend.agents.judging.base import Item
+from emend.evals.case import Record
 from emend.evals.judges.panel import Judgement, JudgementKey
 from emend.evals.judges.store import (
     FOLDER,
@@ -33,12 +35,14 @@ class JudgedItem(FrozenModel):
     steps: tuple[dict[str, Any], ...] = ()
 
 
-def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dict[tuple[str, str], list[JudgedItem]]:
+def judged_steps(
+    folder: Path, case: str | Sequence[Record] | None, name: str | None = None
+) -> dict[tuple[str, str], list[JudgedItem]]:
     """Collect the judgements of a scoring, by unit and probe of a case; empty where the run was not judged.
 
     Args:
         folder: the run folder.
-        case: the case's id; None for all cases.
+        case: the case's id, or its records; None for all cases.
         name: a scoring's id or the beginning of it; the newest by default; `none` for no scoring at all.
 
     Raises:
@@ -55,8 +59,8 @@ def judged_steps(folder: Path, case: str | None, name: str | None = None) -> dic
             *(item.id for item in items.values() if isinstance(item, Item)),
             *(verdict.item for verdict in stored_verdicts.get((record.unit, record.probe), ()) if verdict.item),
         ]
-        for record, items in plan(folder, installed_judges(scoring))
-        if case in (None, record.case)
+        for record, items in plan(folder, installed_judges(scoring), None if isinstance(case, str) else case)
+        if not isinstance(case, str) or record.case == case
     }
     judged = _judged(folder, scoring, {item for ids in items_of.values() for item in ids})
     return {

@@ -35,33 +35,36 @@ def _table(rows: list[ComparisonRow], known: dict[str, Metric]) -> Frame:
         metric, paired = known[row.metric], row.paired
         # Blanks, so that a long name is broken between its words where the table is too wide.
         name = f"  {row.kind.replace('_', ' ')}" if row.kind else row.metric
-        means = [_value(mean, metric) for mean in (paired.mean_a, paired.mean_b)]
+        means = [difference_text(mean, metric) for mean in (paired.mean_a, paired.mean_b)]
         style = "bold" if paired.p is not None and paired.p < LEVEL else ""
         table.add_row(
             Text(one_line(name), style="dim" if row.kind else ""),
             *means,
-            Text(_value(paired.difference, metric, "+"), style=style),
-            Text(_interval(row, metric), style="dim"),
-            Text(_p(paired.p), style=style),
+            Text(difference_text(paired.difference, metric, "+"), style=style),
+            Text(interval_text(row, metric), style="dim"),
+            Text(p_text(paired.p), style=style),
             str(paired.n),
             unscored(paired.unscored),
         )
     return without_empty(table, "unscored")
 
 
-def _value(value: float | None, metric: Metric, sign: str = "") -> str:
+def difference_text(value: float | None, metric: Metric, sign: str = "") -> str:
+    """A mean or difference in the metric's unit; with its sign if that is given."""
     if value is None:
         return "-"
     text = number(value * metric.scale, metric)
     return sign + text if sign and not text.startswith("-") and float(text) else text
 
 
-def _interval(row: ComparisonRow, metric: Metric) -> str:
+def interval_text(row: ComparisonRow, metric: Metric) -> str:
+    """The interval of a difference in the metric's unit."""
     low, high = row.paired.low, row.paired.high
     return "-" if low is None or high is None else interval(low * metric.scale, high * metric.scale, metric)
 
 
-def _p(p: float | None) -> str:
+def p_text(p: float | None) -> str:
+    """A p value with three digits."""
     if p is None:
         return "-"
     return "<0.001" if p < 0.001 else f"{p:.3f}"

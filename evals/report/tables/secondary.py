@@ -44,13 +44,14 @@ def _perplexities(rows: Sequence[PerplexityRow], sequence: bool) -> RenderableTy
     table = frame("editor", *(["edits"] if sequence else []), "n", "before", "edited", "unscored")
     for row in rows:
         standing = [str(row.standing)] if sequence else []
-        figures = (_stacked(value, _perplexity) for value in (row.before, row))
+        figures = (_stacked(value, perplexity_text) for value in (row.before, row))
         table.add(row.editor, *standing, str(row.n), *figures, unscored(row.unscored))
     reasons = dict.fromkeys(one_line(row.reason, 160) for row in rows if row.reason)
     return Group(table, *dim(["unscored: " + "; ".join(reasons)] if reasons else []))
 
 
-def _perplexity(value: float) -> str:
+def perplexity_text(value: float) -> str:
+    """A perplexity with the digits that it is worth."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
@@ -64,11 +65,12 @@ def cost_tables(rows: Sequence[MetricRow]) -> Iterator[tuple[str, Frame]]:
                 table = frame("editor", "n", *names)
                 for editor in dict.fromkeys(editor for editor, _ in cells):
                     row = [cells.get((editor, name)) for name in names]
-                    table.add(editor, str(row[0].n if row[0] else 0), *(_stacked(cost, _cost) for cost in row))
+                    table.add(editor, str(row[0].n if row[0] else 0), *(_stacked(cost, cost_text) for cost in row))
                 yield one_line(f"cost of one {counted}, {setting}, mode {mode}"), table
 
 
-def _cost(value: float) -> str:
+def cost_text(value: float) -> str:
+    """A cost with the digits that it is worth."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1 else f"{round(value, 4):.2g}"

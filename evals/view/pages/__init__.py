@@ -1,0 +1,1 @@
+"""Pages of the viewer as records, without HTML."""

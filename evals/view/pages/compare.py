@@ -1,0 +1,293 @@
+"""Editors or runs side by side: the numbers of `emend compare`, the probes that flipped, and both traces of a case."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from emend.evals.analyses.compare import Comparison, ComparisonRow
+from emend.evals.case import Metric
+from emend.evals.log.lines import RECORDS
+from emend.evals.report.tables.comparison import difference_text, interval_text, p_text
+from emend.evals.trace.answers import VERDICTS
+from emend.evals.view.answers import CaseKey, Integers, RunAnswers
+from emend.evals.view.offsets import read_record
+from emend.evals.view.pages.case import edit_views, probe_views, read_trace
+from emend.evals.view.pages.common import PageRequest, run_path
+from emend.evals.view.records import (
+    BesideView,
+    CompareChoice,
+    CompareView,
+    Fact,
+    Flip,
+    FourCells,
+    Link,
+    Page,
+    PairRow,
+    PairView,
+    ProbePair,
+    ProbeView,
+    Side,
+    Status,
+)
+from emend.evals.view.scan import RunPlace
+
+MAX_SIDES, MAX_FLIPS = 6, 200
+RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
+
+
+class ChosenSide:
+    """An editor of a run that is compared.
+
+    Args:
+        place: the run.
+        number: of the editor in the run.
+    """
+
+    def __init__(self, place: RunPlace, number: int) -> None:
+        self.place, self.number = place, number
+        self.editor = place.manifest.config.editors[number]
+        self.key = f"{place.id}.{number}"
+
+    def view(self) -> Side:
+        """Return what a page shows of it."""
+        label = f"{self.editor} · {self.place.name}"
+        return Side(key=self.key, run=self.place.name, editor=self.editor, label=label, href=run_path(self.place))
+
+
+def find_sides(request: PageRequest, keys: Sequence[str]) -> list[ChosenSide] | None:
+    """The sides of those keys; None if one does not exist, or there are too few or too many."""
+    sides = []
+    for key in keys:
+        name, _, number = key.rpartition(".")
+        place = request.library.scan.find(name)
+        if place is None or not number.isdecimal() or not number.isascii() or len(number) > 4:
+            return None
+        if int(number) >= len(place.manifest.config.editors):
+            return None
+        sides.append(ChosenSide(place, int(number)))
+    return sides if 2 <= len(sides) <= MAX_SIDES and len(set(keys)) == len(keys) else None
+
+
+def compare_page(request: PageRequest, sides: Sequence[ChosenSide]) -> Page:
+    """The first side beside each of the others."""
+    pairs, states = list[PairView](), list[Status]()
+    for other in sides[1:]:
+        pair, status = _pair(request, sides[0], other)
+        pairs.append(pair)
+        states.append(status)
+    status = next((each for each in states if each.state != "ready"), Status())
+    title = " and ".join(side.editor for side in sides)
+    words = _words(sides[0], sides[1])
+    waiting = status.state == "computing"
+    head = request.head(
+        "compare", title, crumbs=[Link(text="Compare", href="compare.html")], words=words, waiting=waiting
+    )
+    return Page(head, CompareView(sides=tuple(s.view() for s in sides), pairs=tuple(pairs), status=status))
+
+
+def choice_page(request: PageRequest) -> Page:
+    """The sides that can be compared."""
+    sides = tuple(
+        ChosenSide(place, number).view()
+        for place in request.library.scan.runs().values()
+        for number in range(len(place.manifest.config.editors))
+    )
+    chosen = tuple(request.query.get("side", ()))
+    problem = f"choose two to {MAX_SIDES} different editors" if chosen else ""
+    return Page(request.head("compare_choose", "Compare"), CompareChoice(sides=sides, chosen=chosen, problem=problem))
+
+
+def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey) -> Page | None:
+    """Both traces of a case beside each other; None where one of the runs has no such case."""
+    a, b = sides[:2]
+    traced = [_probes_of(request, side, key) for side in (a, b)]
+    if traced[0] is None or traced[1] is None:
+        return None
+    (edits, setting, first), (_, _, second) = traced[0], traced[1]
+    pairs = tuple(_pairs_of(first, second))
+    data = BesideView(a=a.view(), b=b.view(), number=key.number, setting=setting, edits=edit_views(edits), pairs=pairs)
+    path = f"compare/{a.key}~{b.key}.html"
+    crumbs = [Link(text="Compare", href="compare.html"), Link(text=f"{a.editor} and {b.editor}", href=path)]
+    words = ["trace", str(a.place.folder), str(key.number), "--editor", a.editor]
+    return Page(request.head("beside", f"Case {key.number}", crumbs=crumbs, words=words), data)
+
+
+def _probes_of(
+    request: PageRequest, side: ChosenSide, key: CaseKey
+) -> tuple[Sequence[dict[str, object]], str, tuple[ProbeView, ...]] | None:
+    answers, _ = request.library.answers(side.place)
+    position = answers.position_of(key) if answers else None
+    if answers is None or position is None:
+        return None
+    trace = read_trace(request, side.place, answers, position)
+    probes = [probe for probe in trace.probes if probe.record.editor == side.editor]
+    return trace.edits, trace.setting, probe_views(side.place, trace, probes)
+
+
+def _pairs_of(first: Sequence[ProbeView], second: Sequence[ProbeView]) -> Iterator[ProbePair]:
+    """The answers of both sides to each probe; those that flipped first."""
+    question = {(p.probe, p.repeat, p.checkpoint): [p, None] for p in first}
+    for probe in second:
+        question.setdefault((probe.probe, probe.repeat, probe.checkpoint), [None, None])[1] = probe
+    pairs = [
+        ProbePair(a=a, b=b, flipped=bool(a and b and {a.verdict, b.verdict} == {"right", "wrong"}))
+        for a, b in question.values()
+    ]
+    yield from sorted(pairs, key=lambda pair: not pair.flipped)
+
+
+def _words(a: ChosenSide, b: ChosenSide) -> list[str]:
+    folders = [str(a.place.folder)] + ([str(b.place.folder)] if b.place.id != a.place.id else [])
+    return ["compare", *folders, "--editor-a", a.editor, "--editor-b", b.editor]
+
+
+def _pair(request: PageRequest, a: ChosenSide, b: ChosenSide) -> tuple[PairView, Status]:
+    folders = [a.place.folder] + ([b.place.folder] if b.place.id != a.place.id else [])
+    comparison, status = request.library.results.get("compare", folders, a.editor, b.editor, "0")
+    empty = PairView(a=a.view(), b=b.view(), coverage=(), notes=(), rows=(), flips=(), flips_total=0)
+    if not isinstance(comparison, Comparison):
+        return empty, status
+    outcomes = Outcomes(request, a, b)
+    metrics = {metric.name: metric for metric in comparison.metrics}
+    coverage = [
+        Fact(name=each.setting, value=f"{each.paired} probes of {each.cases} cases paired")
+        for each in comparison.coverage
+    ]
+    flips, total = outcomes.flips()
+    view = empty.model_copy(
+        update={
+            "coverage": tuple(coverage),
+            "notes": comparison.notes,
+            "rows": tuple(_row(row, metrics[row.metric], outcomes) for row in comparison.rows),
+            "flips": flips,
+            "flips_total": total,
+        }
+    )
+    return view, status if status.state != "ready" or outcomes.complete else Status(state="computing")
+
+
+def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
+    paired, scale = row.paired, metric.scale
+    better = ""
+    if paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high:
+        better = "b better" if (paired.low > 0) == metric.higher_is_better else "a better"
+    ends = interval_text(row, metric)
+    return PairRow(
+        setting=row.setting,
+        metric=row.metric,
+        kind=row.kind,
+        judge=row.judge,
+        unit="%" if scale == 100 else "",
+        a=difference_text(paired.mean_a, metric),
+        b=difference_text(paired.mean_b, metric),
+        difference=difference_text(paired.difference, metric, "+"),
+        interval="" if ends == "-" else ends,
+        mean=None if paired.difference is None else paired.difference * scale,
+        low=None if paired.low is None else paired.low * scale,
+        high=None if paired.high is None else paired.high * scale,
+        p=p_text(paired.p),
+        test=paired.test,
+        n=paired.n,
+        unscored=paired.unscored,
+        cells=outcomes.cells(row, metric),
+        verdict=better,
+    )
+
+
+class Outcomes:
+    """Answers that both sides of a comparison have right and wrong, probe by probe, from the indexes of their runs.
+
+    Args:
+        request: of the page.
+        a: the base.
+        b: the other side.
+    """
+
+    def __init__(self, request: PageRequest, a: ChosenSide, b: ChosenSide) -> None:
+        self._request, self._sides = request, (a, b)
+        read = [request.library.answers(side.place)[0] for side in (a, b)]
+        self.complete = None not in read
+        self._rows: tuple[Integers, Integers] = (np.empty(0, np.int64), np.empty(0, np.int64))
+        if read[0] is not None and read[1] is not None:
+            self._answers = read[0], read[1]
+            keys, rows = zip(
+                *(_keys(each, side) for each, side in zip(self._answers, (a, b), strict=True)), strict=True
+            )
+            _, first, second = np.intersect1d(keys[0], keys[1], return_indices=True)
+            self._rows = rows[0][first], rows[1][second]
+
+    def _verdicts(self, rows: tuple[Integers, Integers]) -> list[Integers]:
+        return [each.columns["verdict"][at].astype(np.int64) for each, at in zip(self._answers, rows, strict=True)]
+
+    def cells(self, row: ComparisonRow, metric: Metric) -> FourCells | None:
+        """The 2 x 2 counts of a metric whose probes are each right or wrong; None for any other."""
+        if not self.complete or not metric.share or metric.per not in ("record", "case") or row.judge:
+            return None
+        kinds = [row.kind] if row.kind else list(metric.kinds)
+        first = self._answers[0]
+        chosen = np.isin(first.columns["kind"][self._rows[0]], [first.place_of("kind", kind) for kind in kinds])
+        chosen &= first.case_setting[first.columns["case"][self._rows[0]]] == first.settings.index(row.setting)
+        decided = self._request_names(metric, kinds)
+        if not decided:
+            return None
+        a, b = self._verdicts((self._rows[0][chosen], self._rows[1][chosen]))
+        counts = Counter(zip(a.tolist(), b.tolist(), strict=True))
+        both = {(first, second): counts[first, second] for first in (RIGHT, WRONG) for second in (RIGHT, WRONG)}
+        if sum(both.values()) != row.paired.n:
+            return None  # values other than 0 and 1, or a case's best probe: the counts would be of something else
+        return FourCells(
+            both=both[RIGHT, RIGHT], only_a=both[RIGHT, WRONG], only_b=both[WRONG, RIGHT], neither=both[WRONG, WRONG]
+        )
+
+    def _request_names(self, metric: Metric, kinds: Sequence[str]) -> bool:
+        """True if the metric's score is the one that decides what is right for all its kinds."""
+        from emend.evals.trace.answers import deciding_scores
+
+        metrics = self._sides[0].place.manifest.metrics
+        return all(deciding_scores(metrics, kind)[:1] == (metric.value,) for kind in kinds)
+
+    def flips(self) -> tuple[tuple[Flip, ...], int]:
+        """The first probes that one side has right and the other wrong, and the number of all."""
+        if not self.complete:
+            return (), 0
+        a, b = self._verdicts(self._rows)
+        flipped = np.flatnonzero(((a == RIGHT) & (b == WRONG)) | ((a == WRONG) & (b == RIGHT)))
+        flipped = flipped[np.argsort(self._answers[0].columns["case"][self._rows[0][flipped]], kind="stable")]
+        return tuple(map(self._flip, flipped[:MAX_FLIPS].tolist())), len(flipped)
+
+    def _flip(self, at: int) -> Flip:
+        rows = [int(side[at]) for side in self._rows]
+        first, second = (
+            read_record(side.place.folder / RECORDS, int(answers.columns["start"][row]))
+            for side, answers, row in zip(self._sides, self._answers, rows, strict=True)
+        )
+        answers = self._answers[0]
+        key = answers.key_of(int(answers.columns["case"][rows[0]]))
+        verdicts = [VERDICTS[int(each.columns["verdict"][row])] for each, row in zip(self._answers, rows, strict=True)]
+        a, b = (side.key for side in self._sides)
+        return Flip(
+            setting=first.setting,
+            number=key.number,
+            kind=first.kind,
+            question=first.prompt,
+            gold=first.gold,
+            answer_a=first.answer,
+            answer_b=second.answer,
+            verdict_a=verdicts[0],
+            verdict_b=verdicts[1],
+            href=f"compare/{a}~{b}/{key.setting}-{key.number}.html",
+        )
+
+
+def _keys(answers: RunAnswers, side: ChosenSide) -> tuple[Integers, Integers]:
+    """Keys and rows of an editor's first answers, by which they are paired with another's."""
+    columns = answers.columns
+    chosen = (columns["editor"] == answers.place_of("editor", side.editor)) & (columns["checkpoint"] == 0)
+    rows = np.flatnonzero(chosen & (columns["case"] >= 0))
+    hashes = answers.case_rows["case"][columns["case"][rows]]
+    with np.errstate(over="ignore"):
+        keys: Integers = columns["probe"][rows].astype(np.int64) ^ (
+            hashes * np.int64(1_000_003) + columns["repeat"][rows].astype(np.int64)
+        )
+    return keys, rows

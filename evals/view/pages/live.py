@@ -1,0 +1,105 @@
+"""How far a run is: counts, rate, the last errors and answers."""
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from emend.evals.log.manifest import now
+from emend.evals.view.answers import RunAnswers
+from emend.evals.view.pages.cases import example
+from emend.evals.view.pages.common import PageRequest
+from emend.evals.view.records import AnswerExample, EditorProgress, Fact, LiveView, Page
+from emend.evals.view.scan import RunPlace
+
+WINDOW = 120.0
+"""Seconds over which the rate is taken."""
+LAST = 5
+SLOWEST = 10
+"""Seconds after which the page is loaded again where nothing else tells of news."""
+
+
+class _Sample(NamedTuple):
+    at: float
+    processed: int
+
+
+class Pace:
+    """The rate at which units of a run are processed, from what was seen of it."""
+
+    def __init__(self) -> None:
+        self._samples: deque[_Sample] = deque(maxlen=1000)
+
+    def per_minute(self, processed: int, at: float) -> float | None:
+        """Units a minute with this sample; None before there are two."""
+        if not self._samples or self._samples[-1].at < at:
+            self._samples.append(_Sample(at, processed))
+        while len(self._samples) > 2 and self._samples[0].at < at - WINDOW:
+            self._samples.popleft()
+        first = self._samples[0]
+        seconds = at - first.at
+        return 60 * (processed - first.processed) / seconds if seconds > 1 and processed >= first.processed else None
+
+
+class Paces:
+    """The pace of each run that is watched."""
+
+    def __init__(self) -> None:
+        self._paces: dict[str, Pace] = {}
+
+    def of(self, place: RunPlace) -> Pace:
+        """The run's."""
+        return self._paces.setdefault(place.id, Pace())
+
+
+PACES = Paces()
+
+
+def live_page(request: PageRequest, place: RunPlace) -> Page:
+    """How far the run is."""
+    data = live_view(request, place)
+    head = request.head("live", f"Progress of {place.name}", place, words=["list", "runs", str(place.folder)])
+    return Page(head.model_copy(update={"refresh": SLOWEST if data.state == "running" else 0}), data)
+
+
+def live_view(request: PageRequest, place: RunPlace) -> LiveView:
+    """Counts of a run as far as it is written."""
+    library = request.library
+    answers, _ = library.answers(place)
+    run = library.entry(place, wait=answers is not None)
+    processed = run.finished + run.failed
+    rate = PACES.of(place).per_minute(processed, time.monotonic()) if answers else None
+    left = run.units - processed
+    failures = library.failures(place, answers) if answers else ()
+    return LiveView(
+        run=run,
+        state=run.state,
+        units=run.units,
+        finished=run.finished,
+        failed=run.failed,
+        records=run.records or 0,
+        unscored=run.unscored or 0,
+        retries=answers.totals.retried if answers else 0,
+        tokens=run.tokens or 0,
+        per_minute=rate if run.state == "running" else None,
+        seconds_left=60 * left / rate if rate and run.state == "running" else None,
+        editors=_editors(place, answers),
+        errors=tuple(Fact(name=f"{f.error}, {f.editor}", value=f.message) for f in reversed(failures[-LAST:])),
+        latest=_latest(place, answers),
+        at=now(),
+    )
+
+
+def _editors(place: RunPlace, answers: RunAnswers | None) -> tuple[EditorProgress, ...]:
+    editors = place.manifest.config.editors
+    units = place.manifest.units // max(1, len(editors))
+    counts = answers.units_by_editor() if answers else {}
+    return tuple(EditorProgress(editor=name, units=units, finished=counts.get(name, 0)) for name in editors)
+
+
+def _latest(place: RunPlace, answers: RunAnswers | None) -> tuple[AnswerExample, ...]:
+    if answers is None:
+        return ()
+    rows = np.flatnonzero(answers.columns["case"][-LAST:] >= 0) + max(0, answers.totals.records - LAST)
+    return tuple(example(place, answers, int(row)) for row in rows[::-1])

@@ -1,0 +1,94 @@
+"""Retrieval of a run's editors: hit rates, and misses with what came first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from emend.evals.analyses.base import Analysis, AnalysisRow
+from emend.evals.log.events import split_passes, steps_from_events
+from emend.evals.log.lines import CASES, RECORDS
+from emend.evals.report.tables.layout import decimal
+from emend.evals.trace.answers import VERDICTS
+from emend.evals.view.answers import RunAnswers
+from emend.evals.view.offsets import read_case, read_record
+from emend.evals.view.pages.cases import anchor
+from emend.evals.view.pages.common import PageRequest, case_path, run_path
+from emend.evals.view.pages.steps import Decisions, hit_views
+from emend.evals.view.records import CellView, Choice, HitRate, HitView, Miss, Page, RetrievalView
+from emend.evals.view.scan import RunPlace
+
+SIZE = 20
+
+
+def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
+    """Hit rates by setting, kind and editor, and the misses of an editor or of all."""
+    analysis, status = request.library.results.get("retrieval", [place.folder])
+    answers, indexed = request.library.answers(place)
+    editor = request.value("editor")
+    data = RetrievalView(run=request.library.entry(place, wait=answers is not None), status=status)
+    if isinstance(analysis, Analysis):
+        data = data.model_copy(update={"rows": tuple(map(_rate, analysis.rows))})
+    if answers is not None:
+        data = data.model_copy(update=_misses(request, place, answers, editor))
+    waiting = "computing" in (status.state, indexed.state)
+    words = ["analyse", str(place.folder), "retrieval"]
+    return Page(request.head("retrieval", f"Retrieval of {place.name}", place, words=words, waiting=waiting), data)
+
+
+def _rate(row: AnalysisRow) -> HitRate:
+    ends = "" if row.low is None or row.high is None else f"[{decimal(row.low, 1)}, {decimal(row.high, 1)}]"
+    fields = row.model_dump(include={"mean", "low", "high", "n", "unscored"})
+    visible = CellView(text=decimal(row.mean, 1), interval=ends, **fields)
+    return HitRate(setting=row.label, kind=row.panel, editor=row.series, cell=visible)
+
+
+def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:
+    rows = answers.misses(editor if editor in answers.editors else "")
+    after = request.value("after")
+    start = int(np.searchsorted(rows, int(after), side="right")) if after.isdecimal() and len(after) < 12 else 0
+    visible = rows[start : start + SIZE].tolist()
+    has_more = start + SIZE < len(rows) and not request.static
+    path = run_path(place, "retrieval.html")
+    counts = {name: len(answers.misses(name)) for name in answers.editors}
+    return {
+        "misses": tuple(_miss_views(request, place, answers, visible)),
+        "misses_total": len(rows),
+        "editors": tuple(
+            Choice(value=name, text=name, count=count, chosen=name == editor) for name, count in counts.items() if count
+        ),
+        "next": request.link(path, editor=editor, after=str(visible[-1])) if has_more else "",
+    }
+
+
+def _miss_views(request: PageRequest, place: RunPlace, answers: RunAnswers, rows: Sequence[int]) -> Iterator[Miss]:
+    with request.library.index(place) as index:
+        for row in rows:
+            position = int(answers.columns["case"][row])
+            record = read_record(place.folder / RECORDS, int(answers.columns["start"][row]))
+            line = read_case(place.folder / CASES, int(answers.case_rows["start"][position]))
+            key = answers.key_of(position)
+            mark = anchor(record.editor, record.probe, record.repeat, record.checkpoint, place)
+            case_edits = frozenset(str(edit["id"]) for edit in line["edits"])
+            yield Miss(
+                editor=record.editor,
+                setting=record.setting,
+                number=key.number,
+                kind=record.kind,
+                question=record.prompt,
+                edits=tuple(str(edit["text"]) for edit in line["edits"]),
+                hits=_first_hits(list(steps_from_events(index.events(record.unit).get(record.probe, ()))), case_edits),
+                answer=record.answer,
+                verdict=VERDICTS[int(answers.columns["verdict"][row])],
+                href=f"{case_path(place, *key)}#{mark}",
+            )
+
+
+def _first_hits(steps: list[dict[str, Any]], case_edits: frozenset[str]) -> tuple[HitView, ...]:
+    """Entries that the first step that retrieved anything retrieved."""
+    for part in split_passes(steps):
+        for step in part:
+            hits = (step["update"] or {}).get("hits")
+            if isinstance(hits, list) and hits:
+                return hit_views([hit for hit in hits if isinstance(hit, dict)][:5], case_edits, Decisions(part))
+    return ()

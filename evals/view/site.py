@@ -1,0 +1,118 @@
+"""The viewer's pages by path: what the server answers with, and what an export writes."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from emend.evals.view.answers import CaseKey
+from emend.evals.view.library import Library
+from emend.evals.view.pages.case import case_page
+from emend.evals.view.pages.cases import cases_page
+from emend.evals.view.pages.common import PageRequest, Query
+from emend.evals.view.pages.compare import beside_page, choice_page, compare_page, find_sides
+from emend.evals.view.pages.errors import errors_page
+from emend.evals.view.pages.judges import judges_page
+from emend.evals.view.pages.live import live_page
+from emend.evals.view.pages.retrieval import retrieval_page
+from emend.evals.view.pages.run import run_page
+from emend.evals.view.pages.runs import about_page, runs_page
+from emend.evals.view.records import Page, ProblemView, RunEntry
+from emend.evals.view.scan import RunPlace
+from emend.memory.errors import EmendError
+
+_RUN = re.compile(r"run/([a-z0-9-]{1,60})/([a-z]+)\.html")
+_CASE = re.compile(r"run/([a-z0-9-]{1,60})/case/(\d{1,4})-(\d{1,9})\.html")
+_COMPARE = re.compile(r"compare/([a-z0-9.~-]{1,500})\.html")
+_BESIDE = re.compile(r"compare/([a-z0-9.~-]{1,500})/(\d{1,4})-(\d{1,9})\.html")
+RUN_PAGES: dict[str, Callable[[PageRequest, RunPlace], Page]] = {
+    "index": run_page,
+    "cases": cases_page,
+    "retrieval": retrieval_page,
+    "judges": judges_page,
+    "errors": errors_page,
+    "live": live_page,
+}
+
+
+class PageMissing(Exception):
+    """Raised when there is no page at a path."""
+
+
+class Site:
+    """The pages of the runs below some folders; a context manager.
+
+    Args:
+        folders: run folders, or folders that hold some.
+        static: pages for an export: complete, and without forms and links that need a server.
+
+    Raises:
+        MissingData: one is no folder.
+    """
+
+    def __init__(self, folders: Sequence[Path], static: bool = False) -> None:
+        self.library, self.static = Library(folders, patient=static), static
+        self.left_out: dict[str, str] = {}
+        """By name of a page, what an export leaves out."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.library.__exit__(*error)
+
+    def page(self, path: str, query: Query | None = None) -> Page:
+        """The page at a path, such as `run/ID/cases.html`.
+
+        A run that cannot be read gives a page that says so.
+
+        Raises:
+            PageMissing: there is none.
+        """
+        request = PageRequest(self.library, path, query or {}, self.static)
+        try:
+            page = self._find(request)
+        except EmendError as error:
+            head = request.head("problem", "This cannot be shown")
+            page = Page(head, ProblemView(title="This cannot be shown", text=str(error)), status=500)
+        if page is None:
+            raise PageMissing(path)
+        page.head = page.head.model_copy(update={"left_out": self.left_out.get(page.head.name, "")})
+        return page
+
+    def problem(self, path: str, title: str, text: str, status: int) -> Page:
+        """A page that says why there is no other."""
+        request = PageRequest(self.library, path, {}, self.static)
+        return Page(request.head("problem", title), ProblemView(title=title, text=text), status)
+
+    def _find(self, request: PageRequest) -> Page | None:
+        path, library = request.path, self.library
+        if path == "index.html":
+            return runs_page(request)
+        if path == "about.html":
+            return about_page(request)
+        if path == "compare.html":
+            return choice_page(request)
+        if match := _RUN.fullmatch(path):
+            place = library.scan.find(match[1])
+            make = RUN_PAGES.get(match[2])
+            return make(request, place) if make and place and not (self.static and match[2] == "live") else None
+        if match := _CASE.fullmatch(path):
+            place = library.scan.find(match[1])
+            return case_page(request, place, CaseKey(int(match[2]), int(match[3]))) if place else None
+        if match := _COMPARE.fullmatch(path):
+            sides = find_sides(request, match[1].split("~"))
+            return compare_page(request, sides) if sides else None
+        if match := _BESIDE.fullmatch(path):
+            sides = find_sides(request, match[1].split("~"))
+            return beside_page(request, sides, CaseKey(int(match[2]), int(match[3]))) if sides else None
+        return None
+
+    def compare_path(self, keys: Sequence[str]) -> str | None:
+        """Path of the comparison of these sides; None if they cannot be compared."""
+        request = PageRequest(self.library, "compare.html", {}, self.static)
+        return f"compare/{'~'.join(keys)}.html" if find_sides(request, keys) else None
+
+    def runs(self) -> tuple[RunEntry, ...]:
+        """All runs in short."""
+        return tuple(self.library.entry(place) for place in self.library.scan.runs().values())
