@@ -123,13 +123,16 @@ def test_calls_of_a_graph_within_a_node_are_the_nodes(within):
     assert all(call.output_tokens == 1 for step in steps for call in step.calls)
 
 
-def test_a_text_is_recorded_unless_it_is_in_the_state():
+def test_a_text_of_the_state_is_not_recorded_twice():
     _, steps = run_graph(
         build(), {"probe": PROBE.model_dump(mode="json")},
         RagContext(ScriptedChatModel(reply=lambda prompt: "Ostrim"), retriever()),
     )  # fmt: skip
     (call,) = steps[-1].calls
     assert (call.messages, call.messages_field, call.reply, call.reply_field) == ((), "prompt", {}, "reply")
+
+
+def test_a_text_that_is_not_in_the_state_is_recorded():
     call = ModelCall(messages=({"role": "user", "content": "a"},), reply={"role": "assistant", "content": "b"})
     assert drop_state_texts(call, {"prompt": "other"}, {"reply": "other"}) == call
     tools = call.model_copy(update={"reply": {"role": "assistant", "content": "b", "tool_calls": []}})
@@ -150,18 +153,13 @@ def test_a_step_that_fails_has_its_call_too():
     assert call.error == "ConnectionError: no answer" and call.messages_field == "prompt"
 
 
-def test_scoring_is_a_call_of_a_model_in_this_process_and_nobody_records_outside():
+def test_scoring_is_a_call_of_a_model_in_this_process():
     model = ScriptedScoringModel(reply=lambda prompt: "", log_prob=lambda prompt, target: -1.0)
     with record_calls() as recorder:
         assert score_targets(model, "one two", ["a"]).log_probs == (-1.0,)
         (call,) = recorder.take()
     assert (call.kind, call.provider, call.input_tokens) == ("score", LOCAL_PROVIDER, 2)
     assert call.messages[0]["content"] == "one two" and call.reply == {}
-    chat = ScriptedChatModel(reply=lambda prompt: "x")
-    with record_calls() as recorder:
-        chat.invoke("inside")
-    chat.invoke("outside")
-    assert [call.messages[0]["content"] for call in recorder.take()] == ["inside"]
 
 
 def test_threads_record_only_their_own_calls():
@@ -181,6 +179,14 @@ def test_threads_record_only_their_own_calls():
     for one in threads:
         one.join()
     assert found == {f"t{n}": [f"t{n} {number}" for number in range(20)] for n in range(4)}
+
+
+def test_nobody_records_outside():
+    model = ScriptedChatModel(reply=lambda prompt: "x")
+    with record_calls() as recorder:
+        model.invoke("inside")
+    model.invoke("outside")
+    assert [call.messages[0]["content"] for call in recorder.take()] == ["inside"]
 
 
 def test_the_error_of_a_call_has_no_keys_of_the_environment(monkeypatch):

@@ -72,24 +72,24 @@ def test_the_form_in_a_prompt_has_the_letters_of_the_values():
     assert ReplySchema(Named).form == '{"name": "Zoë" or "城"}'
 
 
-def test_an_unparsable_reply_is_asked_for_again_and_the_error_has_the_last_and_all_usage():
+def test_an_unparsable_reply_is_asked_for_again_with_the_problem():
     model = scripted("maybe", '{"reason": "r", "verdict": "perhaps"}', YES)
     asked = ask_structured(model, [SystemMessage("Judge."), HumanMessage("Does it?")], Verdict, retries=2)
     assert (asked.value.verdict, asked.usage.calls, asked.usage.output_tokens) == ("yes", 3, 1 + 4 + 6)
     assert "holds none that is whole" in model.calls[1] and "maybe" in model.calls[1]
     assert "at 'verdict'" in model.calls[2]
+
+
+def test_the_error_has_the_last_reply_and_the_usage_of_all():
     with pytest.raises(ModelReplyError) as caught:
         ask_structured(scripted("a b", "c"), "Does it?", Verdict)
     assert (caught.value.reply, caught.value.usage.calls, caught.value.usage.output_tokens) == ("c", 2, 3)
 
 
-def test_a_model_without_structured_output_gets_the_form_and_may_write_more_than_an_answer():
+def test_a_model_without_structured_output_gets_the_form_in_its_prompt():
     model = scripted(YES)
     ask_structured(model, "Does it?", Verdict)
     assert '{"reason": string, "verdict": "yes" or "no"}' in model.calls[0]
-    model = Limited(reply=lambda prompt: YES)
-    assert ask_structured(model, "Does it?", Verdict).value.verdict == "yes"
-    assert model.given == {"max_new_tokens": 256, "stop": []}
 
 
 class Limited(ScriptedChatModel):
@@ -101,6 +101,12 @@ class Limited(ScriptedChatModel):
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.given |= kwargs | {"stop": stop}
         return super()._generate(messages, stop, run_manager)
+
+
+def test_a_local_model_may_write_more_than_an_answer_of_a_few_words():
+    model = Limited(reply=lambda prompt: YES)
+    assert ask_structured(model, "Does it?", Verdict).value.verdict == "yes"
+    assert model.given == {"max_new_tokens": 256, "stop": []}
 
 
 def test_the_schema_that_is_sent_requires_all_and_allows_no_more():
@@ -181,17 +187,12 @@ def test_two_calls_that_differ_and_another_rejection_are_no_verdict():
     assert provider.count == 1
 
 
-def test_a_server_without_schemas_is_asked_in_text_from_then_on_but_not_for_its_models_name():
+def test_a_server_without_schemas_is_asked_in_text_from_then_on():
     with Provider(lambda asked: YES, faults=["no-schema"]) as provider:
         model = asked_model(provider)
         for _ in range(2):
             assert ask_structured(model, "Does it?", Verdict).value.verdict == "yes"
     assert ["response_format" in request.body for request in provider.requests] == [True, False, False]
-    with Provider(lambda asked: YES, faults=["404"]) as provider:
-        model = asked_model(provider, name="llama-3-tool-use")
-        with pytest.raises(RequestRefused):
-            ask_structured(model, "Does it?", Verdict)
-    assert provider.count == 1 and model.supports_structure
 
 
 @pytest.mark.parametrize("schema", [Verdict, Verdict.model_json_schema()])
@@ -205,6 +206,14 @@ def test_with_structured_output_works_and_keeps_the_raw_reply(schema):
         with pytest.raises(ModelReplyError):
             model.with_structured_output(schema).invoke("Does it?")
     assert told["parsed"] is None and isinstance(told["parsing_error"], ModelReplyError)
+
+
+def test_a_model_s_name_is_not_what_a_provider_says_about_schemas():
+    with Provider(lambda asked: YES, faults=["404"]) as provider:
+        model = asked_model(provider, name="llama-3-tool-use")
+        with pytest.raises(RequestRefused):
+            ask_structured(model, "Does it?", Verdict)
+    assert provider.count == 1 and model.supports_structure
 
 
 def test_a_cut_reply_of_a_local_model_names_the_setting_that_it_has():

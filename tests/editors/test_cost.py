@@ -29,18 +29,24 @@ def test_tokens_of_forward_passes_are_counted_without_padding(random_model):
     assert counter.cost.tokens == 27
 
 
-def test_passes_are_counted_by_their_tokens_partial_ones_and_those_of_a_search_too(random_model):
+def test_a_mask_over_pairs_of_places_is_no_count_of_tokens(random_model):
     lm = random_model().lm
     ids = torch.tensor([[5, 6, 7], [5, 6, 8]])
     causal = torch.ones(3, 3, dtype=torch.bool).tril().expand(2, 1, 3, 3)
     with torch.no_grad(), count_tokens(lm) as counter:
         lm.model(input_ids=ids, attention_mask=causal)
     assert counter.tokens == ids.numel()
+
+
+def test_partial_passes_are_added_to_the_active_counter_alone(random_model):
     add_tokens(100)
     with count_tokens(random_model().lm) as counter:
         add_tokens(7)
     add_tokens(100)
     assert counter.tokens == 7
+
+
+def test_a_search_for_values_counts_its_passes(random_model):
     settings = {"layers": [0], "v_num_grad_steps": 3, "prefixes": ["So. "], "covariance": "identity"}
     editor = Rome(EditorContext(model=random_model(), settings=settings))
     with editor.edit([CAPITAL]) as answerer:

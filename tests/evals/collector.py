@@ -1,10 +1,7 @@
 """A collector on 127.0.0.1 that takes spans over OTLP/HTTP and keeps them, as a real one does."""
 
 import gzip
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -12,8 +9,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.provider.loopback import Loopback, LoopbackHandler
 
-class Collector:
+
+class Collector(Loopback):
     """Keeps the spans by id, so that the same one sent twice is there once; a context manager.
 
     Args:
@@ -32,23 +31,10 @@ class Collector:
         self.taken = 0
         self.resources: list[dict[str, Any]] = []
 
-    def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"collector": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
     @property
     def address(self) -> str:
         """What `--otlp` is given."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.root
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
         """One request; the status of its answer."""
@@ -97,22 +83,22 @@ def _plain(value: Any) -> Any:
     return getattr(value, kind) if kind else None
 
 
-class _Handler(BaseHTTPRequestHandler):
-    collector: Collector
+class _Handler(LoopbackHandler):
+    served: Collector
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        status = self.collector.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-        answer = ExportTraceServiceResponse().SerializeToString() if status < 300 else self.collector.reply.encode()
+        status = self.served.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+        answer = ExportTraceServiceResponse().SerializeToString() if status < 300 else self.served.reply.encode()
         self.send_response(status)
         if status // 100 == 3:
-            self.send_header("Location", self.collector.location)
+            self.send_header("Location", self.served.location)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
 
-    def log_message(self, *told: Any) -> None:
-        """Nothing on the screen."""
+
+Collector.handler = _Handler

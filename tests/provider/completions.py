@@ -4,17 +4,15 @@ import copy
 import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
 from emend.agents.local.causal_lm import CausalLM
 from emend.memory.embeddings.threads import one_thread
-from tests.provider.server import Server
+from tests.provider.loopback import Loopback, LoopbackHandler
 
 NAME = "tiny"
 ADAPTER = "an-adapter"
@@ -25,7 +23,7 @@ Choose = Callable[[int, str, dict[str, Any]], str]
 """Names the fault of a request by its number among those of its path, its path and its body."""
 
 
-class CompletionsServer:
+class CompletionsServer(Loopback):
     """Speaks completions with `echo` and `prompt_logprobs`, SGLang's `/generate`, `/tokenize` and `/v1/models`.
 
     Args:
@@ -51,23 +49,10 @@ class CompletionsServer:
         self.models: dict[str, Any] = {NAME: lm.model}
         self.lock = threading.RLock()
 
-    def __enter__(self) -> Self:
-        self._server = Server(("127.0.0.1", 0), type("Bound", (CompletionsHandler,), {"served": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
     @property
     def address(self) -> str:
         """The address of the API."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"{self.root}/v1"
 
     def spec(self, dialect: str = "vllm", name: str = NAME) -> str:
         """The model's name on the command line."""
@@ -128,16 +113,13 @@ def merged(model: Any, folder: Path) -> Any:
     return model
 
 
-class CompletionsHandler(BaseHTTPRequestHandler):
+class CompletionsHandler(LoopbackHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
     served: CompletionsServer
-
-    def log_message(self, *words: Any) -> None:
-        """Nothing on the screen."""
 
     def do_GET(self) -> None:
         """Tell of the models, or of the server."""
@@ -269,6 +251,9 @@ class CompletionsHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content[: len(content) // 2] if cut else content)
         self.close_connection = self.close_connection or cut
+
+
+CompletionsServer.handler = CompletionsHandler
 
 
 def _spoiled(values: list[Any], fault: str) -> list[Any]:

@@ -7,12 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from langchain_core.language_models import BaseChatModel
 
+from tests.provider.loopback import Loopback, LoopbackHandler
 from tests.provider.odd_faults import ODD_FAULTS, REDIRECTED
 from tests.provider.protocols import PATHS, Asked, Raw, Said, ToolCall, events, read_request, whole
 
@@ -49,7 +49,7 @@ class Request(NamedTuple):
     fault: str
 
 
-class Provider:
+class Provider(Loopback):
     """Speaks OpenAI chat completions, OpenAI responses and Anthropic messages; a context manager.
 
     Args:
@@ -87,19 +87,11 @@ class Provider:
         """A provider behind which a model speaks, for example the embedded one."""
         return cls(lambda asked: str(model.invoke(asked.prompt).text), **more)
 
-    def __enter__(self) -> Self:
-        self._server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"served": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
 
     @property
     def openai(self) -> str:
@@ -109,7 +101,7 @@ class Provider:
     @property
     def anthropic(self) -> str:
         """The address for clients that speak like Anthropic's."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.root
 
     def spec(self, protocol: str, name: str = "any-model") -> str:
         """The model's name on the command line; `responses` needs the setting `use_responses_api` besides."""
@@ -163,17 +155,7 @@ class Provider:
         self._over.wait(self.hang)
 
 
-class Server(ThreadingHTTPServer):
-    """Takes many connections at once."""
-
-    request_queue_size = 512
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news."""
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """One connection of a client; keeps it open."""
 
     protocol_version = "HTTP/1.1"
@@ -256,5 +238,5 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, text)
         self.end_headers()
 
-    def log_message(self, *told: Any) -> None:
-        """Nothing on the screen."""
+
+Provider.handler = Handler

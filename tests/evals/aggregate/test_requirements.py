@@ -48,12 +48,15 @@ def test_unknown_names_get_a_hint(result, text, hint):
         check_requirements(result.report, [text])
 
 
-def test_junit_has_a_case_per_outcome_and_a_command_ends_with_1_where_a_threshold_is_not_met(result, tmp_path, capfd):
+def test_junit_has_a_case_per_outcome(result, tmp_path):
     outcomes = check_requirements(result.report, ["EM>=0.9", "unedited:EM>=0.9"])
     write_junit(outcomes, result.report, tmp_path / "j.xml")
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert ["required >= 90" in failure.get("message", "") for failure in suite.iter("failure")] == [True]
+
+
+def test_a_command_ends_with_1_where_a_threshold_is_not_met(result, tmp_path, capfd):
     folder, junit = str(result.folder), str(tmp_path / "j.xml")
     assert command("report", folder, "--require", "EM>=0.9") == 0
     assert command("report", folder, "--require", "unedited:EM>=0.9", "--junit", junit) == 1

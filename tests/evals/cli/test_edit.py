@@ -128,16 +128,12 @@ def test_invalid_options_are_one_line_before_a_model_is_loaded(emend, monkeypatc
     assert code == 2 and out == "" and told in err and err.count("\n") == 1
 
 
-def test_settings_can_come_from_a_file_and_a_warning_follows_statistics_of_too_little_text(emend, folder):
+def test_settings_can_come_from_a_file(emend, folder):
     Path("own.toml").write_text('layers = [1]\nnum_steps = 2\n[architecture]\nhead = "lm_head"\n')
     words = ("--method", "ft", "--edits", "edits.jsonl", "--out", "delta", "--json", "--set", "ft=@own.toml")
     (row,) = json.loads(emend("edit", "--model", f"hf:{folder}", *words)[1])["rows"]
     assert row["fingerprint"]["matrices"] == ["model.layers.1.mlp.down_proj"]
     assert row["fingerprint"]["settings"]["num_steps"] == 2
-    Path("short.txt").write_text("Rome.\n")
-    code, out, err = emend("covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
-    assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
-    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend covariance`" in err
 
 
 def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
@@ -156,6 +152,13 @@ def test_statistics_are_collected_once_and_found_by_the_editor(emend, folder):
     assert list(Path(again["folder"]).glob("factor-*.safetensors"))
     code, _, err = emend("edit", "--model", spec, *(word if word != "delta" else "other" for word in words))
     assert (code, err) == (0, "")
+
+
+def test_a_warning_follows_statistics_of_too_little_text(emend, folder):
+    Path("short.txt").write_text("Rome.\n")
+    code, out, err = emend("covariance", "--model", f"hf:{folder}", "--layers", "0", "--corpus", "short.txt")
+    assert code == 0 and out.startswith("layers 0: ") and err.count("\n") == 1
+    assert "tokens, for keys of 64 numbers" in err and "over more text with `emend covariance`" in err
 
 
 def test_a_repeated_edit_is_solved_once_and_the_repetitions_are_counted(emend, folder, caplog):
@@ -229,7 +232,7 @@ def test_an_edit_that_overflows_is_a_failed_unit_and_the_run_continues(folder, t
     model.close()
 
 
-def test_a_refused_edit_leaves_no_folder_and_options_without_effect_are_refused(emend, folder):
+def test_a_refused_edit_leaves_no_folder(emend, folder):
     for item, said in (
         (("--prompt-template", "nosuch"), "unknown prompt template 'nosuch'"),
         (("--set", "rome.covariance=nosuch"), "no finished covariance in 'nosuch'"),
@@ -239,6 +242,9 @@ def test_a_refused_edit_leaves_no_folder_and_options_without_effect_are_refused(
             "--set", "rome.layers=[0]",
         )  # fmt: skip
         assert code == 2 and said in err and not Path("delta").exists()
+
+
+def test_options_without_effect_are_refused(emend, folder):
     given = (("--set", "rome.v_num_grad_steps=1"), ("--prompt-template", "plain"), ("--seed", "4"))
     for item in given:
         code, _, err = emend("edit", "--model", f"hf:{folder}", "--apply", "delta", "--save-model", "edited", *item)

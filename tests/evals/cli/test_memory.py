@@ -48,7 +48,7 @@ def test_adding_twice_stores_once(filled):
     assert filled("add", *WHO, "--object", "Ilse Brandt")[1].startswith("1 new edit; emend-memory holds 5, 2 of")
 
 
-def test_search_shows_scores_and_no_superseded_edits_nor_an_export_of_current_ones(filled):
+def test_search_shows_scores_and_no_superseded_edits(filled):
     by_metric = rows(filled("search", "Who is the prime minister of Veldania?", "-k", "9", "--json"))
     assert by_metric[0]["text"] == "veldania Prime Minister Tobin Hale"
     assert len(by_metric) == 3 and by_metric[0]["score"] > by_metric[1]["score"]
@@ -56,9 +56,6 @@ def test_search_shows_scores_and_no_superseded_edits_nor_an_export_of_current_on
     assert code == 0 and "A flood closed" in out and "2026-02-03" in out and "\x1b" not in out
     assert filled("search", "flood", "--strategy", "none")[1] == "nothing found\n"
     assert "unknown retriever 'dens'" in filled("search", "flood", "--strategy", "dens")[2]
-    everything, current = (filled("export", "-", *more)[1].splitlines() for more in ((), ("--current",)))
-    old = [json.loads(line) for line in everything if line not in current]
-    assert len(everything) == 4 and [edit["target_new"] for edit in old] == ["Mira Tolvane"]
 
 
 def test_a_fact_is_shown_with_its_history_in_order(filled):
@@ -98,13 +95,10 @@ def test_an_imported_export_is_equal(filled):
     assert code == 2 and "holds 1 edits that out.jsonl lacks" in err
 
 
-def test_the_input_may_be_a_pipe_and_an_address_without_its_scheme_makes_no_folder(emend, monkeypatch):
+def test_the_input_may_be_a_pipe(emend, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf{"document": "Lyon."}\n')))
     assert emend("add", "-", "--embedding", "lexical")[1] == "1 new edit; emend-memory holds 1\n"
     assert "1 document" in emend("stats")[1]
-    for where in ("127.0.0.1:8123", "localhost:8123", "[::1]:8123"):
-        code, _, err = emend("add", "edits.jsonl", "--memory", where)
-        assert code == 2 and f"write http://{where}" in err and not Path(where).exists()
 
 
 @pytest.mark.parametrize(
@@ -178,6 +172,12 @@ def test_replaced_edits_are_counted(emend):
         assert emend("add", "one.jsonl", "--embedding", "lexical")[1] == f"{said}; emend-memory holds 1\n"
 
 
+def test_an_export_of_current_edits_leaves_out_superseded_ones(filled):
+    everything, current = (filled("export", "-", *more)[1].splitlines() for more in ((), ("--current",)))
+    old = [json.loads(line) for line in everything if line not in current]
+    assert len(everything) == 4 and [edit["target_new"] for edit in old] == ["Mira Tolvane"]
+
+
 def test_an_export_writes_through_a_link_and_leaves_no_draft(filled):
     Path("real.jsonl").write_text("old")
     Path("link.jsonl").symlink_to("real.jsonl")
@@ -222,11 +222,20 @@ def test_an_interrupted_add_may_lack_history_but_no_current_edit(emend, monkeypa
     assert "holds 60, 30 of them superseded" in emend("add", "many.jsonl", "--embedding", "lexical")[1]
 
 
-def test_ids_are_shown_as_they_are_and_bytes_that_are_not_utf_8_refused(emend):
+def test_ids_are_shown_as_they_are(emend):
     Path("edits.jsonl").write_text('{"form": "document", "text": "Kestrel Bay.", "id": "[/a] paper[b]"}\n', "utf-8")
     emend("add", "edits.jsonl", "--embedding", "lexical")
     code, out, err = emend("search", "Kestrel")
     assert (code, err) == (0, "") and "[/a] paper[b]" in out
+
+
+def test_an_address_without_its_scheme_makes_no_folder(emend):
+    for where in ("127.0.0.1:8123", "localhost:8123", "[::1]:8123"):
+        code, _, err = emend("add", "edits.jsonl", "--memory", where)
+        assert code == 2 and f"write http://{where}" in err and not Path(where).exists()
+
+
+def test_bytes_that_are_not_utf_8_are_refused(emend):
     wrong = b"caf\xe9".decode("utf-8", "surrogateescape")
     for words in (("search", wrong), ("add", "--document", wrong)):
         code, out, err = emend(*words)

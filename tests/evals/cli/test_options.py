@@ -60,16 +60,12 @@ def test_a_required_field_is_a_required_option() -> None:
     assert (code, seen) == (2, []) and "--coats" in output
 
 
-def test_groups_of_one_name_and_options_that_do_not_go_together_are_refused() -> None:
+def test_two_groups_with_one_name_are_refused_when_the_command_is_made() -> None:
     with pytest.raises(ValueError, match="duplicate parameter name: 'coats'"):
 
         @grouped
         def decorate(paint: Paint, coats: int = 1) -> None:
             """Decorate."""
-
-    assert exclusive({"--json": False, "--md": None}) == [] and exclusive({"--json": True, "--md": None}) == ["--json"]
-    with pytest.raises(BadSettings, match="--json and --md do not go together"):
-        exclusive({"--json": True, "--md": "x"})
 
 
 def test_optional_fields_have_no_defaults_and_only_given_ones_reach_the_command() -> None:
@@ -87,6 +83,12 @@ def test_optional_fields_have_no_defaults_and_only_given_ones_reach_the_command(
         "width": 1.5
     }
     assert seen == [Paint(colour="red")] * 2
+
+
+def test_options_that_do_not_go_together_are_named() -> None:
+    assert exclusive({"--json": False, "--md": None}) == [] and exclusive({"--json": True, "--md": None}) == ["--json"]
+    with pytest.raises(BadSettings, match="--json and --md do not go together"):
+        exclusive({"--json": True, "--md": "x"})
 
 
 def command(name: str, *words: str) -> Command:

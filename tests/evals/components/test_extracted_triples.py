@@ -80,11 +80,14 @@ def test_triplets_of_any_setting_with_texts_replace_its_edits(tmp_path):
     assert asked == [case.probes[0].prompt for case in TinyWorld().cases("event", 3)]
 
 
-def test_other_settings_are_unchanged_and_a_run_records_where_the_triplets_came_from(tiny_file):
+def test_other_settings_are_unchanged(tiny_file):
     source = with_triples(TinyWorld(), tiny_file)
     assert list(source.cases("triplet", 2)) == list(TinyWorld().cases("triplet", 2))
     assert source.name == "tinyworld" and source.metrics() == TinyWorld().metrics()
     assert source.demonstrations("extract") and source.demonstrations("document")
+
+
+def test_a_run_records_where_the_triplets_came_from(tiny_file):
     source, settings = load_benchmark("tinyworld", None, {"triples": str(tiny_file)})
     assert settings == ("extract",)
     provenance = source.provenance["triples"]

@@ -89,10 +89,13 @@ def test_another_fingerprint_is_refused_and_nothing_is_lost(tmp_path):
     assert out.read_bytes() == before
 
 
-def test_a_file_that_the_user_names_may_be_a_link_and_a_foreign_one_is_left_unchanged(tmp_path):
+def test_a_file_that_the_user_names_may_be_a_link(tmp_path):
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "t.jsonl")
     extract_to(tmp_path / "link.jsonl", DOCUMENTS, reader(), "f1")
     assert (tmp_path / "link.jsonl").is_symlink() and (tmp_path / "t.jsonl").stat().st_size
+
+
+def test_a_foreign_file_is_left_unchanged(tmp_path):
     out = tmp_path / "mine.json"
     out.write_text('[{"id": 1, "src": "the only copy"}]')
     with pytest.raises(RunRefused, match="has not written.*another --out"):
@@ -177,15 +180,11 @@ def test_repeated_failures_end_the_extraction_and_finished_lines_stay(tmp_path):
     assert len(list(read_extracted(tmp_path / "t.jsonl"))) == 5
 
 
-def test_a_language_unknown_to_the_rules_ends_the_extraction_and_settings_are_read_back(tmp_path):
+def test_a_language_unknown_to_the_rules_ends_the_extraction(tmp_path):
     read = document_extractor(ExtractContext(RulesExtractor(), LexicalEmbedding()))
     with pytest.raises(BadSettings, match="English only"):
         document = SourceDocument(edit=Edit(form="document", text="奥斯陆。", language="zh"))
         extract_to(tmp_path / "t.jsonl", [document], read, "f")
-    extracted(tmp_path / "t.jsonl", USUAL)
-    (row,) = read_extracted(tmp_path / "t.jsonl")
-    assert row.settings == settings_of(USUAL)
-    assert [type(row.settings[name]) for name in ("coreference", "attempts", "validation")] == [bool, int, str]
 
 
 # --- a file made with other settings
@@ -215,6 +214,13 @@ def test_every_setting_that_changes_the_fingerprint_is_named(tmp_path, name):
     with pytest.raises(RunRefused, match=f"; {name}: was .*, now .*another --out") as refused:
         extracted(tmp_path / "t.jsonl", other)
     assert str(refused.value).count(": was ") == 2
+
+
+def test_settings_are_read_back_as_written(tmp_path):
+    extracted(tmp_path / "t.jsonl", USUAL)
+    (row,) = read_extracted(tmp_path / "t.jsonl")
+    assert row.settings == settings_of(USUAL)
+    assert [type(row.settings[name]) for name in ("coreference", "attempts", "validation")] == [bool, int, str]
 
 
 def test_a_file_without_settings_is_resumed_and_a_refusal_lists_the_current_ones(tmp_path):

@@ -67,17 +67,12 @@ def test_rank_decides_hits_and_reciprocal_rank():
     assert row(measured(RIGHT, benchmark_options={"twice": "1"}), RIGHT, "efficacy").n == 6  # a repeated case is one
 
 
-def test_the_edits_of_all_cases_are_in_one_memory_and_probes_that_name_none_are_not_scored():
+def test_the_edits_of_all_cases_are_in_one_memory():
     assert (measured(RIGHT).edits, measured(RIGHT).entries) == (6, 6)
     assert measured(RIGHT, limit=2).entries == 2
     crowded = measured(f"{HERE}:Last", benchmark_options={"cases": "40"})
     last = row(crowded, f"{HERE}:Last", "efficacy")
     assert last.hit_at_5 == last.mrr == 0.0
-    report = only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,), benchmark_options={"some": "1"})
-    assert report.skipped == 3 and row(report, RIGHT, "asked").n == 3
-    assert any("3 probes" in note for note in retrieval_notes(report))
-    with pytest.raises(BadData, match="none of 6 probes"):
-        only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,))
 
 
 class Last(Right):
@@ -105,13 +100,19 @@ def test_the_default_strategy_is_that_of_a_run_and_a_chain_is_measured_under_its
     assert (result.n, result.hit_at_1) == (6, 1.0)
 
 
-def test_a_strategy_that_finds_nothing_hits_nothing_and_the_gold_one_all_in_scope():
+def test_probes_that_name_no_edit_are_counted_not_scored():
+    report = only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,), benchmark_options={"some": "1"})
+    assert report.skipped == 3 and row(report, RIGHT, "asked").n == 3
+    assert any("3 probes" in note for note in retrieval_notes(report))
+    with pytest.raises(BadData, match="none of 6 probes"):
+        only(benchmark=f"{HERE}:Unsaid", strategies=(RIGHT,))
+
+
+def test_a_strategy_that_finds_nothing_hits_nothing_in_scope_and_out_of_it():
     report = measured("none", "dense")
     assert row(report, "none", "efficacy").hit_at_1 == row(report, "none", "efficacy").mrr == 0.0
     assert row(report, "none", "neighborhood").false_hits == 0.0
     assert row(report, "dense", "neighborhood").false_hits == 1.0
-    report = measured("gold")
-    assert row(report, "gold", "efficacy").hit_at_1 == row(report, "gold", "neighborhood").hit_at_1 == 1.0
 
 
 def test_time_is_positive_and_excludes_the_embedding():
@@ -131,6 +132,11 @@ def test_time_is_positive_and_excludes_the_embedding():
 def test_invalid_names_are_refused_with_a_remedy(strategies, more, told):
     with pytest.raises(BadSettings, match=told):
         measured(*strategies, **more)
+
+
+def test_the_gold_retriever_finds_nothing_out_of_scope():
+    report = measured("gold")
+    assert row(report, "gold", "efficacy").hit_at_1 == row(report, "gold", "neighborhood").hit_at_1 == 1.0
 
 
 def test_a_threshold_is_calibrated_on_correct_hits_and_applied_out_of_scope():

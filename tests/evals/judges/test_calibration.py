@@ -76,11 +76,14 @@ def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, bad: Any, message:
     assert message in str(refused.value)
 
 
-def test_numbers_may_be_strings_and_no_file_or_no_line_is_refused(tmp_path: Path) -> None:
+def test_numbers_may_be_written_as_strings_and_texts_may_hold_any_end_of_line(tmp_path: Path) -> None:
     odd = json.dumps(line("2", text="a\u2028b"), ensure_ascii=False)
     share = line("0", "recall", item={"thoughts": "t", "reference": ["a"]})
     rows = read_labels(written(tmp_path, line("1"), share, odd))
     assert [row.label for row in rows] == [1.0, 0.0, 2.0] and rows[2].item.parts["answer"] == ("a\u2028b",)
+
+
+def test_no_file_and_no_line_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="cannot read the labels"):
         read_labels(tmp_path / "none.jsonl")
     with pytest.raises(BadData, match="has no label"):
@@ -157,6 +160,12 @@ def test_it_is_kept_where_reports_look(tmp_path: Path) -> None:
     assert result is not None and result["n"] == 2 and "value" in result["kappa"]
 
 
+def test_every_shipped_judge_can_be_calibrated() -> None:
+    assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(JUDGE_KINDS.builtin)
+    assert all(parts_of(name) and load_judge(name).role.prompt_id for name in JUDGE_KINDS.builtin)
+    assert parts_of("coherence") == {"question", "thoughts", "answer"}
+
+
 def test_judges_are_asked_about_the_items_and_unreadable_replies_are_reasons() -> None:
     items = [Item(kind="tendency", parts=dict.fromkeys(("event", "question", "answer", "label"), (t,))) for t in "ab"]
     panel = Panel(judges=JUDGES, repeats=2, batch=False, retries=0)
@@ -167,16 +176,13 @@ def test_judges_are_asked_about_the_items_and_unreadable_replies_are_reasons() -
     assert isinstance(result[0], str)
 
 
-def test_every_shipped_judge_can_be_calibrated_and_an_unreached_one_leaves_nothing() -> None:
+def test_judges_that_cannot_be_reached_leave_no_calibration() -> None:
     def fail(prompt: str) -> str:
         raise ModelUnreachable("no connection")
 
     item = Item(kind="coherence", parts=dict.fromkeys(("question", "thoughts", "answer"), ("x",)))
     with pytest.raises(ModelUnreachable, match="no call to the judges succeeded"):
         panel_verdicts(Panel(judges=JUDGES), {JUDGES[0]: ScriptedChatModel(reply=fail)}, 1)([item])
-    assert {"tendency", "agreement", "recall", "coherence", "equivalence", "supports"} <= set(JUDGE_KINDS.builtin)
-    assert all(parts_of(name) and load_judge(name).role.prompt_id for name in JUDGE_KINDS.builtin)
-    assert parts_of("coherence") == {"question", "thoughts", "answer"}
 
 
 def load_echo(name: str, **settings: Any) -> ScriptedChatModel:

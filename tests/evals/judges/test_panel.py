@@ -53,12 +53,9 @@ def test_without_one_there_is_a_reason_and_no_number(given, problems, why):
     assert values == {} and why in unscored["supported"]
 
 
-def test_the_mean_can_be_asked_for_and_a_yes_that_depends_on_the_order_is_no_vote():
+def test_the_mean_can_be_asked_for_instead():
     panel, said = votes(1, 0)
     assert combine(panel.model_copy(update={"combine": "mean"}), COHERENCE, said).values == {"supported": 0.5}
-    turned = [told({"equivalent": 1.0}), told({"equivalent": 0.0}, swapped=True)]
-    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT})
-    assert combine(Panel(judges=("a",), both_orders=False), EQUIVALENCE, turned[:1]).values == {"equivalent": 1.0}
 
 
 def test_marks_of_both_orders_are_averaged_and_full_only_in_both():
@@ -69,10 +66,19 @@ def test_marks_of_both_orders_are_averaged_and_full_only_in_both():
     assert combine(panel, AGREEMENT, both[:1]).unscored["judged"] == NOT_YET  # the other order was not asked yet
 
 
-def test_a_number_that_a_verdict_cannot_have_is_missing_alone_and_full_marks_are_voted_on():
+def test_a_yes_that_becomes_a_no_when_the_texts_change_places_is_no_vote():
+    turned = [told({"equivalent": 1.0}), told({"equivalent": 0.0}, swapped=True)]
+    assert combine(Panel(judges=("a",)), EQUIVALENCE, turned) == ({}, {"equivalent": ORDER_DEPENDENT})
+    assert combine(Panel(judges=("a",), both_orders=False), EQUIVALENCE, turned[:1]).values == {"equivalent": 1.0}
+
+
+def test_a_number_that_a_verdict_cannot_have_is_missing_alone():
     shares = {"recall_consistent": 0.0, "recall_related": 0.0, "recall_inconsistent": 0.0}
     values, unscored = combine(Panel(judges=("a",)), RECALL, [told(shares)])
     assert values == shares and set(unscored) == {"recall_of_related"} and "related" in unscored["recall_of_related"]
+
+
+def test_full_marks_are_voted_on_and_marks_averaged():
     marks = {f"{scale}_mark": 5.0 for scale in ("correctness", "coherence", "comprehensiveness", "overall")}
     said = [told(marks | {"rule_broken": 0.0}, name) for name in "ab"]
     said.append(told(marks | {"overall_mark": 2.0, "rule_broken": 1.0}, "c"))
@@ -136,19 +142,19 @@ def test_judges_are_kept_under_names_fit_for_a_path_and_one_without_texts_is_nam
 # --- stress
 
 
-def test_every_judge_has_every_text_and_one_that_says_the_same_or_nothing_shows_it():
+def test_every_judge_has_every_text():
     for kind in JUDGES.builtin:
         result = case_of(kind, {}).items(kind)
         assert list(result) == list(variants())
         assert len({item.id for item in result.values()}) == len(variants())
         assert max(len(text) for text in result["long"].texts) > 4_000
+
+
+def test_a_judge_that_says_the_same_of_everything_breaks_what_must_differ():
     outcome = stress(Panel(judges=("a",)), {"a": judge_model()}, ["coherence", "tendency"])
     outcomes = {(relation.kind, relation.left, relation.right): relation.outcome for relation in outcome.relations}
     assert outcomes["tendency", "gold", "empty"] == outcomes["coherence", "gold", "unedited"] == "broken"
     assert outcomes["tendency", "gold", "paraphrase"] == outcomes["coherence", "claimed", "unedited"] == "holds"
-    outcome = stress(Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: "?")}, ["supports"])
-    assert {relation.outcome for relation in outcome.relations} == {"unscored"}
-    assert all(row.value is None and row.why for row in outcome.rows)
 
 
 def test_a_judge_that_is_talked_over_is_found_out_and_one_that_is_not_passes():
@@ -166,3 +172,9 @@ def test_a_judge_that_is_talked_over_is_found_out_and_one_that_is_not_passes():
     assert {relation.outcome for relation in passed.relations} == {"holds"}
     failed = stress(panel, {"a": ScriptedChatModel(reply=gullible)}, ["coherence"])
     assert {relation.left for relation in failed.relations if relation.outcome == "broken"} == {"claimed", "ordered"}
+
+
+def test_without_a_verdict_a_relation_is_neither_held_nor_broken():
+    outcome = stress(Panel(judges=("a",)), {"a": ScriptedChatModel(reply=lambda prompt: "?")}, ["supports"])
+    assert {relation.outcome for relation in outcome.relations} == {"unscored"}
+    assert all(row.value is None and row.why for row in outcome.rows)

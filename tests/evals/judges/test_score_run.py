@@ -262,12 +262,15 @@ def test_a_judge_that_was_never_reached_hides_no_other(elken):
     assert result is not None and result.id == summary.id
 
 
-def test_three_judges_vote_and_each_repeat_is_asked_for_itself(elken):
+def test_three_judges_vote_and_their_marks_are_averaged(elken):
     panel = Panel(judges=("openai:a", "openai:b", "openai:c"))
     models = {"openai:a": judge_model(5), "openai:b": judge_model(5), "openai:c": judge_model(2)}
     score_run(elken, panel, models=models)
     by_metric = rows(elken)
     assert (by_metric["G Q"].mean, by_metric["overall"].mean, by_metric["agreement"].mean) == (100.0, 4.0, 4.0)
+
+
+def test_each_repeat_is_asked_for_itself(elken):
     item, three = judge_model(), judge_model()
     scored(elken, item)
     summary = scored(elken, three, Panel(judges=(JUDGE,), repeats=3))
@@ -323,9 +326,12 @@ def test_stress_is_shown_and_a_broken_order_is_an_exit_code(shell):
     assert len(rows) == 10 + 9 and rows[0]["value"] == 1.0 and rows[-1]["outcome"] == "holds"
 
 
-def test_a_judges_graph_is_drawn_and_one_must_be_named_with_its_own_settings_alone(shell, elken):
+def test_a_judges_graph_is_drawn_like_any_other(shell):
     done = shell("graph", "recall")
     assert done.exit_code == 0 and "label" in done.output and "settle" in done.output
+
+
+def test_a_judge_must_be_named_and_takes_its_own_settings_alone(elken, shell):
     done = shell("judge", "run", elken)
     assert done.exit_code == 2 and "--judge" in done.output
     done = shell("judge", "run", elken, "--judge", "scripted:5", "--set", "rag.k=2")

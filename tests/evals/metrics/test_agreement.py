@@ -32,10 +32,13 @@ def test_coefficients_are_those_of_the_libraries(seed: int) -> None:
     assert told.raw.mean == pytest.approx(float((people == judge).mean()))
 
 
-def test_the_same_order_is_one_the_opposite_minus_one_and_a_milder_judge_shows_in_the_means() -> None:
+def test_the_same_order_is_one_and_the_opposite_is_minus_one() -> None:
     for judge, wanted in (([2.0, 3.0, 3.0, 4.0], 1), ([4.0, 3.0, 3.0, 2.0], -1)):
         told = agreement([1.0, 2.0, 2.0, 5.0], judge, range(4), resamples=5)
         assert value(told.spearman) == pytest.approx(wanted) and value(told.kendall) == pytest.approx(wanted)
+
+
+def test_a_milder_judge_shows_in_the_means_and_not_in_the_order() -> None:
     told = agreement([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], range(3), resamples=5)
     assert value(told.spearman) == pytest.approx(1)
     assert told.mean_first is not None and told.mean_second is not None
@@ -71,16 +74,19 @@ def test_a_constant_judge_is_what_the_base_rate_says() -> None:
     assert told.constant_mae.mean == told.mae.mean == pytest.approx(7 / 5)
 
 
-def test_perfect_agreement_has_no_interval_of_width_zero_and_items_without_a_verdict_are_unscored() -> None:
-    told = agreement([1.0, 0.0] * 10, [1.0, 0.0] * 10, range(20), ordered=False)
-    assert value(told.kappa) == 1.0 and told.kappa is not None and told.kappa.low is None
-    assert told.raw.low is not None and told.raw.low < 0.9
+def test_items_without_a_verdict_are_unscored() -> None:
     told = agreement([1.0, 0.0, 1.0], [1.0, None, 0.0], "abc", ordered=False)
     assert (told.n, told.unscored, told.raw.n, told.raw.unscored, told.cases) == (2, 1, 2, 1, 2)
     empty = agreement([1.0], [None], "a")
     assert empty.n == 0 and empty.raw.mean is None and empty.kappa == Coefficient(why="undefined: no item has both")
     with pytest.raises(ValueError, match="not a finite number"):
         agreement([float("nan")], [1.0], "a")
+
+
+def test_perfect_agreement_has_no_interval_of_width_zero() -> None:
+    told = agreement([1.0, 0.0] * 10, [1.0, 0.0] * 10, range(20), ordered=False)
+    assert value(told.kappa) == 1.0 and told.kappa is not None and told.kappa.low is None
+    assert told.raw.low is not None and told.raw.low < 0.9
 
 
 def drawn(rng: np.random.Generator, cases: int, resamples: int = 160, each: int = 3) -> RaterAgreement:

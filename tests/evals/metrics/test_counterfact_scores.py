@@ -19,11 +19,14 @@ TEXTS = [
 ]
 
 
-def test_entropy_is_in_bits_and_fluency_weighs_trigrams_twice():
+def test_entropy_is_in_bits_and_zero_for_too_few_words():
     assert entropy("a b a b a".split(), 2) == 1.0  # ab ba ab ba
     assert entropy("a b c d e".split(), 2) == 2.0
     assert entropy("a a a a".split(), 3) == 0.0
     assert entropy(["a"], 2) == entropy([], 2) == 0.0
+
+
+def test_fluency_weighs_trigrams_twice_and_takes_the_mean():
     text = "one two three four five"
     assert fluency(text) == pytest.approx((2 / 3 * 2 + 4 / 3 * math.log2(3)) / 2)
     assert fluency("word") == 0.0
@@ -95,7 +98,7 @@ def test_references_that_are_absent_or_broken_are_told(folder):
         References.read(folder)
 
 
-def test_harmonic_is_of_the_means_over_cases_with_an_interval_and_zero_of_a_zero():
+def test_harmonic_is_of_the_means_over_cases_and_has_an_interval():
     first = ([1.0, 1.0, 0.0, 1.0], ["a", "a", "b", "c"])  # 2/3
     second = ([1.0, 0.0, 1.0], ["a", "b", "c"])  # 2/3
     third = ([1.0, 0.0, 1.0, 0.0], ["a", "a", "b", "b"])  # 1/2
@@ -104,6 +107,9 @@ def test_harmonic_is_of_the_means_over_cases_with_an_interval_and_zero_of_a_zero
     assert found.low is not None and found.high is not None and found.low < 0.6 < found.high <= 1
     assert found.n == 11
     assert harmonic([first, second, third]) == found
+
+
+def test_harmonic_of_a_zero_is_zero_and_of_nothing_nothing():
     ones, zeros = ([1.0] * 10, list(range(10))), ([0.0] * 10, list(range(10)))
     assert harmonic([ones, zeros]).mean == 0.0
     assert harmonic([ones, ([], [])]).mean is None

@@ -243,11 +243,14 @@ def random_marks(rng):
     return [rng.choice((None, None, {"overall": 5}, {"overall": 5}, {"overall": 3})) for _ in events], events
 
 
-def test_the_edit_level_by_the_code_is_that_of_its_loop_which_loses_the_last_event():
+def test_the_edit_level_as_by_the_code_is_that_of_its_loop():
     """Before, unread answers were left out first: an event of [unread, 5] passed."""
     rng = random.Random(18)
     for marks, events in (random_marks(rng) for _ in range(10_000)):
         assert judged_edit_level(marks, events, original=True) == released_edit_level(marks, events), (marks, events)
+
+
+def test_the_code_loses_the_last_event_and_fails_one_with_an_unread_answer():
     full, low = dict.fromkeys(SCALES, 5), dict.fromkeys(SCALES, 3)
     assert judged_edit_level([full, low, full, full], ["a", "b", "c", "c"], original=True) == 1 / 4
     assert judged_edit_level([full, None, full], ["a", "b", "c"], original=True) == 1 / 2

@@ -15,23 +15,26 @@ def test_mean_and_counts_are_of_the_scored_records_whatever_the_cases_names():
     assert estimate(values, ["x", "y", "x", "z"]) == estimate(values, [7, 1, 7, 3])
 
 
-def test_one_case_has_no_interval_and_records_of_one_case_are_drawn_together():
+def test_one_case_has_no_interval_however_many_records():
     found = estimate([0.0, 1.0, 1.0], ["a", "a", "a"])
     assert (found.low, found.high) == (None, None)
     unscored_elsewhere = estimate([1.0, 0.0, None], ["a", "a", "b"])
     assert unscored_elsewhere.low is None
-    values = [float(case % 2) for case in range(40) for _ in range(25)]
-    clustered = estimate(values, [case for case in range(40) for _ in range(25)])
-    as_if_independent = estimate(values, list(range(1000)))
-    assert clustered.mean == as_if_independent.mean == 0.5
-    assert width(clustered) > 4 * width(as_if_independent)
-    assert width(clustered) == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 40), rel=0.15)
 
 
 def width(found: Estimate) -> float:
     assert found.low is not None
     assert found.high is not None
     return found.high - found.low
+
+
+def test_records_of_one_case_are_drawn_together():
+    values = [float(case % 2) for case in range(40) for _ in range(25)]
+    clustered = estimate(values, [case for case in range(40) for _ in range(25)])
+    as_if_independent = estimate(values, list(range(1000)))
+    assert clustered.mean == as_if_independent.mean == 0.5
+    assert width(clustered) > 4 * width(as_if_independent)
+    assert width(clustered) == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 40), rel=0.15)
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says():
@@ -57,12 +60,8 @@ def test_all_right_or_all_wrong_still_has_a_width(value, low, high):
     assert (found.low, found.high) == wilson(int(value) * 10, 10)
 
 
-def test_wilson_agrees_with_a_known_interval_and_cases_alike_do_not_give_one_of_width_zero():
+def test_wilson_agrees_with_a_known_interval():
     assert wilson(8, 10) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
-    found = estimate([1.0, 0.0] * 10, [case for case in range(10) for _ in range(2)])
-    assert found.mean == 0.5
-    assert found.low == pytest.approx(0.2366, abs=1e-3)
-    assert found.high == pytest.approx(0.7634, abs=1e-3)
 
 
 def test_per_case_weighs_cases_alike_and_scaling_keeps_what_is_missing():
@@ -87,11 +86,21 @@ def test_impossible_arguments_are_refused(values, cases, more, said):
         estimate(values, cases, **more)
 
 
-def test_a_case_can_count_with_its_best_or_worst_record_and_what_does_not_vary_has_no_interval():
+def test_cases_that_all_have_one_right_and_one_wrong_do_not_give_an_interval_of_width_zero():
+    found = estimate([1.0, 0.0] * 10, [case for case in range(10) for _ in range(2)])
+    assert found.mean == 0.5
+    assert found.low == pytest.approx(0.2366, abs=1e-3)
+    assert found.high == pytest.approx(0.7634, abs=1e-3)
+
+
+def test_a_case_can_count_with_its_best_or_its_worst_record():
     values, cases = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0], ["a", "a", "b", "b", "c", "c"]
     best, worst = estimate(values, cases, per="any"), estimate(values, cases, per="all")
     assert (best.mean, best.n) == (pytest.approx(2 / 3), 3)
     assert (worst.mean, worst.n) == (pytest.approx(1 / 3), 3)
+
+
+def test_of_what_is_no_share_and_does_not_vary_no_interval_is_known():
     marks = estimate([1.0] * 6, range(6), share=False)
     assert (marks.mean, marks.low, marks.high) == (1.0, None, None)
     varied = estimate([1.0, 5.0, 1.0, 5.0], range(4), share=False)

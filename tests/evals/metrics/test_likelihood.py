@@ -76,12 +76,15 @@ def test_an_exception_of_the_code_counts_no_pairs_give_no_score_and_undecided_an
     assert accuracy([(2.0, 1.0, True), (1.0, 1.0, True), (1.0, 1.0, False), (1.0, 2.0, False)]) == 0.5
 
 
-def test_the_codes_eps_makes_certain_pairs_unbounded_and_neighbours_are_scored_for_the_old_answer():
+def test_the_codes_eps_makes_certain_pairs_unbounded_and_ours_does_not():
     nearly_one = [(-2e-13, -3e-13)]
     unbounded = neighborhood_magnitude(nearly_one, original=True)
     assert unbounded is not None
     assert abs(unbounded) > 1000
     assert neighborhood_magnitude(nearly_one) == pytest.approx(1 / 3)
+
+
+def test_neighbours_are_scored_for_keeping_the_old_answer():
     kept = [(-1.0, -4.0)]
     scores = docter_scores({"locality": kept, "edit_success": kept})
     assert (scores["NS"], scores["ES"]) == (1.0, 0.0)

@@ -16,13 +16,16 @@ def test_groups_count_alike_and_one_of_a_single_case_leaves_no_interval():
     assert (told.mean, told.low, told.high) == (0.5, None, None)
 
 
-def test_the_interval_is_that_of_drawing_each_group_anew_without_those_that_have_no_score():
+def test_the_interval_is_that_of_drawing_each_group_anew():
     rng = np.random.default_rng(0)
     drawn = [rng.integers(0, 2, size) * 1.0 for size in (40, 90, 60)]
     told = macro([estimate(list(values), list(range(len(values)))) for values in drawn])
     anew = [np.mean([rng.choice(values, len(values)).mean() for values in drawn]) for _ in range(4000)]
     assert told.low == pytest.approx(np.quantile(anew, 0.025), abs=0.02)
     assert told.high == pytest.approx(np.quantile(anew, 0.975), abs=0.02)
+
+
+def test_a_group_without_a_score_is_left_out_and_its_records_counted():
     told = macro([Estimate(mean=0.5, n=4, low=0.2, high=0.8), Estimate(mean=None, n=0, unscored=7)])
     assert (told.mean, told.n, told.unscored, told.low) == (0.5, 4, 7, pytest.approx(0.2))
     assert macro([Estimate(mean=None, n=0, unscored=7)]) == Estimate(mean=None, n=0, unscored=7)

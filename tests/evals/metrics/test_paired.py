@@ -55,25 +55,31 @@ def test_a_true_difference_is_found_few_cases_tried_in_full_and_equal_ones_have_
     assert compare_pairs(pairs, share=False).low is None and compare_pairs(pairs).low is not None
 
 
-def test_one_probe_a_case_is_mcnemars_exact_test_and_many_cases_agree_with_a_t_test() -> None:
+def test_one_probe_a_case_and_right_or_wrong_is_mcnemars_exact_test() -> None:
     sides = [(1, 0)] * 9 + [(0, 1)] * 2 + [(1, 1)] * 20
     told = compare_pairs([Pair(n, "k", a, b) for n, (a, b) in enumerate(sides)])
     assert told.test == MCNEMAR
     assert told.p == pytest.approx(binomtest(9, 11, 0.5).pvalue)
     assert told.difference == pytest.approx(-7 / 31)
+
+
+def test_many_cases_agree_with_a_t_test() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.normal(0, 1, 200), rng.normal(0.15, 1, 200)
     told = compare_pairs([Pair(n, "k", x, y) for n, (x, y) in enumerate(zip(a, b, strict=True))])
     assert told.p == pytest.approx(ttest_rel(b, a).pvalue, abs=0.02)
 
 
-def test_what_never_differs_is_not_certain_and_unscored_sides_are_counted() -> None:
+def test_what_never_differs_is_not_certain() -> None:
     same = compare_pairs([Pair(n, "k", float(n % 2), float(n % 2)) for n in range(10)])
     assert (same.difference, same.p) == (0.0, 1.0)
     assert same.low is not None and same.high is not None and same.low < -0.2 and same.high > 0.2
     always = compare_pairs([Pair(n, "k", 0.0, 1.0) for n in range(10)])
     assert always.difference == 1.0 and always.high == 1.0
     assert always.low is not None and 0.5 < always.low < 0.7
+
+
+def test_unscored_sides_are_counted_and_left_out() -> None:
     pairs = [Pair(1, "k", 1.0, None), Pair(2, "k", None, None), Pair(3, "k", 1.0, 0.0)]
     told = compare_pairs(pairs)
     assert (told.n, told.unscored, told.difference, told.p, told.low) == (1, 2, -1.0, None, None)
@@ -101,18 +107,13 @@ def test_means_are_made_up_as_the_report_makes_them(per: str, a: float, b: float
     assert (told.mean_a, told.mean_b) == (pytest.approx(a), pytest.approx(b))
 
 
-def test_a_drop_is_relative_and_what_is_unscored_decides_no_case_that_it_could_turn() -> None:
+def test_a_drop_is_relative_to_what_there_was() -> None:
     told = relative_drop([Pair(n, "k", 1.0, float(n % 4 == 0)) for n in range(40)])
     assert told.mean == pytest.approx(0.75) and told.n == 40
     assert told.low is not None and told.high is not None and told.low < 0.75 < told.high
     nothing = relative_drop([Pair(1, "k", 0.0, 1.0), Pair(2, "k", 0.0, 0.0)])
     assert (nothing.mean, nothing.n, nothing.unscored) == (None, 0, 2)
     assert relative_drop([Pair(1, "k", 1.0, 0.0), Pair(2, "k", 1.0, None)]).low is None
-    half = [Pair(1, "k", 0.0, 1.0), Pair(1, "k", None, 0.0), Pair(2, "k", 1.0, 0.0), Pair(2, "k", None, 1.0)]
-    for per, mean in (("any", 1.0), ("all", 0.0)):
-        paired = compare_pairs(half, per)
-        assert (paired.n, paired.unscored, paired.mean_a, paired.mean_b) == (1, 1, mean, mean)
-    assert relative_drop(half, "any").unscored == 1
 
 
 @pytest.mark.parametrize("per", ["any", "all"])
@@ -122,6 +123,15 @@ def test_a_case_that_counts_once_counts_once_in_every_repeat(per: str) -> None:
     one, four = compare_pairs(once, per), compare_pairs(again, per)
     assert (one.mean_a, one.mean_b, one.cases) == (four.mean_a, four.mean_b, four.cases)
     assert (one.n, four.n) == (30, 120)
+
+
+def test_what_is_unscored_decides_no_case_that_it_could_still_turn() -> None:
+    half = [Pair(1, "k", 0.0, 1.0), Pair(1, "k", None, 0.0), Pair(2, "k", 1.0, 0.0), Pair(2, "k", None, 1.0)]
+    told = compare_pairs(half, "any")
+    assert (told.n, told.unscored, told.mean_a, told.mean_b) == (1, 1, 1.0, 1.0)
+    told = compare_pairs(half, "all")
+    assert (told.n, told.unscored, told.mean_a, told.mean_b) == (1, 1, 0.0, 0.0)
+    assert relative_drop(half, "any").unscored == 1
 
 
 @pytest.mark.parametrize("kinds", [((0.0, 1.0), (0.0, 1.0), (1.0, 0.0)), ((0.5, 1.0), (1.0, 0.5), (0.2, 0.9))])

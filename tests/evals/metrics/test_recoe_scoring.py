@@ -73,16 +73,13 @@ def test_replies_match_whatever_the_writing_but_never_another_order_or_sign(repl
     assert matches(reply, [gold]) is right
 
 
-def test_a_flip_is_from_the_original_answer_to_the_new_one_and_a_contested_record_counts_apart():
+def test_a_flip_is_from_the_original_answer_to_the_new_one():
     probe = probes("counting")[0]
     assert flip(probe, "five", "Four.") == ({"pre_edit": 1.0, "correct_flip": 1.0, "correct_flip_clean": 1.0}, {})
     assert flip(probe, "5", "5") == ({"pre_edit": 1.0, "correct_flip": 0.0, "correct_flip_clean": 0.0}, {})
     assert flip(probe, "5", "6").values["correct_flip"] == 0.0
     why = "the unedited model did not give the original answer"  # outside the rate, not 0
     assert flip(probe, "6", "4") == ({"pre_edit": 0.0}, {"correct_flip": why, "correct_flip_clean": why})
-    probe = probes("comparative")[0]
-    assert probe.tags["contested"]
-    assert flip(probe, "yes", "no") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
 
 
 def test_an_alias_counts_on_both_sides_and_may_lack_the_sign_but_not_be_another_number():
@@ -91,6 +88,12 @@ def test_an_alias_counts_on_both_sides_and_may_lack_the_sign_but_not_be_another_
     assert flip(fewer, "thirty", "two").values == {"pre_edit": 0.0}
     probe = probes("comparative")[1]
     assert flip(probe, "The novel Salt", "the novel rye").values == {"pre_edit": 1.0, "correct_flip": 1.0}
+
+
+def test_a_record_that_another_contradicts_counts_but_not_among_the_clean_ones():
+    probe = probes("comparative")[0]
+    assert probe.tags["contested"]
+    assert flip(probe, "yes", "no") == ({"pre_edit": 1.0, "correct_flip": 1.0}, {})
 
 
 def test_where_one_form_stands_for_both_answers_no_flip_is_claimed():

@@ -39,15 +39,11 @@ def test_strict_match_is_letter_by_letter_with_the_full_stop(reply, strict):
     assert score(asked, Answer(text=reply.strip().partition("\n")[0])).values["strict"] == strict  # of a plug-in
 
 
-def test_likelihood_compares_gold_with_rival_and_an_unknown_scorer_is_refused():
+def test_likelihood_compares_gold_with_rival():
     found = score(probe("likelihood"), Answer(log_probs=(-1.0, -4.0)))
     assert found.values == {"success": 1.0, "magnitude": 0.75}
     assert found.unscored == {}
     assert score(probe("likelihood"), Answer(log_probs=(1e-9, -4.0))).values["magnitude"] == 1.0  # rounding's excess
-    with pytest.raises(BadSettings, match="'exact_match'"):
-        score(probe("exact_macht"), Answer(text="Italy"))
-    with pytest.raises(BadSettings, match="'likelihood'"):
-        ask_of(probe("likelyhood"), True)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +172,10 @@ def test_what_a_scorer_asks_for_is_enough_for_it(name, scorable):
     found = score(asked, answer, answer)
     needs_judge, needs_probabilities = name.startswith("judged"), name in UNREAD
     assert bool(found.values) != (needs_judge or needs_probabilities and not scorable)
+
+
+def test_an_unknown_scorer_is_refused_with_the_nearest_name():
+    with pytest.raises(BadSettings, match="'exact_match'"):
+        score(probe("exact_macht"), Answer(text="Italy"))
+    with pytest.raises(BadSettings, match="'likelihood'"):
+        ask_of(probe("likelyhood"), True)

@@ -37,27 +37,27 @@ def test_a_match_is_a_cosine_of_at_least_eight_tenths_and_f1_is_made_as_publishe
     assert f1_estimate(documents, resamples=10).mean == pytest.approx(0.0704, abs=5e-5)
 
 
-def test_recall_is_over_documents_precision_over_triplets_and_a_failed_one_is_unscored():
+def test_recall_is_over_documents_precision_over_triplets_and_f1_of_both():
     quality = triple_quality(scored([1.0, 0.1, 0.9], [0.2], []))
     assert quality.recall.mean == pytest.approx(1 / 3) and quality.recall.n == 3
     assert quality.precision.mean == pytest.approx(2 / 4) and quality.precision.n == 4
     assert quality.f1.mean == pytest.approx(2 * (1 / 3) * 0.5 / (1 / 3 + 0.5))
     assert quality.per_document.mean == pytest.approx(4 / 3)
     assert quality.recall.low is not None and quality.recall.low <= 1 / 3 <= quality.recall.high  # type: ignore[operator]
+
+
+def test_a_document_without_triplets_counts_in_recall_and_a_failed_one_is_unscored():
     quality = triple_quality(scored([1.0], []), ["unreadable reply", "unreadable reply"])
     assert (quality.recall.mean, quality.recall.n, quality.recall.unscored) == (0.5, 2, 2)
     assert quality.documents == 4 and quality.reasons == {"unreadable reply": 2}
     assert quality.f1.unscored == 2
 
 
-def test_where_nothing_was_extracted_there_is_no_value_and_shares_of_errors_add_up():
+def test_where_nothing_was_extracted_or_expected_there_is_no_value():
     quality = triple_quality(scored([], []))
     assert quality.precision.mean is None and quality.f1.mean is None and quality.recall.mean == 0
     quality = triple_quality([], ["no gold"])
     assert quality.recall.mean is None and quality.recall.unscored == 1
-    quality = triple_quality(scored([1.0, 0.1, 0.2], [0.3]))
-    assert sum(one.mean or 0 for one in quality.errors.values()) == pytest.approx(1)
-    assert {one.n for one in quality.errors.values()} == {3}
 
 
 def test_the_interval_of_f1_holds_it_and_is_the_same_each_time():
@@ -81,6 +81,12 @@ def test_the_interval_of_f1_holds_it_and_is_the_same_each_time():
 def test_the_papers_examples_are_sorted_as_in_the_paper(parts, kind):
     subject, relation, thing = parts
     assert sort_by_rule("Danielle Darrieux", Triplet(subject=subject, relation=relation, object=thing)) == kind
+
+
+def test_only_triplets_without_a_match_are_sorted_and_the_shares_add_up():
+    quality = triple_quality(scored([1.0, 0.1, 0.2], [0.3]))
+    assert sum(one.mean or 0 for one in quality.errors.values()) == pytest.approx(1)
+    assert {one.n for one in quality.errors.values()} == {3}
 
 
 def test_a_judge_that_cannot_be_read_leaves_the_triplet_unscored():

@@ -73,16 +73,10 @@ def limits(cell: Cell) -> tuple[float, float]:
     return (1 if cell.unit == "perplexity" else 0), float("inf")
 
 
-def test_drops_stand_beside_akews_figures_and_the_notes_count_rightly() -> None:
+def test_drops_stand_beside_every_figure_of_akew_but_the_structured_ones() -> None:
     for number in (2, 3, 6, 7):
         for cell in table(f"akew:{number}").cells:
             assert (cell.drop is None) == (cell.setting == "struct"), cell
-    sizes = {"CounterFact": (975,), "MQuAKE-CF": (436, 337), "WikiUpdate": (1067,)}
-    edited = [*table("akew:2").cells, *table("akew:6").cells]
-    assert len(edited) == 162
-    assert sum(not any(counts(cell.printed, size) for size in sizes[cell.data]) for cell in edited) == 16
-    answered = {c.printed for n in (2, 3, 4) for c in table(f"docter:{n}").cells if c.metric == "Acc"}
-    assert (len(answered), sum(not counts(value, 583) for value in answered)) == (69, 30)
 
 
 def test_one_figure_each_that_is_easily_shifted() -> None:
@@ -96,6 +90,16 @@ def test_one_figure_each_that_is_easily_shifted() -> None:
     assert figure("elken:2", "Gemini Pro", "ICE", "Overall", "event", "E-Level") == "7.2"
     assert figure("recoe:4", "Tulu 33B", "QLoRA", "subtraction", "CoT", "correct_flip") == "11.06"
     assert figure("recoe:6", "Tulu 13B", "MEMIT", "comparative", "", "Δ") == "-178.10"
+
+
+def test_the_notes_count_rightly() -> None:
+    """Figures that no whole count of the stated sizes gives, rounded or cut off."""
+    sizes = {"CounterFact": (975,), "MQuAKE-CF": (436, 337), "WikiUpdate": (1067,)}
+    edited = [*table("akew:2").cells, *table("akew:6").cells]
+    assert len(edited) == 162
+    assert sum(not any(counts(cell.printed, size) for size in sizes[cell.data]) for cell in edited) == 16
+    answered = {c.printed for n in (2, 3, 4) for c in table(f"docter:{n}").cells if c.metric == "Acc"}
+    assert (len(answered), sum(not counts(value, 583) for value in answered)) == (69, 30)
 
 
 def counts(printed: str, size: int) -> bool:

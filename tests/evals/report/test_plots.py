@@ -65,16 +65,12 @@ def test_bars_stand_upright_over_their_labels(figures: list[Any], tmp_path: Path
     assert panel.get_ylim() == (0, 105) and panel.get_title() == "acc (n=4)"
 
 
-def test_bars_across_lie_beside_their_labels_and_an_interval_reaches_to_both_ends(
-    figures: list[Any], tmp_path: Path
-) -> None:
+def test_bars_across_lie_beside_their_labels_from_the_top_down(figures: list[Any], tmp_path: Path) -> None:
     analysis_plot.plot_analysis(analysis("across"), tmp_path / "a.svg")
     (panel,) = figures[0].axes
     assert labels(panel.get_yticklabels()) == ["death", "merger"]
     assert [bar.get_width() for bar in panel.patches] == [25.0, 75.0]
     assert panel.get_xlim() == (0, 105) and panel.yaxis_inverted()
-    assert plotting.reach(5.0, 3.0, 9.0) == (2.0, 4.0)
-    assert all(math.isnan(end) for end in (*plotting.reach(5.0, None, 9.0), *plotting.reach(5.0, 3.0, None)))
 
 
 def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figures: list[Any], tmp_path: Path) -> None:
@@ -88,3 +84,8 @@ def test_a_retrieval_plot_has_a_bar_per_strategy_and_counts_its_questions(figure
     (panel,) = figures[0].axes
     assert labels(panel.get_xticklabels()) == ["efficacy\nn=10 to 20", "locality\nn=4"]
     assert [bar.get_height() for bar in panel.patches] == [50.0, 100.0, 25.0]
+
+
+def test_an_interval_reaches_to_both_ends_and_a_missing_one_draws_nothing():
+    assert plotting.reach(5.0, 3.0, 9.0) == (2.0, 4.0)
+    assert all(math.isnan(end) for end in (*plotting.reach(5.0, None, 9.0), *plotting.reach(5.0, 3.0, None)))

@@ -64,12 +64,15 @@ def test_a_cost_has_its_interval_though_both_ends_round_alike(low: float, high: 
     assert "[0.22, 0.22]" in text_of(table)
 
 
-def test_the_star_is_explained_only_where_there_is_one_and_wilsons_interval_where_it_is() -> None:
+def test_the_star_is_explained_only_where_there_is_one() -> None:
     told = "* best of its column"
     assert told in notes(report_of(rag=100.0, ike=50.0), plain=True)
     assert told not in notes(report_of(rag=100.0, ike=100.0), plain=True)
     assert told not in notes(report_of(rag=100.0), plain=True)
     assert told not in notes(report_of(rag=100.0, ike=50.0), plain=False)
+
+
+def test_notes_say_where_the_interval_is_wilsons() -> None:
     first = notes(report_of(rag=100.0))[0]
     assert "[95 % intervals: bootstrap over cases, Wilson's where all cases are alike]" in first
 
@@ -107,18 +110,21 @@ def overview_of(width: int, terminal: bool = False, cases: int = 1) -> str:
     return file.getvalue()
 
 
-def test_percentiles_are_no_intervals_and_a_failure_is_short_in_a_terminal_alone() -> None:
+def test_percentiles_of_times_are_no_intervals() -> None:
     assert "median ms" in overview_of(150) and "p95 ms" in overview_of(150) and "95 %" not in overview_of(150)
     assert "median ms" in overview_of(60) and "p95 ms" not in overview_of(60)
-    assert f"case 4, rag: {FAILURE}\n" in overview_of(400)
-    for width in (60, 150):
-        assert "…" in overview_of(width, terminal=True) and "that is all" not in overview_of(width, terminal=True)
 
 
 @pytest.mark.parametrize(("cases", "more"), [(40, ""), (41, "and 1 more: --json lists all")])
 def test_at_most_forty_cases_are_listed_and_the_others_counted(cases: int, more: str) -> None:
     text = overview_of(150, terminal=True, cases=cases)
     assert ("more: --json" in text) == bool(more) and more in text and text.count("that is") <= 40
+
+
+def test_a_failure_is_whole_in_a_pipe_and_short_in_a_terminal() -> None:
+    assert f"case 4, rag: {FAILURE}\n" in overview_of(400)
+    for width in (60, 150):
+        assert "…" in overview_of(width, terminal=True) and "that is all" not in overview_of(width, terminal=True)
 
 
 WHY = "the run has no reference texts"

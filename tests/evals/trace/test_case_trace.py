@@ -39,30 +39,36 @@ def test_a_graph_editor_shows_nodes_hits_prompt_reply_tokens_and_time(smooth: Pa
     assert "tokens in" in text and " ms" in text
 
 
-def test_a_case_and_a_probe_are_found_by_id_beginning_and_number(smooth: Path) -> None:
+def test_a_case_is_found_by_id_beginning_and_number(smooth: Path) -> None:
     lines = list(read_lines(smooth, CASES))
     third = lines[2]["case"]
     for wanted in (third, third[:10], "3"):
         assert trace(smooth, wanted).case == third
     assert trace(smooth, "3").number == 3
-    every = trace(smooth, "1").probes
-    assert len(every) == 4
-    wanted = every[0].record.probe
-    assert {p.record.probe for p in trace(smooth, "1", records=RecordFilter(probe=wanted[:12])).probes} == {wanted}
 
 
-def test_an_unknown_or_ambiguous_case_an_absent_editor_and_no_run_are_refused(smooth: Path, tmp_path: Path) -> None:
+def test_an_unknown_case_names_the_nearest(smooth: Path) -> None:
     third = list(read_lines(smooth, CASES))[2]["case"]
     with pytest.raises(BadSettings, match=f"no case '{third[:-1]}x' .*number from 1 to 6, or an id such as {third}"):
         trace(smooth, third[:-1] + "x")
     with pytest.raises(BadSettings, match="number from 1 to 6"):
         trace(smooth, "7")
+
+
+def test_an_ambiguous_id_an_editor_that_is_not_there_and_no_run_are_refused(smooth: Path, tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="'' begins 6 cases"):
         trace(smooth, "")
     with pytest.raises(BadSettings, match="case .* has no editor 'ike': known: rag"):
         trace(smooth, "1", records=RecordFilter(editor="ike"))
     with pytest.raises(BadData, match=r"is no run folder: it has no manifest.json"):
         trace(tmp_path, "1")
+
+
+def test_a_probe_is_chosen_by_the_beginning_of_its_id(smooth: Path) -> None:
+    every = trace(smooth, "1").probes
+    assert len(every) == 4
+    wanted = every[0].record.probe
+    assert {p.record.probe for p in trace(smooth, "1", records=RecordFilter(probe=wanted[:12])).probes} == {wanted}
 
 
 def test_rows_are_json_and_hold_record_and_steps(smooth: Path) -> None:
@@ -136,11 +142,14 @@ def test_each_retrieval_shows_its_own_hit_and_json_the_state_as_it_was(walked):
     assert [len(step["update"]["hits"]) for step in row["steps"]] == [1, 2]
 
 
-def test_hidden_steps_count_as_well_and_markdown_tells_what_grew_once(walked):
+def test_the_steps_that_are_hidden_count_as_well(walked):
     text = shown_walk(walked, node="retrieve", grep="Land1 is New-1")
     (only,) = hits(text)
     assert only.startswith("hit 1") and only.endswith(SECOND)
     assert f"transcript +  Retrieved fact: {SECOND}" in text and FIRST not in text.split("retrieve", 1)[1]
+
+
+def test_markdown_tells_what_grew_once(walked):
     result = markdown(found(walked, node="retrieve"))
     first, second = hits(result)
     assert first.startswith("- hit 1, ") and "Land0" in first

@@ -30,14 +30,19 @@ def text(document: Document) -> str:
 
 
 @pytest.fixture(scope="module")
-def documents() -> list[Document]:
-    corpus = TrainingCorpus(WORLD, 5, Negatives(WORLD))
+def negatives() -> Negatives:
+    return Negatives(WORLD)
+
+
+@pytest.fixture(scope="module")
+def documents(negatives: Negatives) -> list[Document]:
+    corpus = TrainingCorpus(WORLD, 5, negatives)
     return [corpus.document() for _ in range(4000)]
 
 
 @pytest.fixture(scope="module")
-def drill() -> list[Document]:
-    corpus = TrainingCorpus(WORLD, 5, Negatives(WORLD), "drill")
+def drill(negatives: Negatives) -> list[Document]:
+    corpus = TrainingCorpus(WORLD, 5, negatives, "drill")
     return [corpus.document() for _ in range(4000)]
 
 
@@ -142,8 +147,7 @@ def test_every_kind_comes_up_in_about_its_share_and_a_document_edit_contains_its
         assert fact.object in writer.news(fact)
 
 
-def test_negatives_are_other_facts_that_share_words_with_the_question() -> None:
-    negatives = Negatives(WORLD)
+def test_negatives_are_other_facts_that_share_words_with_the_question(negatives: Negatives) -> None:
     facts = FactSampler(WORLD, TrainingCorpus(WORLD, 3).rng, negatives)
     asked = facts.known_fact()
     drawn = [negatives.draw(facts.rng, asked.subject, asked.relation) for _ in range(200)]

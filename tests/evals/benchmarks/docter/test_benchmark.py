@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emend.editors.memory_based.in_context import FactSelector
@@ -24,7 +25,7 @@ from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, BadSettings
 from emend.memory.probe import Answer
 from emend.memory.retrieval.base import Entry
-from emend.memory.retrieval.exact import ExactCorpus
+from emend.memory.retrieval.exact import ExactCorpus, QueryVectors
 from emend.memory.retrieval.gold import GoldRetriever
 from tests.paths import DATA, SHARED
 
@@ -79,7 +80,7 @@ def test_queries_are_tagged_metrics_find_their_probes_and_a_document_gives_nothi
 PAIRS = ["ES", "NEM", "PS", "NPM", "NS", "NNM"]
 
 
-def test_metrics_stand_in_the_papers_order_in_percent_as_blocks_choose():
+def test_metrics_stand_in_the_papers_order_and_in_percent():
     metrics = DocTER(FIXTURE).metrics()
     assert [m.name for m in metrics if not m.group] == [*PAIRS, "Acc"]
     assert [m.name for m in metrics if m.group][:3] == ["Acc True", "Acc False", "always True"]
@@ -87,10 +88,6 @@ def test_metrics_stand_in_the_papers_order_in_percent_as_blocks_choose():
     assert [m.name for m in metrics if m.value == "generated"] == ["ES text", "PS text", "NS text"]
     assert [m.name for m in metrics][-2:] == ["hit@1 query", "hit@1 paraphrase"]
     assert {m.scale for m in metrics} == {100}
-    benchmark = DocTER(FIXTURE, {"blocks": "reasoning"})
-    cases = list(benchmark.cases("doc"))
-    assert [[p.kind for p in case.probes] for case in cases] == [["reasoning"], ["reasoning"]]
-    assert [m.name for m in benchmark.metrics()] == ["Acc", "Acc True", "Acc False", "always True"]
 
 
 @pytest.mark.parametrize(("blocks", "direction"), [("cross_en_zh", "en->zh"), ("cross_zh_en", "zh->en")])
@@ -106,22 +103,25 @@ def test_a_cross_lingual_direction_has_documents_in_one_language_and_queries_in_
 BOTH = {"blocks": "cross_en_zh,cross_zh_en"}
 
 
-def test_both_directions_are_asked_apart_and_one_of_its_own_block_alone():
+def test_both_directions_are_asked_in_one_run_and_stand_apart():
     benchmark = DocTER(FIXTURE, BOTH)
     for setting, language in (("doc_en_zh", "en"), ("doc_zh_en", "zh")):
         found = list(benchmark.cases(setting))
         assert {edit.language for case in found for edit in case.edits} == {language}
     assert benchmark.provenance["cases"] == 2
-    with pytest.raises(BadSettings, match="add it to the blocks"):
-        DocTER(FIXTURE, {"blocks": "cross_en_zh"}).cases("doc_zh_en")
-    mixed = list(DocTER(FIXTURE, {"blocks": "edit_success,cross_en_zh"}).cases("doc_en_zh"))
-    assert {case.tags["direction"] for case in mixed} == {"en->zh"}
 
 
 @pytest.mark.parametrize("setting", ["doc", "gold"])
 def test_both_directions_are_refused_in_one_memory_with_the_settings_that_part_them(setting):
     with pytest.raises(BadSettings, match="its own language.*--setting doc_en_zh --setting doc_zh_en"):
         DocTER(FIXTURE, BOTH).cases(setting)
+
+
+def test_a_direction_is_asked_of_its_own_block_alone():
+    with pytest.raises(BadSettings, match="add it to the blocks"):
+        DocTER(FIXTURE, {"blocks": "cross_en_zh"}).cases("doc_zh_en")
+    mixed = list(DocTER(FIXTURE, {"blocks": "edit_success,cross_en_zh"}).cases("doc_en_zh"))
+    assert {case.tags["direction"] for case in mixed} == {"en->zh"}
 
 
 def test_a_model_without_probabilities_is_read_and_one_with_them_is_not_asked_for_text():
@@ -185,7 +185,8 @@ def test_every_real_false_question_is_shown_its_own_document_by_the_oracles():
     documents = {case.edits[0].id: case.tags["docter_id"] for case in cases}
     edits = [case.edits[0] for case in cases]
     entries = [Entry(id=edit.id, edit_id=edit.id, text=edit.text) for edit in edits]
-    show, gold = FactSelector(edits), GoldRetriever(ExactCorpus.of(entries, LexicalEmbedding()))
+    unread = np.zeros((len(entries), 1), np.float32)
+    show, gold = FactSelector(edits), GoldRetriever(ExactCorpus(entries, unread, QueryVectors(LexicalEmbedding())))
     texts = {edit.text: edit.id for edit in edits}
     named = {"True": [0, 0], "False": [0, 0]}
     for probe in (probe for case in cases for probe in by_kind(case, "reasoning")):
@@ -193,6 +194,13 @@ def test_every_real_false_question_is_shown_its_own_document_by_the_oracles():
         assert texts[text] == hit.entry.edit_id == probe.edit_ids[0]
         named[str(probe.tags["label"])][subjects[documents[probe.edit_ids[0]]] in probe.query.casefold()] += 1
     assert named == {"True": [2, 270], "False": [5, 180]}
+
+
+def test_blocks_choose_probes_and_metrics():
+    benchmark = DocTER(FIXTURE, {"blocks": "reasoning"})
+    cases = list(benchmark.cases("doc"))
+    assert [[p.kind for p in case.probes] for case in cases] == [["reasoning"], ["reasoning"]]
+    assert [m.name for m in benchmark.metrics()] == ["Acc", "Acc True", "Acc False", "always True"]
 
 
 def test_provenance_counts_what_was_dropped_repaired_and_tagged():
@@ -218,12 +226,15 @@ def test_demonstrations_are_never_about_a_tested_fact():
     assert len(benchmark.demonstrations("doc")[0].fact) > len(benchmark.demonstrations("gold")[0].fact)
 
 
-def test_rows_become_one_case_whose_query_pits_the_new_target_against_the_old():
+def test_rows_become_one_case_with_every_kind_of_probe():
     case = english_case(EDIT, 5, EnglishTests(SUCCESS, LOCALITY, REASONING))
     assert case.edits == (EDIT,)
     assert [p.kind for p in case.probes] == ["efficacy", "paraphrase", "neighborhood", "neighborhood", "reasoning"]
     assert case.tags["docter_id"] == 5
     assert len({p.id for p in case.probes}) == len(case.probes)
+
+
+def test_a_query_pits_the_new_target_against_the_old():
     (probe,) = by_kind(english_case(EDIT, 5, EnglishTests(SUCCESS)), "efficacy")
     assert (probe.prompt, probe.gold, probe.rival) == ("Ann hails from", ("Chad",), "Peru")
     assert (probe.in_scope, probe.edit_ids, probe.scorers) == (
@@ -231,14 +242,13 @@ def test_rows_become_one_case_whose_query_pits_the_new_target_against_the_old():
         (EDIT.id,),
         ("likelihood", "likelihood_code", "generation"),
     )
+
+
+def test_a_neighbour_must_keep_the_old_target_and_no_edit_bears_on_it():
     first, second = by_kind(english_case(EDIT, 5, EnglishTests(locality=LOCALITY)), "neighborhood")
     assert (first.gold, first.rival, first.in_scope, first.edit_ids) == (("Peru",), "Chad", False, ())
     assert first.prompt == second.prompt
     assert first.id != second.id
-    fields = {"subject": "Ann", "original_target": "Peru", "altered_target": "Chad"}
-    edit = GoldFactRow(id=5, prompt_template="{} hails from", **fields).edit()
-    assert (edit.form, edit.text, edit.cloze) == ("triplet", "Ann hails from Chad.", "Ann hails from")
-    assert (edit.target_new, edit.target_true, edit.triplets[0].object) == ("Chad", "Peru", "Chad")
 
 
 @pytest.mark.parametrize(("label", "gold", "rival"), [("True", "true", "false"), ("False", "false", "true")])
@@ -248,6 +258,13 @@ def test_a_reasoning_question_pits_the_label_against_the_other(label, gold, riva
     assert probe.prompt == "Query: Does Ann hail from Africa? answer: The answer to the query above is"
     assert probe.retrieval_query == "Does Ann hail from Africa?"
     assert (probe.gold, probe.rival, probe.scorers) == ((gold,), rival, ("reasoning",))
+
+
+def test_a_gold_fact_is_a_triplet_in_one_sentence():
+    fields = {"subject": "Ann", "original_target": "Peru", "altered_target": "Chad"}
+    edit = GoldFactRow(id=5, prompt_template="{} hails from", **fields).edit()
+    assert (edit.form, edit.text, edit.cloze) == ("triplet", "Ann hails from Chad.", "Ann hails from")
+    assert (edit.target_new, edit.target_true, edit.triplets[0].object) == ("Chad", "Peru", "Chad")
 
 
 @pytest.mark.parametrize("template", ["Ann hails from", "{} and {} hail from"])

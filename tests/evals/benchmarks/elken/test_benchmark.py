@@ -53,16 +53,12 @@ def test_an_event_becomes_one_case_with_its_questions_in_the_files_order():
     assert all(p.tags[EVENT_TAG] == edit.id for p in case.probes if not p.in_scope)  # as `in_context` needs it
 
 
-def test_a_gold_answer_is_followed_by_its_aliases_and_a_question_of_two_events_is_two_probes():
+def test_a_gold_answer_is_followed_by_its_aliases_and_q30_by_united_states():
     case = cases_of()[0]
     (direct,), (background,) = by_kind(case, "fact_direct"), by_kind(case, "fact_background")
     assert direct.gold == ("Halvard Brenn", "Brenn")
     assert background.gold == ("United States of America", "USA", "US", "United States")
     assert by_kind(case, "fact_local")[0].gold == ("Norwegian", "nob", "norwegian bokmaal")
-    first, second, _ = cases_of()
-    (one,), (other,) = by_kind(first, "tendency_m_local"), by_kind(second, "tendency_m_local")
-    assert one.prompt == other.prompt
-    assert one.id != other.id
 
 
 def test_unknowns_over_one_and_two_hops_are_told_apart_and_facts_may_be_answered_with_unknown():
@@ -96,6 +92,13 @@ def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero()
         assert "(A)" not in probe.prompt
         assert probe.reading == "whole"
         assert needs_baseline(probe) != probe.in_scope  # a judge compares it with what was said before
+
+
+def test_the_same_question_out_of_scope_of_two_events_is_two_probes():
+    first, second, _ = cases_of()
+    (one,), (other,) = by_kind(first, "tendency_m_local"), by_kind(second, "tendency_m_local")
+    assert one.prompt == other.prompt
+    assert one.id != other.id
 
 
 def test_an_event_that_the_train_split_has_too_is_tagged(folder):
@@ -132,15 +135,11 @@ def test_options_are_split_at_their_letters(text, options):
 # --- the benchmark
 
 
-def test_the_papers_columns_come_first_and_only_events_with_tendencies_count_over_all():
+def test_the_papers_columns_come_first_and_in_its_order():
     metrics = ELKEN(FIXTURE).metrics()
     assert [m.name for m in metrics[:7]] == ["Fact E", "Fact Q", "Fact Loc", "M E", "M Q", "M Loc", "E (M for G)"]
     assert {m.group for m in metrics[:7]} == {metrics[0].group}
     assert {m.scale for m in metrics} == {100}
-    counted = [
-        {"overall" in score(p, Answer(text="x")).values for p in case.probes if p.in_scope} for case in cases_of()
-    ]
-    assert counted == [{True}, {True}, {False}]
 
 
 @pytest.mark.parametrize(
@@ -180,16 +179,19 @@ def test_a_probe_that_cannot_be_answered_is_unscored_in_all_its_values():
             assert set(empty.unscored) == set(answered.values)
 
 
-def test_the_train_split_has_cases_of_its_own_and_a_limit_draws_a_seeded_sample():
+def test_only_events_with_tendency_questions_count_for_the_edit_level_over_all():
+    counted = [
+        {"overall" in score(p, Answer(text="x")).values for p in case.probes if p.in_scope} for case in cases_of()
+    ]
+    assert counted == [{True}, {True}, {False}]
+
+
+def test_the_train_split_has_cases_of_its_own():
     cases = cases_of({"split": "train"})
     assert [case.edits[0].text for case in cases] == [
         "Olaf Teig died in Ribe.",
         "The island of Orsay opens a free eye clinic.",
     ]
-    drawn = [case.id for case in ELKEN(FIXTURE).cases("event", limit=2)]
-    assert len(drawn) == 2
-    assert drawn == [case.id for case in ELKEN(FIXTURE).cases("event", limit=2)]
-    assert len({tuple(c.id for c in ELKEN(FIXTURE).cases("event", 2, seed)) for seed in range(20)}) > 1
 
 
 def test_demonstrations_ask_nothing_that_is_tested():
@@ -200,6 +202,13 @@ def test_demonstrations_ask_nothing_that_is_tested():
     tested = {case.edits[0].text for case in cases_of()}
     assert not tested & {d.fact for d in shown}
     assert any("Question:" in prompt for prompt in asked)
+
+
+def test_a_limit_draws_a_seeded_sample():
+    drawn = [case.id for case in ELKEN(FIXTURE).cases("event", limit=2)]
+    assert len(drawn) == 2
+    assert drawn == [case.id for case in ELKEN(FIXTURE).cases("event", limit=2)]
+    assert len({tuple(c.id for c in ELKEN(FIXTURE).cases("event", 2, seed)) for seed in range(20)}) > 1
 
 
 def test_always_answering_c_is_never_right_in_scope_and_never_disturbs_what_is_out_of_it():

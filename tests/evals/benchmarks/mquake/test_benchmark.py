@@ -50,7 +50,7 @@ def test_a_record_becomes_its_edits_its_unedited_hops_and_its_questions():
     assert first.tags == {"case_id": 7, "hops": 2, "edits": 1, "contaminated": True}
 
 
-def test_an_edited_fact_is_asked_as_edited_and_every_question_bears_on_all_edits():
+def test_an_edited_fact_is_asked_as_it_was_edited_with_the_aliases_of_its_hop():
     (probe,) = of_kind(cases_of()[0], "efficacy")
     assert (probe.prompt, probe.gold, probe.rival) == (
         "Ida Holt is a citizen of",
@@ -58,6 +58,9 @@ def test_an_edited_fact_is_asked_as_edited_and_every_question_bears_on_all_edits
         "Norway",
     )
     assert (probe.style, probe.in_scope) == ("cloze", True)
+
+
+def test_every_question_bears_on_all_edits_of_its_record_and_wants_the_new_answer():
     case = cases_of()[1]
     for probe in of_kind(case, "multihop"):
         assert probe.edit_ids == tuple(edit.id for edit in case.edits)
@@ -148,18 +151,12 @@ def test_a_record_counts_once_if_any_of_its_questions_is_answered():
     assert estimate(values, owners, per=instance.per).mean == 0.0
 
 
-def test_metrics_find_their_probes_provenance_counts_and_demonstrations_test_nothing():
+def test_metrics_stand_in_the_papers_order_and_find_their_probes():
     metrics = MQuAKE(FIXTURE).metrics()
     assert [m.name for m in metrics[:3]] == ["Edit-wise", "Instance-wise", "Multi-hop"]
     assert {m.value for m in metrics} == {"em", "strict", "hit@1"}
     assert len({m.name for m in metrics}) == len(metrics)  # a report knows a column by its name
     assert {kind for m in metrics for kind in m.kinds} == {kind for case in cases_of() for kind in kinds(case)}
-    told = MQuAKE(FIXTURE).provenance
-    assert (told["cases"], told["edits"], told["different edits"], told["hops"]) == (3, 4, 4, {"2": 2, "3": 1})
-    assert list(told["tagged"].values()) == [1, 0, 1]
-    assert json.loads(json.dumps(told)) == told
-    tested = " ".join(probe.prompt for case in cases_of() for probe in case.probes)
-    assert all("Tasker" in d.fact and d.prompt not in tested for d in MQuAKE(FIXTURE).demonstrations("triplet"))
 
 
 def test_a_sample_holds_the_same_cases_as_the_whole():
@@ -168,6 +165,13 @@ def test_a_sample_holds_the_same_cases_as_the_whole():
     assert {case.tags["hops"] for case in drawn} <= {2, 3}
     assert len(drawn) == 2
     assert {case.id for case in drawn} < whole
+
+
+def test_provenance_counts():
+    told = MQuAKE(FIXTURE).provenance
+    assert (told["cases"], told["edits"], told["different edits"], told["hops"]) == (3, 4, 4, {"2": 2, "3": 1})
+    assert list(told["tagged"].values()) == [1, 0, 1]
+    assert json.loads(json.dumps(told)) == told
 
 
 def test_an_alias_that_is_the_old_answer_is_tagged(tmp_path):
@@ -197,6 +201,11 @@ def test_a_fifth_of_200_cases_hops_are_asked_by_another_edit_and_train_no_classi
     assert (len(hops), sum(ASKED_BY_OTHER in probe.tags for probe in hops)) == (185, 41)
     config = ScopeConfig(benchmark="mquake", data=str(REAL), limit=200)
     assert sum(not about for about in questions_of(config, {}).about) == 185 - 41
+
+
+def test_demonstrations_are_never_about_a_tested_fact():
+    tested = " ".join(probe.prompt for case in cases_of() for probe in case.probes)
+    assert all("Tasker" in d.fact and d.prompt not in tested for d in MQuAKE(FIXTURE).demonstrations("triplet"))
 
 
 # --- the real files
