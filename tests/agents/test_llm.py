@@ -18,32 +18,32 @@ def no_keys(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_listing_has_name_and_summary_and_nothing_heavy_is_imported_with_the_module():
+def test_nothing_heavy_is_imported_with_the_module():
     code = (
         "import sys, emend.agents.llm, emend.agents.roles.answer, emend.agents.scoring;"
         "print([m for m in ('torch', 'transformers', 'langchain', 'openai', 'anthropic') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_listing_has_name_and_summary():
     rows = {row["name"]: row["summary"] for row in MODELS.rows()}
     assert {"tiny", "hf", "openai", "anthropic"} <= set(rows)
     assert all(rows.values())
 
 
-def test_folder_and_hub_id_are_loaded_as_a_scoring_model_and_an_unknown_setting_names_the_nearest(
-    random_folder, monkeypatch
-):
+def test_folder_is_loaded_as_a_scoring_model(random_folder):
     model = load_model(
         f"hf:{random_folder()}", device="cpu", max_new_tokens=3, stop_at=(".",), gather=2, batch_tokens=99
     )
     assert (model.max_new_tokens, model.stop_at, model.gather, model.lm.batch_tokens) == (3, (".",), 2, 99)
     assert fingerprint(model, "spec") == model.lm.fingerprint
     assert isinstance(model, ScoringModel)
+
+
+def test_unknown_setting_names_the_nearest(random_folder):
     with pytest.raises(BadSettings, match="unknown setting 'max_tokens'.*did you mean 'max_new_tokens'"):
         load_model(f"hf:{random_folder()}", max_tokens=3)
-    import huggingface_hub
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(random_folder()))
-    assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,13 @@ def test_a_missing_folder_and_a_hub_id_without_network_are_named(monkeypatch, tm
         load_model("hf:nobody/no-such-model")
     with pytest.raises(ModelError, match="nowhere is not a folder"):
         load_model(f"hf:{tmp_path / 'nowhere'}")
+
+
+def test_hub_id_is_loaded_through_the_same_path(monkeypatch, random_folder):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **settings: str(random_folder()))
+    assert load_model("hf:somebody/small", device="cpu").model_name == "somebody/small"
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

@@ -51,7 +51,7 @@ def run(scope: Any, **more: Any):
     return final, [step.node for step in steps]
 
 
-def test_in_scope_the_edit_is_shown_out_of_it_only_considered_and_a_strategy_may_choose_what_is():
+def test_in_scope_the_edit_is_shown_and_out_of_it_only_what_was_considered_is_kept():
     final, nodes = run(Given(Veldania=0.7, Aske=0.1))
     assert nodes == ["retrieve", "classify", "counterfact", "respond"]
     assert final["prompt"] == f"New Fact: {TEXTS[0]}\nPrompt: {PROBE.prompt}"
@@ -60,11 +60,6 @@ def test_in_scope_the_edit_is_shown_out_of_it_only_considered_and_a_strategy_may
     assert nodes == ["retrieve", "classify", "leave", "respond"]
     assert final["prompt"] == PROBE.prompt and final["hits"] == []
     assert [hit["score"] for hit in final["candidates"]] == [0.4]
-    scope = Given(Veldania=0.9)
-    hits = ScopeRetriever(corpus(), scope, Dense(corpus()), candidates=1).search("Where does the Aske flow?", 5)
-    assert [hit.entry.text for hit in hits] == [TEXTS[1]] and scope.asked == [
-        ("Where does the Aske flow?", (TEXTS[1],))
-    ]
 
 
 @pytest.mark.parametrize(("threshold", "shown"), [(0.4, True), (0.41, False)])
@@ -78,3 +73,11 @@ def test_of_several_edits_those_in_scope_are_shown_and_a_second_model_answers_fo
     second = ScriptedChatModel(reply=lambda prompt: "second")
     assert run(Given(Veldania=0.9), counterfactual=second)[0]["reply"] == "second"
     assert run(Given(Veldania=0.1), counterfactual=second)[0]["reply"] == "base"
+
+
+def test_a_strategy_may_choose_what_is_classified():
+    scope = Given(Veldania=0.9)
+    hits = ScopeRetriever(corpus(), scope, Dense(corpus()), candidates=1).search("Where does the Aske flow?", 5)
+    assert [hit.entry.text for hit in hits] == [TEXTS[1]] and scope.asked == [
+        ("Where does the Aske flow?", (TEXTS[1],))
+    ]

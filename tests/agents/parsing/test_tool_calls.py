@@ -109,7 +109,7 @@ def test_a_reply_without_tool_calls_is_an_answer_unchanged(tokenizer, reply):
     assert message.text == reply and not message.tool_calls and not message.invalid_tool_calls
 
 
-def test_a_tokenizer_may_say_how_its_replies_are_read_take_no_tools_or_refuse_a_conversation(tokenizer):
+def test_a_tokenizer_may_say_itself_how_its_replies_are_read(tokenizer):
     tokenizer.chat_template = SHOWN.replace("MARKS", "")
     assert not supports_tools(tokenizer)  # shown, but how calls are written is not known
     call = {"open": "CALL", "close": "END", "content": "json", "repeats": True}
@@ -117,13 +117,13 @@ def test_a_tokenizer_may_say_how_its_replies_are_read_take_no_tools_or_refuse_a_
     assert supports_tools(tokenizer)
     ids = tokenizer(f'CALL{{"name": "lookup", "arguments": {GIVEN}}}END', add_special_tokens=False)["input_ids"]
     assert parse_reply(tokenizer, ids, "", "<user>x\n<assistant>", OFFERED).tool_calls[0]["args"] == CALL
+
+
+def test_a_template_without_tools_takes_none(tokenizer):
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}<tool_call>"
     assert not supports_tools(tokenizer)
     tokenizer.chat_template = None
     assert not supports_tools(tokenizer)
-    tokenizer.chat_template = "{{ raise_exception('no system here') }}"
-    with pytest.raises(ModelError, match="refuses messages of system, user: no system here"):
-        render_chat(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
 
 
 def test_the_conversation_is_written_with_calls_and_results(tokenizer):
@@ -139,6 +139,12 @@ def test_the_conversation_is_written_with_calls_and_results(tokenizer):
     assert text.count('"name": "lookup"') == 2 and "<call a1b2c3d4e>" in text
     assert text.endswith("<tool>Meburg<assistant>")
     assert "lookup" not in render_chat(tokenizer, said[:2])
+
+
+def test_a_conversation_that_the_template_refuses_raises(tokenizer):
+    tokenizer.chat_template = "{{ raise_exception('no system here') }}"
+    with pytest.raises(ModelError, match="refuses messages of system, user: no system here"):
+        render_chat(tokenizer, [SystemMessage("Be short."), HumanMessage("Where?")])
 
 
 class Scripted(CausalLM):
@@ -204,11 +210,14 @@ def asked(scripted, folder, *replies):
         )
 
 
-def test_the_agent_works_with_a_local_chat_model_and_a_broken_call_is_an_error(scripted, tmp_path):
+def test_the_agent_works_with_a_local_chat_model(scripted, tmp_path):
     answer = asked(scripted, tmp_path / "memory", WRITTEN["Qwen and Hermes"][1], "<think>So it is.</think>Meburg")
     assert answer.text == "Meburg" and len(answer.retrieved) == 1
     last = Scripted.asked[-1][0]
     assert "<tool><change>The capital of Vouna is Meburg" in last and "<call " in last
+
+
+def test_a_broken_call_is_an_invalid_tool_call(scripted, tmp_path):
     with pytest.raises(ModelReplyError, match="a tool is called in a broken form"):
         asked(scripted, tmp_path / "memory", '<tool_call>{"name": "lookup"')
 
@@ -238,11 +247,9 @@ def test_a_call_is_parsed_from_the_text_in_any_form(text):
     assert not message.text and not message.invalid_tool_calls and message.response_metadata == {"model_name": "m"}
 
 
-def test_calls_in_the_text_have_different_ids_and_may_name_a_tool_that_is_not_there():
+def test_calls_have_different_ids_in_a_message_and_between_messages():
     first, second = (with_calls_from_text(AIMessage(CALL_OF_HERMES * 2), NAMES, place) for place in "24")
     assert len({call["id"] for message in (first, second) for call in message.tool_calls}) == 4
-    message = with_calls_from_text(AIMessage('<tool_call>{"name": "web", "arguments": {}}</tool_call>'), NAMES, "2")
-    assert [call["name"] for call in message.tool_calls] == ["web"]
 
 
 @pytest.mark.parametrize(
@@ -271,3 +278,8 @@ def test_an_unparsable_call_is_kept_as_invalid_beside_the_text(text):
 def test_a_text_without_calls_stays_an_answer(text):
     message = with_calls_from_text(AIMessage(text), NAMES, "2")
     assert message == AIMessage(text)
+
+
+def test_behind_a_mark_a_call_of_a_tool_that_is_not_there_is_a_call():
+    message = with_calls_from_text(AIMessage('<tool_call>{"name": "web", "arguments": {}}</tool_call>'), NAMES, "2")
+    assert [call["name"] for call in message.tool_calls] == ["web"]

@@ -46,15 +46,10 @@ def test_without_facts_the_wording_does_not_matter(wording, style, expected):
     assert build_prompt(probe(style), wording=wording) == expected
 
 
-def test_a_probes_own_examples_come_before_solved_demonstrations_and_facts():
+def test_demonstrations_come_first_solved_and_apart():
     shown = [Example("A is B.", "A is", "cloze", "B"), Example("", "What is C?", "question", "D")]
     assert build_prompt(probe("question"), ["E is F."], shown) == (
         "New Fact: A is B.\nPrompt: A is B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQ: Where is {X}\nA:"
-    )
-    asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
-    shown = [Example("", "What is C?", "question", "D")]
-    assert build_prompt(asked, ["E is F."], shown) == (
-        "Question: A?\nAnswer: B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQuestion: Where is X?\nThoughts:"
     )
 
 
@@ -99,6 +94,14 @@ def test_answer_is_the_first_line_without_its_full_stop(reply, cleaned):
 def test_the_full_stop_is_kept_for_a_comparison_letter_by_letter(reply, reading, kept):
     assert read_answer(reply, reading, full_stop=True) == kept
     assert read_answer(reply, reading) == kept.removesuffix(".")
+
+
+def test_a_probes_own_examples_come_before_demonstrations_and_facts():
+    asked = probe("raw", "Question: Where is X?\nThoughts:").model_copy(update={"examples": "Question: A?\nAnswer: B"})
+    shown = [Example("", "What is C?", "question", "D")]
+    assert build_prompt(asked, ["E is F."], shown) == (
+        "Question: A?\nAnswer: B\n\nQ: What is C?\nA: D\n\nNew Fact: E is F.\nQuestion: Where is X?\nThoughts:"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,14 +149,10 @@ def test_the_lead_on_which_a_prompt_ends_is_read_off_where_a_line_begins_with_th
     assert read_answer(reply, "whole", prompt=ends) == read_answer(reply, "whole")
 
 
-def test_a_whole_answer_keeps_its_lines_and_a_wording_may_ask_for_the_answer_alone():
+def test_a_whole_answer_keeps_its_lines_and_ends_where_the_model_asks_itself():
     reply = " It will rise.\nIn winter too.\n\nQuestion: And then?\nAnswer: no"
     assert read_answer(reply, "whole") == "It will rise.\nIn winter too."
     assert read_answer(reply, "line") == "It will rise"
-    asked = "Answer with the answer alone, in as few words as possible.\n\n"
-    for facts in ([], ["F."]):
-        assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
-    assert wording_id("brief") != wording_id("new_fact")
 
 
 @pytest.mark.parametrize(
@@ -182,3 +181,10 @@ def test_a_reasoning_models_thoughts_are_not_its_answer(reply, reading, answer):
 )
 def test_a_reply_that_says_the_cloze_again_is_read_from_behind_it(reply, answer):
     assert read_answer(reply, "line", "Cecily is a citizen of") == answer
+
+
+def test_a_wording_may_ask_for_the_answer_alone_with_facts_and_without():
+    asked = "Answer with the answer alone, in as few words as possible.\n\n"
+    for facts in ([], ["F."]):
+        assert build_prompt(probe("question"), facts, (), "brief") == asked + build_prompt(probe("question"), facts)
+    assert wording_id("brief") != wording_id("new_fact")

@@ -21,15 +21,11 @@ def test_thoughts_are_no_part_of_a_continuation(reply, said):
     assert continue_text(ScriptedChatModel(reply=lambda prompt: reply), "Question: who?\n").text == said
 
 
-def test_thoughts_without_an_end_and_rejections_of_something_else_are_told(monkeypatch):
+def test_thoughts_without_an_end_are_told_with_the_reply():
     reply = "<think>\nSubquestion: none?"
     with pytest.raises(ModelReplyError, match="thoughts and no answer") as caught:
         continue_text(ScriptedChatModel(reply=lambda prompt: reply), "Question: who?\n")
     assert caught.value.reply == reply
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
-    with Provider(faults=["400"]) as provider, pytest.raises(RequestRefused, match="temperature"):
-        continue_text(asked_model(provider), "Question: who?\n", ["\nNext:"])
-    assert provider.count == 1
 
 
 @pytest.mark.parametrize("said", ["It is Oslo.\nRetrieved fact: none\nFinal answer: Bergen", "It is Oslo."])
@@ -49,3 +45,10 @@ def test_a_provider_that_refuses_stop_texts_is_sent_none_and_its_reply_is_cut(mo
         model = asked_model(provider)
         told = [continue_text(model, "Question: who?\n", ["\nNext:"]).text for _ in range(2)]
     assert told == ["Oslo.", "Oslo."] and ["stop" in one.body for one in provider.requests] == [True, False, False]
+
+
+def test_another_rejection_is_not_taken_for_one_of_stop_texts(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
+    with Provider(faults=["400"]) as provider, pytest.raises(RequestRefused, match="temperature"):
+        continue_text(asked_model(provider), "Question: who?\n", ["\nNext:"])
+    assert provider.count == 1

@@ -68,13 +68,10 @@ def test_crags_t5_reads_question_and_passage_as_one_text_and_gives_the_score_its
     assert ScopeEvaluator(scope).judge(QUESTION, TEXTS[:1]).scores == pytest.approx(logits[:1], abs=1e-5)
 
 
-def test_crag_takes_its_published_evaluator_with_its_thresholds_and_scores_are_not_clipped(t5):
+def test_crag_takes_its_published_evaluator_with_its_thresholds(t5):
     editor = build("crag", settings={"scope": str(t5)})
     assert (editor.upper, editor.lower) == (0.5, pytest.approx(-0.91))
     assert editor.fingerprint["evaluator"].startswith("scope/cross-encoder/")
-    scope = load_scope(t5)
-    assert isinstance(scope, CragEvaluator)
-    assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]
 
 
 def test_a_cross_encoder_with_one_output_is_a_classifier(bert):
@@ -149,3 +146,9 @@ def test_a_classifier_is_loaded_by_its_id_on_the_hub_and_a_missing_one_is_named(
     with pytest.raises(ModelError, match="scope classifier 'cross-encoder/none' is neither a folder nor available"):
         load_scope("cross-encoder/none")
     assert set(asked) == {"cross-encoder/small", "cross-encoder/none"}
+
+
+def test_scores_are_not_clipped(t5):
+    scope = load_scope(t5)
+    assert isinstance(scope, CragEvaluator)
+    assert scope.probabilities(np.asarray([-1.0, 0.0, 1.5], np.float32)).tolist() == [0.0, 0.5, 1.25]

@@ -119,14 +119,11 @@ def test_woodbury_s_way_equals_the_direct_solve_in_float64(random_model):
     assert (factors.left @ factors.right - direct).norm() <= 1e-8 * direct.norm()
 
 
-def test_the_bare_prompt_weighs_as_much_as_all_contexts_and_factors_are_turned_where_inputs_come_first(random_model):
+def test_the_bare_prompt_weighs_as_much_as_all_contexts_together(random_model):
     memit = editor(Memit, random_model(), prefixes=[f"So it is {word}. " for word in ("a", "be", "can", "do", "end")])
     each = capture_keys(memit.lm, memit.paths, locate(memit.lm, CAPITAL, memit.prefixes), 0, 0)[0]
     wanted = each[0] / 2 + each[1:].sum(0) / 10
     assert torch.allclose(keys_at(memit, [CAPITAL], 0)[0], wanted, rtol=1e-5, atol=1e-6)
-    module = random_model("gpt2").lm.model.get_submodule("transformer.h.0.mlp.c_proj")
-    left, right = torch.randn(module.weight.shape[1], 1), torch.randn(1, module.weight.shape[0])
-    assert LowRankDelta(left, right).dense(module).shape == module.weight.shape
 
 
 def test_memit_spreads_the_residual_over_its_layers(random_model):
@@ -154,3 +151,9 @@ def test_alphaedit_writes_nothing_outside_the_null_space_and_is_the_direct_solut
     direct = torch.linalg.solve(projector @ both + 2.0 * torch.eye(len(covariance)), projector @ keys.T @ left).T
     assert (delta - direct).norm() <= 1e-8 * direct.norm()
     assert (delta @ vectors[:, values >= 0.9]).norm() <= 1e-9 * delta.norm()
+
+
+def test_factors_are_turned_for_a_matrix_that_keeps_inputs_first(random_model):
+    module = random_model("gpt2").lm.model.get_submodule("transformer.h.0.mlp.c_proj")
+    left, right = torch.randn(module.weight.shape[1], 1), torch.randn(1, module.weight.shape[0])
+    assert LowRankDelta(left, right).dense(module).shape == module.weight.shape

@@ -76,13 +76,16 @@ def test_check_prints_every_fault_and_ends_with_2(emend, tmp_path):
     assert code == 2 and [fault["field"] for fault in faults] == ["event", "event_type"]
 
 
-def test_stats_prints_the_papers_figures_under_ours_and_an_unknown_name_is_one_line_and_2(emend):
+def test_stats_prints_the_papers_figures_under_ours(emend):
     code, out, _ = emend("stats", "akew", "--data", DATA / "akew")
     lines = [line.split() for line in out.splitlines()]
     assert code == 0 and ["paper", "436", "354", "9.0", "76.3", "10.1", "6.2"] in lines
     _, out, _ = emend("stats", "akew", "--data", DATA / "akew", "--json")
     (edits,) = [r for r in json.loads(out)["rows"] if (r["row"], r["column"]) == ("WikiUpdate", "edits")]
     assert edits["paper"] == 1067 and edits["agrees"] is False
+
+
+def test_an_unknown_name_is_one_line_and_2(emend):
     for words in (("pull", "akw"), ("check", "akw"), ("stats", "akw")):
         code, _, err = emend(*words)
         assert code == 2 and err.startswith("error: no data called 'akw'") and err.count("\n") == 1

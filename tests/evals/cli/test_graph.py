@@ -77,7 +77,7 @@ class Plain:
         return {"editor": self.name}
 
     def edit(self, edits: Sequence[Edit]) -> AbstractContextManager[Answerer]:
-        raise NotImplementedError
+        raise AssertionError("a graph is drawn without an edit")
 
 
 class Drawn(Plain):

@@ -16,31 +16,33 @@ def line_of(found: PublishedComparison, method: str = "", editor: str = "") -> P
     return line
 
 
-def test_the_same_method_and_setting_stand_side_by_side_and_the_rest_apart(tmp_path: Path) -> None:
-    folder = akew_run(tmp_path)
-    found = against(folder, "akew:2")
+def test_the_same_method_and_setting_stand_side_by_side(tmp_path: Path) -> None:
+    found = against(akew_run(tmp_path), "akew:2")
     line = line_of(found, "IKE (single)", "ike")
     assert (line.data, line.setting, line.metric) == ("MQuAKE-CF", "struct", "editing accuracy")
     assert line.published == {"GPT2-XL": 82.80, "GPT-J (6B)": 88.76, "Mistral (7B)": 98.17}
     assert (line.mean, line.n, line.published_n) == (75.0, 4, 436)
     assert line.low is not None and line.high is not None and line.low <= 75 <= line.high
     assert line_of(found, "FT", "ft").mean == 50
-    named = [("FT", "ft"), ("LoRA", ""), ("ROME", ""), ("MEMIT", ""), ("IKE (single)", "ike"), ("IKE (all)", "")]
-    assert [(line.method, line.editor) for line in found.lines] == [*named, ("", "unedited")]
+
+
+def test_what_has_no_counterpart_is_published_only_or_run_only(tmp_path: Path) -> None:
+    found = against(akew_run(tmp_path), "akew:2")
+    assert [(line.method, line.editor) for line in found.lines] == [
+        ("FT", "ft"),
+        ("LoRA", ""),
+        ("ROME", ""),
+        ("MEMIT", ""),
+        ("IKE (single)", "ike"),
+        ("IKE (all)", ""),
+        ("", "unedited"),
+    ]
     assert line_of(found, "LoRA").published["GPT-J (6B)"] == 76.15 and line_of(found, "LoRA").mean is None
     assert line_of(found, "", "unedited").mean == 0 and line_of(found, "", "unedited").published == {}
-    assert found.notes[0].startswith("model differs: the run has tiny")  # the embedded model always differs
-    assert "GPT2-XL, GPT-J (6B), Mistral (7B)" in found.notes[0]
-    absent = "in the table and not in this run: CounterFact, MQuAKE-CF unstruct, MQuAKE-CF extract, WikiUpdate"
-    assert absent in found.notes
+    assert "in the table and not in this run: CounterFact, MQuAKE-CF unstruct, MQuAKE-CF extract, WikiUpdate" in (
+        found.notes
+    )
     assert "in this run and not in the table: EditAcc distinct, MultiHop" in found.notes
-    another = against(folder, "akew:3")
-    assert line_of(another, "FT", "ft").published == {"GPT2-XL": 3.34, "GPT-J (6B)": 3.11, "Mistral (7B)": 5.37}
-    assert line_of(another, "MeLLo (all)").published == {"GPT-J (6B)": 14.97, "Mistral (7B)": 32.49}
-    with pytest.raises(BadSettings, match="docter:2 is of the benchmark docter, the run .* of akew"):
-        against(folder, "docter:2")
-    with pytest.raises(BadSettings, match=r"no number of the run .* belongs beside akew:4"):
-        against(folder, "akew:4")
 
 
 def test_the_mode_decides_method_and_count(tmp_path: Path) -> None:
@@ -56,6 +58,12 @@ def test_the_data_set_decides_the_column(tmp_path: Path) -> None:
     found = against(akew_run(tmp_path, options=wiki), "akew:2")
     assert {line.data for line in found.lines} == {"WikiUpdate"}
     assert line_of(found, "IKE (single)", "ike").published["GPT2-XL"] == 97.38
+
+
+def test_another_table_takes_another_metric(tmp_path: Path) -> None:
+    found = against(akew_run(tmp_path), "akew:3")
+    assert line_of(found, "FT", "ft").published == {"GPT2-XL": 3.34, "GPT-J (6B)": 3.11, "Mistral (7B)": 5.37}
+    assert line_of(found, "MeLLo (all)").published == {"GPT-J (6B)": 14.97, "Mistral (7B)": 32.49}
 
 
 def test_an_editor_is_known_by_what_it_is_and_not_by_its_name(tmp_path: Path) -> None:
@@ -203,6 +211,11 @@ def test_a_share_becomes_percent(tmp_path: Path) -> None:
 # What differs is said
 
 
+def test_the_embedded_model_always_differs(tmp_path: Path) -> None:
+    (note, *_) = against(akew_run(tmp_path), "akew:2").notes
+    assert note.startswith("model differs: the run has tiny") and "GPT2-XL, GPT-J (6B), Mistral (7B)" in note
+
+
 def test_a_model_of_the_papers_name_is_said_to_be_no_more_than_that(tmp_path: Path) -> None:
     found = against(akew_run(tmp_path, model="hf:/models/gpt2-xl"), "akew:2")
     assert found.notes[0] == (
@@ -241,3 +254,16 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     more = CaseList(cases=50, probes=50, digest="0")
     manifest.model_copy(update={"cases": {"struct": more}}).write(folder)
     assert f"the run is unfinished: 0 units failed, {3 * 50 - done} are not done" in against(folder, "akew:2").notes
+
+
+# Bad input
+
+
+def test_another_benchmarks_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="docter:2 is of the benchmark docter, the run .* of akew"):
+        against(akew_run(tmp_path), "docter:2")
+
+
+def test_a_table_without_anything_in_common_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"no number of the run .* belongs beside akew:4"):
+        against(akew_run(tmp_path), "akew:4")

@@ -135,7 +135,7 @@ def distances(corpus):
         return [(document, 1 - score) for document, score in within.similarity_search_with_score(query, k)]
 
     def missing(query, k):
-        raise NotImplementedError
+        raise NotImplementedError  # as LangChain's stores do that have no relevance of their own
 
     return SimpleNamespace(
         similarity_search=None,
@@ -172,12 +172,15 @@ def test_a_vector_store_gives_what_dense_gives_with_its_scores(name):
     assert hits_of(name) == [(hit.entry.id, pytest.approx(hit.score, abs=2e-4)) for hit in dense]
 
 
-def test_distances_become_scores_and_plain_functions_return_entries_ids_or_texts():
+def test_distances_become_scores_that_are_higher_for_what_is_nearer():
     assert [name for name, _ in hits_of("distances")] == [name for name, _ in hits_of("store")]
     scores = [score for _, score in hits_of("distances")]
     assert scores == sorted(scores, reverse=True)
     assert [name for name, _ in hits_of("two_at_most")] == [name for name, _ in hits_of("store")][:2]  # its own limit
     assert [score for _, score in hits_of("diverse")] == [1.0, 0.5, 0.3333]  # by rank, as it has none
+
+
+def test_plain_functions_return_entries_ids_or_texts():
     assert hits_of("overlap")[0] == ("000", 1.0)
     assert hits_of("ids_with_scores") == [("000", 0.0), ("001", -1.0), ("002", -2.0)]
     assert hits_of("texts") == [("001", 1.0)]

@@ -41,6 +41,12 @@ def test_two_concurrent_writers_leave_one_value_current():
     assert find_conflicts(StoreChanges([rows[1]], [], []), [], stored, "arrival") == []
 
 
+def test_other_names_are_other_facts_and_an_undated_edit_gets_the_latest_time_at_its_arrival():
+    assert len({fact_id("C", "x"), fact_id("C++", "x"), fact_id("C x", ""), fact_id("x", "C"), fact_id("Ç", "x")}) == 5
+    claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4, "2026"), claim("e", 0)]
+    assert [one.entry_id for one in in_order(claims[::-1])] == ["e", "c", "a", "b", "d"]
+
+
 @pytest.mark.parametrize(
     "text, begins",
     [
@@ -61,14 +67,11 @@ def claim(name: str, order: int, time: str | None = None) -> Claim:
     return Claim(name, name, ("f",), parse_time(time), order)
 
 
-def test_other_names_are_other_facts_and_time_orders_claims_as_the_rule_says():
+def test_the_rule_by_time_ignores_edits_without_time():
     claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4)]
     assert superseded(claims, "time") == {"c"}
     assert superseded(claims, "arrival") == {"a", "b", "c"}
     assert superseded(claims, "never") == set()
-    assert len({fact_id("C", "x"), fact_id("C++", "x"), fact_id("C x", ""), fact_id("x", "C"), fact_id("Ç", "x")}) == 5
-    claims = [claim("a", 1, "2025"), claim("b", 2), claim("c", 3, "2024"), claim("d", 4, "2026"), claim("e", 0)]
-    assert [one.entry_id for one in in_order(claims[::-1])] == ["e", "c", "a", "b", "d"]
 
 
 def test_two_concurrent_withdrawals_leave_the_value_before_current():

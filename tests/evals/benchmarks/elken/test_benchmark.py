@@ -61,15 +61,11 @@ def test_a_gold_answer_is_followed_by_its_aliases_and_q30_by_united_states():
     assert by_kind(case, "fact_local")[0].gold == ("Norwegian", "nob", "norwegian bokmaal")
 
 
-def test_unknowns_over_one_and_two_hops_are_told_apart_and_facts_may_be_answered_with_unknown():
+def test_unknowns_over_one_and_two_hops_are_told_apart_and_name_subjects_in_either_spelling():
     first, _, last = cases_of()
     assert [p.gold for p in by_kind(first, "fact_unknown")] == [("unknown", "unknown")]
     assert len(by_kind(last, "fact_unknown_background")) == 1
     assert by_kind(cases_of()[0], "fact_unknown")[0].subject == "salt caves"
-    for probe in cases_of()[0].probes:
-        assert ("say unknown" in probe.prompt) == probe.kind.startswith("fact")
-    tagged = [p.gold[0] for case in cases_of() for p in case.probes if p.tags.get("contested")]
-    assert tagged == ["Halvard Brenn", "Pia Skov"]
 
 
 def test_a_retriever_is_asked_the_question_alone_and_the_model_with_instruction_and_options():
@@ -80,6 +76,13 @@ def test_a_retriever_is_asked_the_question_alone_and_the_model_with_instruction_
     )
     assert (probe.style, probe.gold) == ("raw", ("A", "Increase"))
     assert probe.choices == ("Increase", "Decrease", "No significant impact")
+
+
+def test_facts_may_be_answered_with_unknown_and_questions_answered_unlike_are_tagged():
+    for probe in cases_of()[0].probes:
+        assert ("say unknown" in probe.prompt) == probe.kind.startswith("fact")
+    tagged = [p.gold[0] for case in cases_of() for p in case.probes if p.tags.get("contested")]
+    assert tagged == ["Halvard Brenn", "Pia Skov"]
 
 
 def test_free_answers_are_kept_whole_and_await_a_judge_instead_of_scoring_zero():
