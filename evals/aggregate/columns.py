@@ -169,8 +169,8 @@ class RecordTable:
         """Tokens and calls, without those of kept answers."""
         sums = Counter[str]()
         for rows in map(_by_row, self.rows.items()):
-            asked = rows[rows[:, KEPT] == 0]
-            sums.update({name: int(asked[:, at].sum()) for name, at in SPENT.items()})
+            fresh = rows[rows[:, KEPT] == 0]
+            sums.update({name: int(fresh[:, at].sum()) for name, at in SPENT.items()})
         return sums
 
     @cached_property
