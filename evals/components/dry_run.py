@@ -1,7 +1,7 @@
 """Estimates of a run before anything is asked: units, calls, tokens, cost and time."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,8 @@ def dry_run(config: RunConfig) -> DryRun:
         sample = _sample_config(config, components)
         model = _stand_in(config.model)(text=_usual_answer(components))
         run(sample, Path(home) / "run", model=model)
-        rows = tuple(_rows(config, Path(home) / "run", cases))
+        nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
+        rows = tuple(_rows(config, Path(home) / "run", cases, nameless))
     return _priced(config, rows)
 
 
@@ -177,8 +178,13 @@ def _usual_answer(components: RunComponents) -> str:
     return ("answer " * 1000)[: max(1, sum(lengths) // len(lengths))]
 
 
-def _rows(config: RunConfig, folder: Path, cases: Mapping[str, CaseList]) -> Iterator[EstimatedRow]:
-    """Yield a row per setting and editor, and one for the unedited model's answers that scores compare with."""
+def _rows(
+    config: RunConfig, folder: Path, cases: Mapping[str, CaseList], nameless: Collection[str]
+) -> Iterator[EstimatedRow]:
+    """Yield a row per setting and editor, and one for the unedited model's answers that scores compare with.
+
+    An editor that writes at subjects asks nothing in the settings of `nameless`, whose edits name none.
+    """
     sample: dict[str, set[str]] = {}
     fresh: dict[tuple[str, str], Usage] = {}
     whole: dict[tuple[str, str], Usage] = {}
@@ -193,6 +199,8 @@ def _rows(config: RunConfig, folder: Path, cases: Mapping[str, CaseList]) -> Ite
         count = (listed.cases + listed.again) * times
         for editor in config.editors:
             usage = whole.get((setting, UNEDITED)) if _writes_weights(editor) else fresh.get((setting, editor))
+            if setting in nameless and getattr(EDITORS.load(editor), "needs_subject", False):
+                usage = None
             yield _row(setting, editor, round(count), usage or Usage(), count / len(sample[setting]))
     usage = Usage()
     for _, answer in read_baseline(folder):

@@ -204,7 +204,7 @@ class RunComponents:
             BadSettings: an editor can apply those of no setting.
         """
         writing = {name for (_, name), editor in editors.items() if getattr(editor, "needs_subject", False)}
-        nameless = [setting for setting in self.settings if writing and not self._names_subjects(setting)]
+        nameless = [setting for setting in self.settings if writing and not self.names_subjects(setting)]
         refused: dict[tuple[str, str], Editor] = {}
         for name in (name for name in self.editors if name in writing):
             if len(nameless) == len(self.settings):
@@ -218,7 +218,7 @@ class RunComponents:
                 refused[setting, name] = RefusedEditor(editors[setting, name], reason)
         return refused
 
-    def _names_subjects(self, setting: str) -> bool:
+    def names_subjects(self, setting: str) -> bool:
         """Return False if the first edits of the setting name no subject."""
         edits = next((case.edits for case in self.cases(setting) if case.edits), ())
         return not edits or any(edit.subject for edit in edits)

@@ -26,7 +26,8 @@ def test_calls_are_counted_retried_and_within_the_policy_as_those_of_built_in_pr
         assert isinstance(model, ProviderChatModel)
         message = model.invoke("Where?")
         total = policy.ledger.total()
-        assert message.text and message.usage_metadata["input_tokens"] == total.input_tokens > 0
+        usage = message.usage_metadata
+        assert message.text and usage and usage["input_tokens"] == total.input_tokens > 0
         assert (provider.count, total.requests, total.retries) == (3, 3, 2)
         sent = provider.requests[-1].body
         assert (sent["temperature"], sent["model"]) == (0, "any") and 9 in sent.values()

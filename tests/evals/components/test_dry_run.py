@@ -61,3 +61,8 @@ def test_a_local_model_scores_costs_nothing_and_is_not_loaded(tmp_path: Path) ->
     assert (local.cost, local.seconds) == (None, None)
     assert rag.units == rome.units == 9 + 2 + 9 and rome.calls > 0
     assert ScoringStandIn(text="a").score("p", ["a", "b"]).usage.calls == 1
+
+
+def test_a_setting_that_an_editor_cannot_write_asks_nothing() -> None:
+    rows = dry_run(config(model="tiny", editors=("rome",), settings=("triplet", "document"), limit=2)).rows
+    assert [(row.setting, row.calls > 0) for row in rows] == [("triplet", True), ("document", False), ("", True)]
