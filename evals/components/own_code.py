@@ -12,10 +12,14 @@ from emend.agents.llm import MODELS
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.fact_file.read import is_fact_file
 from emend.evals.benchmarks.registry import BENCHMARKS
-from emend.evals.log.config import RunConfig
+from emend.evals.log.config import MODEL, RunConfig
 from emend.memory.errors import BadSettings
 from emend.memory.retrieval.registry import RETRIEVERS
 
+PLAIN_SETTINGS = frozenset(
+    {"temperature", "top_p", "seed", "max_tokens", "max_output_tokens", "timeout", "stop", "deadline", "reply_mb"}
+)
+"""Settings of `langchain:` models that need no trust; others may name a host without a scheme, or code."""
 _NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _URL = re.compile(r"https?://[^\s'\",)}]+", re.IGNORECASE)
 
@@ -83,6 +87,8 @@ def _servers(config: RunConfig) -> Iterator[str]:
 def _own_names(config: RunConfig) -> Iterator[str]:
     provider, colon, _ = config.model.partition(":")
     if colon and provider not in MODELS.names():
+        yield config.model
+    if provider == "langchain" and not PLAIN_SETTINGS.issuperset(config.overrides.get(MODEL, {})):
         yield config.model
     yield from (name for name in config.editors if ":" in name and not EDITORS.installed(name))
     if ":" in config.benchmark and not (is_fact_file(config.benchmark) or BENCHMARKS.installed(config.benchmark)):

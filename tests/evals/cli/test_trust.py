@@ -253,3 +253,13 @@ def test_trust_holds_inside_the_context_alone() -> None:
     assert load_attribute("json:loads", "model") is json.loads
     with only_trusted(["emend.evals.case:Metric"]):
         assert load_attribute("emend.evals.case:Metric", "metric", ("model_copy",)) is Metric
+
+
+def test_settings_of_any_providers_class_that_may_name_a_host_need_trust() -> None:
+    spec = "langchain:google_genai:g"
+    config = RunConfig(benchmark="tinyworld", editors=("rag",), model=spec, overrides={"model": {"temperature": 1}})
+    check_trust(config, (), "emend resume x")
+    hidden = config.model_copy(update={"overrides": {"model": {"client_options": {"api_endpoint": "evil.example"}}}})
+    with pytest.raises(BadSettings, match=f"--trust {spec}"):
+        check_trust(hidden, (), "emend resume x")
+    check_trust(hidden, (spec,), "emend resume x")
