@@ -98,6 +98,9 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
     else:
         if provider not in MODELS.names() and (full := _full_spec(spec)):
             raise BadSettings(f"unknown model '{spec}': did you mean {full}?")
+        if provider not in MODELS.names():
+            hint = nearest(provider, MODELS.names())
+            raise BadSettings(f"unknown model '{spec}': {hint} A model of your own is named module:attribute.")
         model = MODELS.load(provider)(name, **settings)
     if is_local(model):  # nothing to wait for or to pay
         return model
@@ -111,6 +114,8 @@ def load_model(spec: str, policy: "CallPolicy | None" = None, **settings: Any) -
 def _full_spec(name: str) -> str:
     """Spec that a name without a provider, or in another tool's form, probably means; empty where that is unclear."""
     provider, slash, rest = name.partition("/")
+    if name.endswith(".py"):
+        return f"{name.removesuffix('.py').rpartition('/')[2]}:ATTRIBUTE, a class or function in that file"
     if slash and rest:
         return f"{provider}:{rest}" if provider in MODELS.names() else f"hf:{name}" if HUB_ID.fullmatch(name) else ""
     return next((f"{provider}:{name}" for start, provider in FAMILIES.items() if name.startswith(start)), "")

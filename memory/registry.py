@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -33,8 +33,8 @@ def named_by_user(name: str) -> bool:
 def only_trusted(names: Iterable[str]) -> Iterator[None]:
     """Context in which no other `module:attribute` is imported, because a file names it and not the user.
 
-    An object so named is only called if it is a class with the methods of its kind, or a function whose annotated
-    result has them.
+    An object so named is only called if it is a class with the methods of its kind, a function whose annotated result
+    has them, or one whose first parameter has a name that functions of the kind have.
     """
     global _trusted
     before, _trusted = _trusted, frozenset(names)
@@ -49,13 +49,14 @@ def trusted_names() -> frozenset[str] | None:
     return _trusted
 
 
-def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
+def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...], parameters: Iterable[str] = ()) -> Any:
     """Import the object at `module:attribute`.
 
     Args:
         name: where it is.
         kind: of component, for messages.
         interfaces: alternatives of attributes that it, or what it makes, must have under `only_trusted`.
+        parameters: names of the first parameter of functions that need no annotation there.
 
     Raises:
         BadSettings: it is not trusted, or not of that kind.
@@ -67,11 +68,15 @@ def load_attribute(name: str, kind: str, *interfaces: tuple[str, ...]) -> Any:
         )
     _named.add(name)
     component = _imported(name)
-    if _trusted is not None and not _has_interface(component, interfaces):
+    is_function = (
+        inspect.isfunction(component) and next(iter(inspect.signature(component).parameters), "") in parameters
+    )
+    if _trusted is not None and not is_function and not _has_interface(component, interfaces):
         interface_names = " or ".join(", ".join(parts) for parts in interfaces)
+        functions = f", and none whose first parameter is {' or '.join(parameters)}" if parameters else ""
         raise BadSettings(
             f"{kind} '{name}' is not called: it is no class with {interface_names}, and no function whose result is "
-            "annotated with one. Name such a class, or annotate the function."
+            f"annotated with one{functions}. Name such a class, or annotate the function."
         )
     return component
 
@@ -119,7 +124,7 @@ class Registry(Generic[T]):
     """Finds components by name and imports them when they are loaded.
 
     `builtin` maps a name to (`module:attr`, one-line summary); the summary is here so that listing imports nothing.
-    `aliases` maps further names to built-in ones; `interfaces` are as in `load_attribute`.
+    `aliases` maps further names to built-in ones; `interfaces` and `parameters` are as in `load_attribute`.
     """
 
     kind: str
@@ -127,6 +132,7 @@ class Registry(Generic[T]):
     builtin: dict[str, tuple[str, str]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     interfaces: tuple[tuple[str, ...], ...] = ()
+    parameters: tuple[str, ...] = ()
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
@@ -177,7 +183,8 @@ class Registry(Generic[T]):
 
     def _resolve(self, name: str, path: str, from_user: bool = False) -> T:
         try:
-            component: Any = load_attribute(path, self.kind, *self.interfaces) if from_user else _imported(path)
+            load = partial(load_attribute, path, self.kind, *self.interfaces, parameters=self.parameters)
+            component: Any = load() if from_user else _imported(path)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise BadSettings(
                 f"{self.kind} '{name}' cannot be loaded from '{path}': {error}. "

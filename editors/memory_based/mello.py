@@ -49,7 +49,7 @@ class Mello(SteppingEditor):
         super().__init__(context)
         embedding, retriever = str(getattr(self.memory, "identity", "")), qualified_name(context.retriever)
         published = "contriever" in embedding.lower() and retriever == qualified_name(Dense)
-        if self.form == "text" and not published:
+        if self.form == "text" and embedding and not published:  # a dry run has no embedding
             logging.getLogger(__name__).warning(
                 "editor 'mello' retrieves by %s with the embedding '%s', and was published with Contriever's dot "
                 "product: --retriever dense --embedding facebook/contriever-msmarco.",

@@ -198,11 +198,16 @@ class ComparisonView(DisplayTable):
 
 
 def load_run(folder: str | Path) -> RunResult:
-    """Load a run folder; nothing that it names is imported.
+    """Load a run folder, or a copy of a mirror such as `s3://BUCKET/FOLDER`; nothing that it names is imported.
 
     Raises:
         BadData: there is no run in the folder, or its manifest is damaged.
+        FetchFailed: the mirror cannot be read.
     """
+    if "://" in str(folder):
+        from emend.evals.log.mirror_copy import copy_mirror
+
+        return RunResult(copy_mirror(str(folder)))
     return RunResult(folder)
 
 

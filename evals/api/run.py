@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from emend.evals.api.objects import name_options
 from emend.evals.api.result import RunResult
 from emend.evals.log.config import RunConfig
 from emend.evals.runner.results import Progress
+from emend.memory.errors import RunRefused
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -47,12 +49,59 @@ class RunOptions(TypedDict, total=False):
     share: str
 
 
+class CancellableProgress(Progress):
+    """Passes progress on, and ends the run at the next report after `cancel`."""
+
+    def __init__(self, receiver: Progress) -> None:
+        self._receiver, self._is_cancelled = receiver, threading.Event()
+
+    def cancel(self) -> None:
+        """End the run; safe for other threads."""
+        self._is_cancelled.set()
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise RunRefused("the run was cancelled; what is finished is kept.")
+
+    def start(self, total: int, skipped: int) -> None:
+        """Pass on the beginning.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._check()
+        self._receiver.start(total, skipped)
+
+    def unit(self, editor: str, failed: bool = False, unscored: int = 0, tokens: int = 0) -> None:
+        """Pass on that a unit has ended.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._receiver.unit(editor, failed, unscored, tokens)
+        self._check()
+
+    def waiting(self, seconds: float, reason: str) -> None:
+        """Pass on that a call waits.
+
+        Raises:
+            RunRefused: the run was cancelled.
+        """
+        self._receiver.waiting(seconds, reason)
+        self._check()
+
+    def close(self) -> None:
+        """Pass on the end."""
+        self._receiver.close()
+
+
 def run(
     benchmark: Any,
     editors: Any,
     model: "str | BaseChatModel" = "tiny",
     *,
     out: str | Path | None = None,
+    mirror: str | None = None,
     progress: bool | Progress = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
@@ -63,6 +112,7 @@ def run(
         editors: one or several names, classes or functions of an `EditorContext`.
         model: name, as in `emend run --model`, or a LangChain chat model.
         out: run folder; one that holds the same run is continued. A new folder under `runs` by default.
+        mirror: address of object storage, such as `s3://BUCKET/FOLDER`, to which the files are uploaded meanwhile.
         progress: True shows a bar in a terminal or notebook and lines elsewhere; False shows nothing.
         options: as the options of `emend run`; `retriever` and `embedding` may be objects too.
 
@@ -74,7 +124,7 @@ def run(
     """
     named = name_options({"benchmark": benchmark, "editors": editors, "model": model} | dict(options))
     config = RunConfig.model_validate(named)
-    return run_config(config, Path(out) if out is not None else new_folder(config.benchmark), progress)
+    return run_config(config, Path(out) if out is not None else new_folder(config.benchmark), progress, mirror)
 
 
 async def arun(
@@ -83,11 +133,26 @@ async def arun(
     model: "str | BaseChatModel" = "tiny",
     *,
     out: str | Path | None = None,
+    mirror: str | None = None,
     progress: bool | Progress = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Evaluate as `run` does, on a thread, while the event loop goes on."""
-    return await asyncio.to_thread(run, benchmark, editors, model, out=out, progress=progress, **options)
+    """Evaluate as `run` does, on a thread, while the event loop goes on.
+
+    Cancelled, it ends the run after the units in progress; the same call with the same folder continues it.
+    """
+    receiver = CancellableProgress(_receiver(progress))
+    call = asyncio.to_thread(run, benchmark, editors, model, out=out, mirror=mirror, progress=receiver, **options)
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        receiver.cancel()
+        await asyncio.wait([task])  # the folder is free when the caller goes on
+        raise
+    finally:
+        if task.done() and not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not report it
 
 
 def run_config(
@@ -96,8 +161,11 @@ def run_config(
     """Run, or finish, what a configuration says."""
     from emend.evals.runner.run import run as run_to_folder
 
-    receiver = progress if isinstance(progress, Progress) else _default_progress() if progress else Progress()
-    return RunResult(folder, run_to_folder(config, folder, receiver, mirror=mirror))
+    return RunResult(folder, run_to_folder(config, folder, _receiver(progress), mirror=mirror))
+
+
+def _receiver(progress: bool | Progress) -> Progress:
+    return progress if isinstance(progress, Progress) else _default_progress() if progress else Progress()
 
 
 def new_folder(name: str) -> Path:

@@ -238,7 +238,8 @@ def estimate_lines(estimate: DryRun) -> list[str]:
         )
         lines.append(f"{place}, {_amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
     amounts = _amounts(*map(estimate.total, COUNTS))
-    cost = "no price" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
+    unknown = "" if estimate.seconds is None else " (give one with --prices FILE)"
+    cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
     time = "" if estimate.seconds is None else f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
     lines.append(f"  in all: {estimate.total('units'):,} units, {amounts}, {cost}{time}")
     lines.append(

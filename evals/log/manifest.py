@@ -153,7 +153,9 @@ class Manifest(FrozenModel):
         try:
             return read_model(path, cls, "Start a new run in another folder.")
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise BadData(f"'{folder}' is no run folder: it has no {MANIFEST}. `emend run` makes one.") from error
+            runs = [str(each.parent) for each in sorted(folder.glob(f"*/{MANIFEST}"))[:4]]
+            remedy = f"it holds runs: name one, such as {' or '.join(runs)}." if runs else "`emend run` makes one."
+            raise BadData(f"'{folder}' is no run folder: it has no {MANIFEST}; {remedy}") from error
 
     @property
     def units(self) -> int:

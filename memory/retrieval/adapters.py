@@ -13,6 +13,10 @@ from emend.memory.retrieval.base import Corpus, Entry, Hit, Retriever
 
 QUERY = "query"
 """First parameter of a plain function that searches; a factory's is the corpus."""
+SIGNATURES = (
+    "a function that searches has the parameters (query), (query, corpus) or (query, corpus, k), with these names; one "
+    "that makes a retriever has (corpus), and settings with default values."
+)
 Result = tuple[Any, float | None]
 """A document, node, entry, id or text, and its score where the retriever gives one."""
 
@@ -105,6 +109,9 @@ def adapt(component: Any, name: str) -> Any:
         )
     if inspect.isroutine(component) and QUERY not in _parameters(component)[:1]:
         return _wrapped(component, name)
+    if inspect.isroutine(component):
+        known = _parameters(component)
+        _check_call(component, name, "", **{field: None for field in ("corpus", "k") if field in known})
     if _ask_of(component, None) is not None or _is_retriever(component):
         return _factory_of(type(component), name, lambda corpus: component)
     return component
@@ -138,9 +145,16 @@ def _checked(build: Callable[..., Any], name: str) -> Callable[..., Retriever]:
 
     def bind(corpus: Corpus, **settings: Any) -> Retriever:
         nonlocal is_checked
+        _check_call(build, name, corpus, **settings)
         retriever = build(corpus, **settings)
         ask = _ask_of(retriever, corpus)
         if ask is None:
+            if not _is_retriever(retriever):
+                raise BadSettings(
+                    f"retriever '{name}' gives {retriever!r:.60} for a corpus, which cannot search: return something "
+                    "with search(query, k), a retriever of LangChain or LlamaIndex, or a vector store. Or rename its "
+                    f"parameters: {SIGNATURES}"
+                )
             return retriever  # type: ignore[no-any-return]
         adapted = AdaptedRetriever(corpus, ask)
         if not is_checked and corpus.entries():
@@ -149,6 +163,22 @@ def _checked(build: Callable[..., Any], name: str) -> Callable[..., Retriever]:
         return adapted
 
     return bind
+
+
+def _check_call(function: Callable[..., Any], name: str, *values: Any, **fields: Any) -> None:
+    """Check that a function can be called so.
+
+    Raises:
+        BadSettings: its parameters are others.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        signature.bind(*values, **fields)
+    except TypeError as error:
+        raise BadSettings(f"retriever '{name}' has the parameters {signature} ({error}): {SIGNATURES}") from error
 
 
 def _ask_of(component: Any, corpus: Corpus | None) -> Callable[[str, int], Sequence[Result]] | None:

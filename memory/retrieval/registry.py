@@ -9,6 +9,7 @@ RETRIEVERS: Registry[Callable[[Corpus], Retriever]] = Registry(
     kind="retriever",
     group="emend.retrievers",
     interfaces=(("search",), ("search_probe",), ("invoke", "get_name")),
+    parameters=("query", "corpus"),
     builtin={
         "default": (
             "emend.memory.retrieval.default:Default",

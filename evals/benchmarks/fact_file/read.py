@@ -58,6 +58,8 @@ def check_facts(name: str) -> tuple[list[FactRow], list[str]]:
     rows, faults = list[FactRow](), list[str]()
     for place, fields in placed_rows(name):
         try:
+            if isinstance(fields, BadData):
+                raise fields
             if not isinstance(fields, dict):
                 raise BadData(f"no object with fields but {fields!r:.60}")
             rows.append(FactRow.model_validate({k: v for k, v in fields.items() if v not in (None, "")}))
@@ -125,7 +127,9 @@ def _csv(text: str, name: str) -> Iterator[PlacedRow]:
         for row in reader:
             place = f"{name}, line {reader.line_num}"
             if None in row or None in row.values():
-                yield PlacedRow(place, f"{sum(value is not None for value in row.values())} cells")
+                cells_there = sum(value is not None for value in row.values()) + len(row.get(None) or [""]) - 1
+                message = f"{cells_there} cells, and the first line names {len(reader.fieldnames or ())} columns"
+                yield PlacedRow(place, BadData(message))
             else:
                 cells = {field.strip(): cell for field, cell in row.items() if cell.strip()}
                 yield PlacedRow(place, {field: _cell(field, cell) for field, cell in cells.items()})

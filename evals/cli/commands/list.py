@@ -45,7 +45,9 @@ def list_parts(
         kinds = [{"name": name, "summary": summary} for name, summary in ALL_KINDS.items()]
         emit(kinds, as_json, lambda console: _show_columns(kinds, console))
     elif kind not in ALL_KINDS:
-        raise BadSettings(f"cannot list '{kind}': {nearest(kind, list(ALL_KINDS))}")
+        kinds_with = [each for each in KINDS if kind in registry_of(each).names()]
+        remedy = f"it is one of the {kinds_with[0]}; its settings: emend list settings {kind}." if kinds_with else ""
+        raise BadSettings(f"cannot list '{kind}': {remedy or nearest(kind, list(ALL_KINDS))}")
     elif kind == "settings":
         _list_settings(name, as_json)
     elif kind == "runs":

@@ -63,7 +63,7 @@ def run(
     results = [run_and_report(config, folder, address) for config, folder, address in plan.runs(default, mirror)]
     if len(results) > 1:
         _show_together([result.folder for result in results])
-    _print_next(results[-1].folder)
+    _print_next(*(result.folder for result in results))
     for result in results:
         enforce_thresholds(result.report, require, junit)
 
@@ -183,7 +183,10 @@ def _show_together(folders: list[Path]) -> None:
     console.print(render_reports(load_reports(folders, None), console))
 
 
-def _print_next(folder: Path) -> None:
-    print_text(f"\nThe run is in {folder}. Next:")
-    print_text(f"  emend trace {folder} 1")
-    print_text(f"  emend report {folder} --json")
+def _print_next(*folders: Path) -> None:
+    names = " ".join(map(str, folders))
+    print_text(f"\nThe run is in {names}. Next:" if len(folders) == 1 else f"\nThe runs are in {names}. Next:")
+    print_text(f"  emend trace {folders[0]} 1")
+    if len(folders) > 1:
+        print_text(f"  emend compare {folders[0]} {folders[1]}")
+    print_text(f"  emend report {names} --json")

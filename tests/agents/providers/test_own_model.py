@@ -60,7 +60,8 @@ def test_one_that_scores_is_taken_as_it_is():
         (f"{__name__}:text", {}, "gives 'Ostrim', which is no LangChain chat model"),
         (f"{__name__}:absent", {}, "unknown model .* cannot be loaded: module .* has no attribute 'absent'"),
         ("opnai:gpt", {}, "unknown model 'opnai:gpt': did you mean 'openai'.* No module named 'opnai'"),
-        ("opnai", {}, "unknown model 'opnai': did you mean 'openai'"),
+        ("opnai", {}, "unknown model 'opnai': did you mean 'openai'.* named module:attribute"),
+        ("./my_model.py", {}, "did you mean my_model:ATTRIBUTE"),
     ],
 )
 def test_what_is_no_model_is_refused_by_name(spec, settings, says):

@@ -10,6 +10,7 @@ import emend
 from emend.evals.api.result import RunResult
 from emend.evals.api.run import RunOptions, new_folder
 from emend.evals.log.config import RunConfig
+from emend.evals.runner.results import Progress
 from emend.memory.errors import BadSettings, RunRefused
 from emend.memory.retrieval.base import Hit
 from tests.evals.toys import ScriptedModel, ToyBenchmark, ToyEditor, untimed
@@ -101,6 +102,33 @@ def test_it_runs_on_a_thread_and_in_an_event_loop(tmp_path):
 
     results += asyncio.run(both())
     assert [result.summary.finished for result in results] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("workers", ["threads", pytest.param("processes:2", marks=pytest.mark.slow)])
+def test_a_cancelled_run_stops_and_is_resumable(tmp_path, workers):
+    toys = ("tests.evals.toys:ToyBenchmark", "tests.evals.toys:ToyEditor", "tests.evals.toys:ScriptedModel")
+    options = {"out": tmp_path / "x", "benchmark_options": {"cases": "40"}, "workers": workers, "concurrency": 1}
+
+    async def cancel():
+        class Reports(Progress):
+            def unit(self, *counts, **more):
+                loop.call_soon_threadsafe(first.set)
+                free.wait(10)
+
+        loop, first, free = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        task = asyncio.create_task(emend.arun(*toys, progress=Reports(), **options))
+        await first.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert 1 <= len(emend.load_run(tmp_path / "x").records()) < 40
+    result = emend.run(*toys, progress=False, **options)
+    assert result.summary.skipped and result.summary.skipped + result.summary.finished == result.summary.units
+    assert len(result.records()) == len({(record.unit, record.probe) for record in result.records()})
 
 
 def test_every_option_of_a_run_can_be_given():

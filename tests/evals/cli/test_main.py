@@ -165,6 +165,7 @@ def test_the_version_is_printed_and_doctor_asks_the_model_that_is_named(emend: A
         ((*RUN, "--benchmark-option", "cases"), "--benchmark-option 'cases' is not key=value"),
         (("run", "--benchmark", BENCHMARK, "--editor", "unedited", "--model", "tinny"), "unknown model 'tinny'"),
         (("list", "editor"), "cannot list 'editor': did you mean 'editors'?"),
+        (("list", "rag"), "cannot list 'rag': it is one of the editors; its settings: emend list settings rag."),
         (("report", "nowhere"), "'nowhere' is no run folder"),
         (("resume", "nowhere"), "'nowhere' is no run folder"),
         (("trace", "nowhere", "1"), "'nowhere' is no run folder"),

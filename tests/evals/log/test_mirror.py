@@ -12,6 +12,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+import emend
 from emend.evals.log import mirror as mirror_module
 from emend.evals.log import mirror_copy
 from emend.evals.log.lines import EVENTS, RECORDS
@@ -50,6 +51,12 @@ def cache(tmp_path: Path, monkeypatch: Any) -> None:
 @pytest.fixture
 def address() -> str:
     return f"memory://{uuid4().hex}/x.1"
+
+
+def test_a_run_from_python_is_mirrored_and_loaded_from_there(tmp_path: Path, address: str) -> None:
+    toys = ("tests.evals.toys:ToyBenchmark", "tests.evals.toys:ToyEditor", "tests.evals.toys:ScriptedModel")
+    result = emend.run(*toys, out=tmp_path / "x", mirror=address, progress=False)
+    assert [*emend.load_run(address).records()] == [*result.records()]
 
 
 def go(folder: Path, address: str | None, **changed: Any) -> None:

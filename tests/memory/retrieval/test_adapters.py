@@ -9,6 +9,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from emend.memory.embeddings.embed import LexicalEmbedding
 from emend.memory.errors import BadSettings
+from emend.memory.registry import only_trusted
 from emend.memory.retrieval.compose import load_retriever
 from emend.memory.retrieval.conformance import TEXTS, RetrieverContract, entries
 from emend.memory.retrieval.exact import ExactCorpus
@@ -164,6 +165,42 @@ elsewhere = Overlap(documents=[Document(page_content="The capital of Nowhere is 
 def hits_of(name, corpus_=None):
     found = load_retriever(f"retrievers_of_mine:{name}")(corpus_ or corpus()).search(QUERY, 3)
     return [(hit.entry.id, round(hit.score, 4)) for hit in found]
+
+
+def by_words(query, corpus, k):
+    return list(corpus.entries())[:k]
+
+
+def other_names(text, docs, top):
+    return docs.entries()[:top]
+
+
+def other_corpus(query, documents):
+    return documents
+
+
+def no_retriever(corpus):
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (other_names, r"has the parameters \(text, docs, top\).*\(query, corpus, k\), with these names"),
+        (other_corpus, r"has the parameters \(query, documents\).*\(query, corpus, k\), with these names"),
+        (no_retriever, "gives 7 for a corpus, which cannot search"),
+    ],
+)
+def test_a_function_of_other_parameters_names_those_that_are_called(function, message):
+    with pytest.raises(BadSettings, match=message):
+        load_retriever(f"{__name__}:{function.__name__}")(corpus())
+
+
+def test_a_function_that_searches_needs_no_annotation_to_be_trusted():
+    with only_trusted([f"{__name__}:{name}" for name in ("by_words", "other_names")]):
+        assert load_retriever(f"{__name__}:by_words")
+        with pytest.raises(BadSettings, match="none whose first parameter is query or corpus"):
+            load_retriever(f"{__name__}:other_names")
 
 
 @pytest.mark.parametrize("name", ["store", "as_retriever"])
