@@ -88,7 +88,7 @@ def _estimate(columns: Columns, metric: Metric) -> Estimate:
 
 def _edits(folder: Path) -> dict[ResultGroup, Columns]:
     """Cost of each application of edits, per edit; the applications are the cases."""
-    costs: dict[ResultGroup, dict[str, dict[int, float]]] = {}
+    by_group: dict[ResultGroup, dict[str, dict[int, float]]] = {}
     for number, line in enumerate(read_lines(folder, COSTS)):
         if line.get("act") != "edit" or not line["edits"]:
             continue
@@ -98,10 +98,10 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
             if totals is not None:
                 memory = metric.value == "peak_bytes"  # of all edits at once: it is not shared out among them
                 value = totals / MIB if memory else totals / line["edits"]
-                costs.setdefault(place, {}).setdefault(metric.value, {})[number] = value
+                by_group.setdefault(place, {}).setdefault(metric.value, {})[number] = value
     return {
         place: {(name, ""): Column.of(values.values(), values) for name, values in costs.items()}
-        for place, costs in costs.items()
+        for place, costs in by_group.items()
     }
 
 

@@ -1,5 +1,6 @@
 """Runs against a provider on 127.0.0.1 that fails: nothing is lost, doubled or shown, and limits hold."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -87,8 +88,16 @@ def test_calls_never_pass_their_limit_and_the_run_goes_on_with_another(tmp_path)
 def test_concurrency_is_the_number_of_calls_in_flight_and_twice_as_many_units_are_under_way(tmp_path, monkeypatch):
     units = AtOnce(PassEvaluator._evaluate_unit)
     monkeypatch.setattr(PassEvaluator, "_evaluate_unit", lambda *asked: units(*asked))
-    with Provider(knows, latency=0.02) as provider:
-        run(config(provider, benchmark_options={"cases": "24"}, concurrency=3), tmp_path / "run")
+
+    def hold(asked):
+        """Replies when as many are under way as there should be, however slow the machine is."""
+        end = time.monotonic() + 20
+        while (provider.most_at_once < 3 or units.most < 6) and time.monotonic() < end:
+            time.sleep(0.002)
+        return knows(asked)
+
+    with Provider(hold, latency=0.02) as provider:
+        run(config(provider, benchmark_options={"cases": "12"}, concurrency=3), tmp_path / "run")
     assert (provider.most_at_once, units.most) == (3, 6)
 
 
