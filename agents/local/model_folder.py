@@ -71,8 +71,10 @@ def weights_digest(folder: Path) -> str:
     """Sixteen hex digits of the sha256 over the folder's weights, configuration and tokenizer."""
     total = hashlib.sha256()
     names = {"config.json", "tokenizer_config.json", *TOKENIZER_FILES}
+    # Older checkpoints, as CRAG's evaluator, are published in PyTorch's own format alone.
+    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
     for path in sorted(folder.iterdir()):
-        if path.suffix == ".safetensors" or path.name in names:
+        if path in weights or path.name in names:
             with path.open("rb") as file:
                 total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()[:16]

@@ -74,6 +74,18 @@ def test_crag_takes_its_published_evaluator_with_its_thresholds(t5):
     assert editor.fingerprint["evaluator"].startswith("scope/cross-encoder/")
 
 
+def test_a_t5_in_pytorchs_own_format_is_told_from_another_by_its_weights(t5):
+    weights = T5ForSequenceClassification.from_pretrained(t5).state_dict()
+    (t5 / "model.safetensors").unlink()
+    identities = set()
+    for factor in (1.0, 2.0):
+        torch.save({name: factor * tensor for name, tensor in weights.items()}, t5 / "pytorch_model.bin")
+        scope = load_scope(t5)
+        assert isinstance(scope, CragEvaluator)
+        identities.add(scope.identity)
+    assert len(identities) == 2
+
+
 def test_a_cross_encoder_with_one_output_is_a_classifier(bert):
     scope = load_scope(bert)
     probabilities = scope.over(corpus_of(TEXTS, LexicalEmbedding()))(QUESTION)
