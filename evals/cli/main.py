@@ -29,6 +29,10 @@ COMMANDS = {
     "run": LazyCommand("run:run", EVALUATE, "Evaluate editors on a benchmark; repeat the command to continue."),
     "resume": LazyCommand("run:resume", EVALUATE, "Continue an interrupted run and retry its failed units."),
     "merge": LazyCommand("run:merge", EVALUATE, "Merge the shares of a run into one run folder."),
+    "reproduce": LazyCommand(
+        "reproduce:reproduce", EVALUATE, "Run a published table, and print it beside the published figures."
+    ),
+    "sweep": LazyCommand("reproduce:sweep", EVALUATE, "Run a grid of models, settings and options of your own."),
     "judge": LazyCommand("judge:judge", EVALUATE, "Let chat models or people judge answers; calibrate."),
     "report": LazyCommand(
         "results.report:report", RESULTS, "Show a run's metrics, or compare them with published ones."

@@ -135,7 +135,7 @@ def dry_run(config: RunConfig) -> DryRun:
         run(sample, Path(home) / "run", model=model)
         nameless = {setting for setting in components.settings if not components.names_subjects(setting)}
         rows = tuple(_rows(config, Path(home) / "run", cases, nameless))
-    return _priced(config, rows)
+    return priced(config, rows)
 
 
 def _changed(config: RunConfig, editors: Sequence[str], **changes: Any) -> RunConfig:
@@ -201,12 +201,12 @@ def _rows(
             usage = whole.get((setting, UNEDITED)) if _writes_weights(editor) else fresh.get((setting, editor))
             if setting in nameless and getattr(EDITORS.load(editor), "needs_subject", False):
                 usage = None
-            yield _row(setting, editor, round(count), usage or Usage(), count / len(sample[setting]))
+            yield _row(setting, editor, round(count), usage or Usage(), count / max(1, len(sample.get(setting, ()))))
     usage = Usage()
     for _, answer in read_baseline(folder):
         usage = usage.plus(answer.usage)
     count = sum(listed.cases for listed in cases.values()) * times
-    yield _row("", BASELINE, 0, usage, count / sum(map(len, sample.values())))
+    yield _row("", BASELINE, 0, usage, count / max(1, sum(map(len, sample.values()))))
 
 
 def _row(setting: str, editor: str, units: int, usage: Usage, factor: float) -> EstimatedRow:
@@ -214,7 +214,8 @@ def _row(setting: str, editor: str, units: int, usage: Usage, factor: float) -> 
     return EstimatedRow(setting=setting, editor=editor, units=units, **counts)
 
 
-def _priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
+def priced(config: RunConfig, rows: tuple[EstimatedRow, ...]) -> DryRun:
+    """Make the estimate of a run from its rows."""
     calls, tokens_in, tokens_out = (sum(getattr(row, name) for row in rows) for name in COUNTS)
     prices = Prices.read(Path(config.prices).expanduser()) if config.prices else Prices()
     price, seconds = prices.find(config.model), None
@@ -236,12 +237,12 @@ def estimate_lines(estimate: DryRun) -> list[str]:
             if row.setting
             else "  unedited answers, to compare with:"
         )
-        lines.append(f"{place}, {_amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
-    amounts = _amounts(*map(estimate.total, COUNTS))
+        lines.append(f"{place}, {amounts(row.calls, row.input_tokens, row.output_tokens)}".replace(":,", ":"))
+    whole = f"{estimate.total('units'):,} units, {amounts(*map(estimate.total, COUNTS))}"
     unknown = "" if estimate.seconds is None else " (give one with --prices FILE)"
     cost = f"no price{unknown}" if estimate.cost is None else f"{estimate.cost:,.2f} {estimate.currency}"
     time = "" if estimate.seconds is None else f", {estimate.seconds / 60:,.0f} min at {SECONDS_PER_CALL:g} s a call"
-    lines.append(f"  in all: {estimate.total('units'):,} units, {amounts}, {cost}{time}")
+    lines.append(f"  in all: {whole}, {cost}{time}")
     lines.append(
         f"  Units are counted; the rest is estimated from {SAMPLE} cases of each setting: 4 characters a token, "
         f"replies as long as the benchmark's answers, {HOPS} subquestions for mello, one tool for agent; no thoughts, "
@@ -250,5 +251,6 @@ def estimate_lines(estimate: DryRun) -> list[str]:
     return lines
 
 
-def _amounts(calls: int, tokens_in: int, tokens_out: int) -> str:
+def amounts(calls: int, tokens_in: int, tokens_out: int) -> str:
+    """Format numbers of calls and tokens."""
     return f"{calls:,} calls, {tokens_in:,} tokens in, {tokens_out:,} out"

@@ -112,7 +112,15 @@ def read_run_file(path: Path) -> dict[str, Any]:
         MissingData: there is no such file.
         BadSettings: it is no YAML of fields, or one is unknown.
     """
-    fields = _parse(path)
+    return typed_fields(parse_yaml(path), path)
+
+
+def typed_fields(fields: Mapping[Any, Any], path: Path) -> dict[str, Any]:
+    """Return fields of a configuration that a file has, as their types need them.
+
+    Raises:
+        BadSettings: one is unknown, or of another form.
+    """
     for name in fields:
         if name not in FIELDS:
             raise BadSettings(
@@ -120,10 +128,16 @@ def read_run_file(path: Path) -> dict[str, Any]:
             )
     if MODEL in fields and MODELS in fields:
         raise BadSettings(f"'{path}' has 'model' and 'models': leave one out.")
-    return {name: _typed(name, value, path) for name, value in fields.items() if value is not None}
+    return {str(name): _typed(str(name), value, path) for name, value in fields.items() if value is not None}
 
 
-def _parse(path: Path) -> dict[Any, Any]:
+def parse_yaml(path: Path) -> dict[Any, Any]:
+    """Read the fields of a YAML file without aliases.
+
+    Raises:
+        MissingData: there is no such file.
+        BadSettings: it is no YAML of fields.
+    """
     import yaml
 
     try:

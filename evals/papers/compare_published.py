@@ -55,10 +55,17 @@ class PublishedComparison(FrozenModel):
     notes: tuple[str, ...]
 
 
-class _Placed(NamedTuple):
+class PlacedMetric(NamedTuple):
+    """A row of a run that has a place in a table; `scale` is that of its metric."""
+
     row: MetricRow
     place: PublishedPlace
     scale: float
+
+    def number(self, name: str, unit: str) -> float | None:
+        """Return the row's `mean`, `low` or `high` in the unit of a table."""
+        value: float | None = getattr(self.row, name)
+        return value if value is None or unit != "percent" else value * 100.0 / self.scale
 
 
 BLOCK: tuple[Dimension, ...] = ("data", "setting", "metric")
@@ -85,8 +92,7 @@ def against(folder: Path, name: str, scoring: str | None = None) -> PublishedCom
             "nothing of it can stand beside the table. Give a table of its own benchmark; see: emend papers."
         )
     outcome = report(folder, scoring)
-    rows = [*outcome.rows, *derived_rows(folder, _derived_kinds(published))]
-    placed = _placed(published, rows, outcome, manifest)
+    placed = placed_rows(folder, published, outcome, manifest)
     if not placed:
         raise BadSettings(_nothing(folder, published, outcome))
     lines = tuple(_lines(published, placed, manifest.config.model))
@@ -134,21 +140,22 @@ def _derived_kinds(published: PaperTable) -> list[str]:
     return list(dict.fromkeys(rule.derived for rule in rows if rule.derived))
 
 
-def _placed(published: PaperTable, rows: Iterable[MetricRow], outcome: Report, manifest: Manifest) -> list[_Placed]:
+def placed_rows(folder: Path, published: PaperTable, outcome: Report, manifest: Manifest) -> list[PlacedMetric]:
     """The rows of the run that have a place in the table, each place and editor once; one with a number if it can."""
+    rows = [*outcome.rows, *derived_rows(folder, _derived_kinds(published))]
     blocks = {cell.key(BLOCK) for cell in published.cells}
     scales = {metric.name: metric.scale for metric in outcome.metrics}
-    found_at: dict[tuple[str, ...], _Placed] = {}
+    found_at: dict[tuple[str, ...], PlacedMetric] = {}
     for row in rows:
         for place in places(published.paper, row, manifest):
             key = (*place.block, place.method, *(() if place.shared else (row.editor, row.setting)))
             better = key not in found_at or (found_at[key].row.mean is None and row.mean is not None)
             if place.block in blocks and better:
-                found_at[key] = _Placed(row, place, scales.get(row.metric, 100.0))
+                found_at[key] = PlacedMetric(row, place, scales.get(row.metric, 100.0))
     return list(found_at.values())
 
 
-def _lines(published: PaperTable, placed: list[_Placed], model: str) -> Iterator[PublishedLine]:
+def _lines(published: PaperTable, placed: list[PlacedMetric], model: str) -> Iterator[PublishedLine]:
     """Block by block in the order of the table: its methods, then the editors that it does not have."""
     cells: dict[tuple[str, ...], list[Cell]] = {}
     for cell in published.cells:
@@ -161,7 +168,7 @@ def _lines(published: PaperTable, placed: list[_Placed], model: str) -> Iterator
         for method in methods:
             figures = {cell.model: cell.value for cell in cells_here if cell.method == method}
             same = [entry for entry in ours if entry.place.method == method]
-            both: list[_Placed | None] = [*same] or [None]
+            both: list[PlacedMetric | None] = [*same] or [None]
             for entry in both:
                 yield _line(cells_here[0], method, figures, entry, model)
         for entry in ours:
@@ -169,7 +176,7 @@ def _lines(published: PaperTable, placed: list[_Placed], model: str) -> Iterator
                 yield _line(cells_here[0], "", {}, entry, model)
 
 
-def _line(like: Cell, method: str, figures: dict[str, float], entry: _Placed | None, model: str) -> PublishedLine:
+def _line(like: Cell, method: str, figures: dict[str, float], entry: PlacedMetric | None, model: str) -> PublishedLine:
     """A line of the block of a cell."""
     line = PublishedLine(
         data=like.data,
@@ -183,15 +190,13 @@ def _line(like: Cell, method: str, figures: dict[str, float], entry: _Placed | N
     )
     if entry is None:
         return line
-    times = 100.0 / entry.scale if like.unit == "percent" else 1.0
     ours = entry.row.model_dump(include={"editor", "mode", "n", "unscored"})
-    ends = {name: getattr(entry.row, name) for name in ("mean", "low", "high")}
-    ours |= {name: None if end is None else end * times for name, end in ends.items()}
+    ours |= {name: entry.number(name, like.unit) for name in ("mean", "low", "high")}
     return line.model_copy(update=ours | {"run_setting": entry.row.setting, "published_n": entry.place.n})
 
 
 def _notes(
-    published: PaperTable, outcome: Report, manifest: Manifest, placed: list[_Placed], models: Iterable[str]
+    published: PaperTable, outcome: Report, manifest: Manifest, placed: list[PlacedMetric], models: Iterable[str]
 ) -> Iterator[str]:
     """Differences between run and paper, the model first."""
     yield _model_note(outcome.model, list(models))
@@ -208,7 +213,7 @@ def _notes(
         yield f"in this run and not in the table: {', '.join(left)}"
 
 
-def _absent(published: PaperTable, placed: list[_Placed]) -> Iterator[str]:
+def _absent(published: PaperTable, placed: list[PlacedMetric]) -> Iterator[str]:
     """The data of the table that the run has not, and the settings of the data that it has."""
     here = {entry.place.block[:2] for entry in placed}
     keys = published.keys(("data", "setting"))
@@ -231,7 +236,7 @@ def _model_note(model: str, models: list[str]) -> str:
     return f"model differs: the run has {ours}, {theirs}; the numbers are of different models"
 
 
-def _data_notes(manifest: Manifest, placed: list[_Placed]) -> Iterator[str]:
+def _data_notes(manifest: Manifest, placed: list[PlacedMetric]) -> Iterator[str]:
     if manifest.benchmark.get("paper's examples only"):
         yield "data differ: the run has only the examples that the paper prints"
     if manifest.config.limit is not None:

@@ -2,6 +2,7 @@
 
 import csv
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -95,6 +96,8 @@ class PaperTable(FrozenModel):
     not_legible: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     cells: tuple[Cell, ...]
+    whole: tuple[Cell, ...] = ()
+    """All cells, where `cells` are some of them."""
 
     @property
     def id(self) -> str:
@@ -108,7 +111,13 @@ class PaperTable(FrozenModel):
 
     def keys(self, dimensions: tuple[Dimension, ...]) -> list[tuple[str, ...]]:
         """The different keys of its cells in these dimensions, in the printed order."""
-        return list(dict.fromkeys(cell.key(dimensions) for cell in self.cells))
+        here = {cell.key(dimensions) for cell in self.cells}
+        order = dict.fromkeys(cell.key(dimensions) for cell in self.whole or self.cells)
+        return [key for key in order if key in here]
+
+    def part(self, cells: Iterable[Cell]) -> "PaperTable":
+        """The table with some of its cells."""
+        return self.model_copy(update={"cells": tuple(cells), "whole": self.whole or self.cells})
 
 
 class Paper(FrozenModel):

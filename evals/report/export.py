@@ -59,11 +59,13 @@ def _csv(tables: Sequence[MetricTable]) -> str:
             labels = dict(zip(table.headings, row.names, strict=True))
             for value in (row.values[metric.name] for metric in table.metrics if metric.name in row.values):
                 line = {"benchmark": table.benchmark} | labels | value.model_dump(include=set(FIELDS))
-                writer.writerow({name: _cell(part) if isinstance(part, str) else part for name, part in line.items()})
+                writer.writerow(
+                    {name: safe_cell(part) if isinstance(part, str) else part for name, part in line.items()}
+                )
     return out.getvalue().rstrip("\n")
 
 
-def _cell(text: str) -> str:
+def safe_cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     plain = one_line(text)
     return f"'{plain}" if plain.startswith(FORMULA) else plain

@@ -3,17 +3,21 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
 from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, read_baseline_keys
+from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline
 from emend.memory.edit import content_id
 from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.files import open_file
 from emend.memory.probe import Answer, Probe, Usage
 from emend.memory.steps import usage_until
 
@@ -34,10 +38,16 @@ class BaselineStore(Protocol):
 
 
 class BaselineFile:
-    """The answers in the run folder; only their offsets are in memory."""
+    """The answers in the run folder; only their offsets are in memory.
 
-    def __init__(self, log: RunLog) -> None:
+    Args:
+        log: of the run.
+        others: folders of other runs, whose answers to the same probes by the same model are copied.
+    """
+
+    def __init__(self, log: RunLog, others: Iterable[Path] = ()) -> None:
         self._log, self._lock = log, threading.Lock()
+        self._others = {key: (folder, offset) for folder in others for offset, key in read_baseline_keys(folder)}
         self._offsets = {key: offset for offset, key in read_baseline_keys(log.folder)}
         self._key_locks = [threading.Lock() for _ in range(STRIPES)]
         self.usage = Usage()
@@ -53,8 +63,21 @@ class BaselineFile:
         line = self.find(key)
         if line is None:
             with self._key_locks[int(key, 16) % STRIPES]:
-                line = self.find(key) or ask(lambda answer, usage: self.add_line(key, json_line(answer), usage))
+                line = self.find(key) or self._copy(key)
+                line = line or ask(lambda answer, usage: self.add_line(key, json_line(answer), usage))
         return line
+
+    def _copy(self, key: str) -> bytes | None:
+        """Copy an answer of another run; None if there is none."""
+        if key not in self._others:
+            return None
+        folder, offset = self._others[key]
+        with suppress(OSError), open_file(folder / BASELINE) as file:
+            file.seek(offset)
+            line = file.readline()
+            if is_baseline_answer(line):
+                return self.add_line(key, line, Usage())
+        return None
 
     def find(self, key: str) -> bytes | None:
         """Return an answer's line; None if there is none, or one that was damaged by other hands."""

@@ -1,6 +1,7 @@
 """Runs editors over a benchmark into a folder, and finishes what an interrupted run left undone."""
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def run(
     progress: Progress | None = None,
     model: BaseChatModel | None = None,
     mirror: str | None = None,
+    baselines: Sequence[Path] = (),
 ) -> Summary:
     """Run, or finish, what the configuration says; the folder then holds every record.
 
@@ -45,6 +47,7 @@ def run(
         progress: called for every unit.
         model: takes the place of the model that the configuration names; only for workers that are threads.
         mirror: address of object storage to which the files are uploaded meanwhile; a new folder goes on from there.
+        baselines: folders of other runs, whose answers of the unedited model are not asked for again.
 
     Raises:
         RunRefused: the folder cannot be used, holds a different run, or is in use.
@@ -62,7 +65,7 @@ def run(
         manifest = prepare_run(components, out)
         finished, repairs = repair_torn_tail(out)
         log = _open_log(out, repairs, mirror, stack)
-        answers = BaselineFile(log)
+        answers = BaselineFile(log, baselines)
         journal = stack.enter_context(run_journal(out, finished.union(answers.keys))) if calls_providers else None
         writer = ResultWriter(log, progress or Progress(), Failures(components.failure_limit))
         components.policy.on_wait = writer.waiting

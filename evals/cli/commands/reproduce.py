@@ -1,0 +1,241 @@
+"""The commands `emend reproduce` and `emend sweep`."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import Field
+
+from emend.evals.cli.options import OptionalFields, exclusive, grouped, parse_pairs
+from emend.evals.cli.output import emit, print_text
+from emend.evals.log.config import RunConfig
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BadSettings
+
+if TYPE_CHECKING:
+    from emend.evals.reproduce.execute import RunOutcome
+    from emend.evals.reproduce.recipe import Recipe
+
+OF_THE_PAPER = ("benchmark", "editors", "model", "settings", "mode", "reevaluate_at", "share", "retriever")
+"""Options of a run that a published table decides."""
+COMMON = tuple(name for name in RunConfig.model_fields if name not in OF_THE_PAPER)
+
+
+class TableRunChoice(FrozenModel):
+    """The figures of a table that are wanted, and with which models."""
+
+    models: tuple[str, ...] = Field(
+        default=(),
+        description="Model in the place of all of the paper's, or of one, as in 'GPT-J (6B)=hf:FOLDER'; repeatable; "
+        "default: the papers' from the Hugging Face hub.",
+    )
+    judges: tuple[str, ...] = Field(default=(), description="Chat model that judges; repeatable; default: none.")
+    only: dict[str, str] = Field(
+        default={},
+        description="Figures of this model, method, data, setting or metric; values with commas; repeatable.",
+    )
+    triples: dict[str, str] = Field(
+        default={}, description="File of emend extract, by the name that the plan has for it; repeatable."
+    )
+
+
+class SeveralRuns(FrozenModel):
+    """How the runs of a plan are started and shown."""
+
+    run_folders: Path | None = Field(default=None, description="Folder of the run folders; default: runs/NAME.")
+    save_recipe: Path | None = Field(default=None, description="Write the plan into this YAML file.")
+    dry_run: bool = Field(default=False, description="Print the plan: units, calls, tokens, cost, memory and time.")
+    yes: bool = Field(default=False, description="Start without a question.")
+    report: bool = Field(default=False, description="Print the table of what was run before, and run nothing.")
+    format: str | None = Field(default=None, description="Print the table as csv, markdown or latex.")
+
+
+class FigureOutput(FrozenModel):
+    """Other content in the place of the table."""
+
+    list: bool = Field(default=False, description="List which published figures can be run, and why others cannot.")
+    cells: bool = Field(default=False, description="Print the figures one by one.")
+    as_json: bool = Field(default=False, description='Print one JSON object, {"rows": ...}, and nothing else.')
+
+
+@grouped
+def reproduce(
+    choice: TableRunChoice,
+    runs: SeveralRuns,
+    output: FigureOutput,
+    options: Annotated[dict[str, Any], OptionalFields(RunConfig, COMMON, defaults=True)],
+    name: Annotated[
+        str | None, typer.Argument(metavar="TABLE|RECIPE", help="Table, such as akew:2, or a YAML file with a plan.")
+    ] = None,
+) -> None:
+    """Run a published table: plan its runs, share what they share, and print each figure beside the published one.
+
+    The same command continues: finished runs are read, failed and interrupted ones are continued.
+    """
+    if output.list:
+        _show_list(name, output)
+        return
+    exclusive({"--format": runs.format, "--json": output.as_json, "--cells": output.cells})
+    if name is None:
+        raise BadSettings("no table is named: give one, such as akew:2; see: emend reproduce --list")
+    recipe = _recipe(name, choice, options)
+    outcomes = _run(recipe, runs, recipe.table.replace(":", "-"))
+    if outcomes is not None:
+        _print_table(recipe, outcomes, runs.format, output)
+
+
+@grouped
+def sweep(
+    options: Annotated[
+        dict[str, Any], OptionalFields(RunConfig, tuple(RunConfig.model_fields), lists=("model",), defaults=True)
+    ],
+    runs: SeveralRuns,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG|RECIPE", help="YAML file with options of a run, or with a plan of runs."),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Field of a run (mode, retriever, seed), option of the benchmark (benchmark.KEY) or setting of an "
+            "editor (rag.k), and its values; the runs are all combinations; repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Run all combinations of models, settings and options, share what they share, and print one table.
+
+    The same command continues: finished runs are read, failed and interrupted ones are continued.
+    """
+    from emend.evals.aggregate.tables import load_reports
+    from emend.evals.report.console import console_for
+    from emend.evals.report.export import export
+    from emend.evals.report.tables.metrics import render_reports
+
+    outcomes = _run(_grid(file, options, over or ()), runs, "sweep") or ()
+    folders = [Path(each.folder) for each in outcomes if each.units]
+    if folders and runs.format is not None:
+        print_text(export(load_reports(folders), runs.format))
+    elif folders:
+        console = console_for()
+        console.print(render_reports(load_reports(folders), console))
+    _fail_if_unfinished(outcomes)
+
+
+def _recipe(name: str, choice: TableRunChoice, options: Mapping[str, Any]) -> "Recipe":
+    from emend.evals.papers.tables import table
+    from emend.evals.reproduce.choose import choose_models, plan_recipe
+    from emend.evals.reproduce.recipe import Recipe, with_runs
+
+    if Path(name).suffix in (".yaml", ".yml"):
+        if changed := [f"--{key.removesuffix('s')}" for key, value in choice if value]:
+            raise BadSettings(f"{', '.join(changed)} with a recipe: change the file, or name a table.")
+        return Recipe.read(Path(name), options)
+    models = choose_models(table(name), choice.models)
+    recipe = Recipe(table=name, models=models, only=choice.only, triples=choice.triples, judges=choice.judges)
+    return with_runs(recipe, *plan_recipe(recipe), options)
+
+
+def _grid(file: Path | None, options: Mapping[str, Any], over: Sequence[str]) -> "Recipe":
+    from emend.evals.log.run_file import parse_yaml, read_run_file
+    from emend.evals.reproduce.recipe import Recipe, grid_recipe
+
+    if file is not None and "runs" in parse_yaml(file):
+        if over:
+            raise BadSettings("--over with a recipe: change the file, or name a configuration.")
+        return Recipe.read(file, options)
+    axes = {key: [_value(text) for text in value.split(",")] for key, value in parse_pairs(over, "--over").items()}
+    return grid_recipe(read_run_file(file) if file is not None else {}, options, axes)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _run(recipe: "Recipe", runs: SeveralRuns, name: str) -> "Sequence[RunOutcome] | None":
+    """Say what is to be run, and run it; None after a dry run."""
+    from emend.evals.cli.interrupts import interruptible
+    from emend.evals.report.progress import progress_on
+    from emend.evals.reproduce.execute import RecipeRunner, outcome_of
+    from emend.evals.reproduce.recipe import RECIPE
+
+    folder = runs.run_folders or Path("runs") / name
+    outcomes = [outcome_of(folder / each.name) for each in recipe.runs]
+    if runs.save_recipe is not None:
+        recipe.write(runs.save_recipe)
+    if runs.report or (not recipe.runs and not runs.dry_run):
+        return outcomes
+    if not _is_wanted(recipe, outcomes, runs):
+        return None
+    recipe.write(folder / RECIPE)
+    return RecipeRunner(recipe, folder, progress_on, lambda text: print_text(text, err=True), interruptible).run()
+
+
+def _is_wanted(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", runs: SeveralRuns) -> bool:
+    """Print the estimate, and ask whether to start: always where a provider would be called.
+
+    Raises:
+        BadSettings: nothing can be run; or a provider would be called, and there is nobody to ask.
+    """
+    from emend.evals.reproduce.estimate import estimate, estimate_lines
+
+    estimated = estimate(recipe, outcomes)
+    for line in estimate_lines(estimated):
+        print_text(line, err=not runs.dry_run)
+    if runs.dry_run:
+        return False
+    if all(each.error for each in estimated.runs):
+        raise BadSettings(f"nothing can be run: {estimated.runs[0].error}")
+    if runs.yes or not any(each.left for each in estimated.runs):
+        return True
+    if sys.stdin.isatty():
+        return typer.confirm("Start?", default=True, err=True)
+    if estimated.is_paid:
+        raise BadSettings("these runs call a provider: give --yes to start without a question.")
+    return True
+
+
+def _print_table(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", form: str | None, output: FigureOutput) -> None:
+    from emend.evals.reproduce.choose import plan_recipe
+    from emend.evals.reproduce.collect import figures
+    from emend.evals.reproduce.export import export, rows
+    from emend.evals.reproduce.table import render_cells, render_figures
+
+    published, planned = plan_recipe(recipe)
+    listed = figures(published, planned, recipe, outcomes)
+    if form is not None:
+        print_text(export(published, listed, form))
+    else:
+        render = render_cells if output.cells else render_figures
+        emit(rows(listed), output.as_json, lambda console: console.print(render(published, listed, console)))
+    _fail_if_unfinished(outcomes)
+
+
+def _fail_if_unfinished(outcomes: "Sequence[RunOutcome]") -> None:
+    """End with exit code 1 if a run failed; it is tried again by the same command."""
+    if failed := [each for each in outcomes if each.error]:
+        print_text(f"{len(failed)} of {len(outcomes)} runs are not finished; the same command continues.", err=True)
+        raise typer.Exit(1)
+
+
+def _show_list(name: str | None, output: FigureOutput) -> None:
+    """Print how many figures of each table can be run, and why the others cannot; or the figures one by one."""
+    from emend.evals.papers.tables import paper, papers, table
+    from emend.evals.reproduce.export import rows
+    from emend.evals.reproduce.ledger import ledger_rows, planned_figures, render_ledger
+    from emend.evals.reproduce.table import render_cells
+
+    listed = [table(name)] if name and ":" in name else None
+    tables = listed or [each for source in ([paper(name)] if name else papers()) for each in source.tables]
+    if output.cells:
+        figures = [figure for each in tables for figure in planned_figures(each)]
+        emit(rows(figures), output.as_json, lambda console: console.print(render_cells(tables[0], figures, console)))
+        return
+    counted = ledger_rows(tables)
+    emit(counted, output.as_json, lambda console: console.print(render_ledger(counted)))

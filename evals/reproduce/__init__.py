@@ -1,0 +1,1 @@
+"""Published tables and grids of runs: planned as a recipe, run, resumed, and shown as one table."""

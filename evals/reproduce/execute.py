@@ -1,0 +1,162 @@
+"""Runs of a recipe one after another in one process: each is resumed, and a failed one does not end the others."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emend.agents.llm import LOCAL, load_model
+from emend.evals.aggregate.runs import list_runs
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.log.config import MODEL, RunConfig
+from emend.evals.log.manifest import MANIFEST
+from emend.evals.reproduce.recipe import Recipe, RecipeRun
+from emend.evals.runner.results import Progress
+from emend.evals.runner.run import run
+from emend.memory.edit import FrozenModel
+from emend.memory.errors import BudgetReached
+from emend.memory.redaction import hide_keys
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+SHARED_WORKERS = ("auto", "threads")
+"""Workers that can use a model which is loaded already."""
+
+
+class RunOutcome(FrozenModel):
+    """How a run of a recipe ended; `error` says why it is not finished, or not judged."""
+
+    folder: str
+    units: int = 0
+    finished: int = 0
+    error: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """True if no unit is left."""
+        return 0 < self.units == self.finished
+
+
+def outcome_of(folder: Path, error: str = "") -> RunOutcome:
+    """How far the run in a folder is; it may not have started."""
+    if not (folder / MANIFEST).exists():
+        return RunOutcome(folder=str(folder), error=error)
+    row = list_runs(folder)[0]
+    return RunOutcome(folder=str(folder), units=row.units, finished=row.finished, error=error)
+
+
+class RecipeRunner:
+    """Runs a recipe into a folder with one folder for each run.
+
+    Args:
+        recipe: what to run.
+        out: folder of the run folders.
+        progress: makes what shows the progress of a run.
+        say: prints a line.
+        guard: context in which each run is made, for interruptions.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: Path,
+        progress: Callable[[], Progress],
+        say: Callable[[str], None],
+        guard: Callable[[Path], AbstractContextManager[None]],
+    ) -> None:
+        self.recipe, self.out, self.say = recipe, out, say
+        self._progress, self._guard = progress, guard
+        self._model: BaseChatModel | None = None
+        self._loaded = ""
+        self._spent = 0.0
+        self._calls = 0
+
+    def run(self) -> list[RunOutcome]:
+        """Run what is not finished; what an error ends is tried again by the next call.
+
+        Raises:
+            BudgetReached: the budget of all runs together is spent.
+        """
+        try:
+            return [self._outcome(number, each) for number, each in enumerate(self.recipe.runs, 1)]
+        finally:
+            self._close()
+
+    def _outcome(self, number: int, each: RecipeRun) -> RunOutcome:
+        folder = self.out / each.name
+        self.say(f"run {number} of {len(self.recipe.runs)}: {title(each.config)}")
+        with self._guard(folder):
+            try:
+                if outcome_of(folder).is_finished:
+                    self.say("  finished before")
+                else:
+                    self._run(each.config, folder)
+                self._judge(each, folder)
+            except BudgetReached:
+                raise
+            except Exception as error:  # noqa: BLE001, the other runs go on
+                text = " ".join(hide_keys(f"{type(error).__name__}: {error}").split())
+                self.say(f"  failed: {text}")
+                return outcome_of(folder, text)
+        return outcome_of(folder)
+
+    def _run(self, config: RunConfig, folder: Path) -> None:
+        others = [self.out / each.name for each in self.recipe.runs if each.config.model == config.model]
+        summary = run(
+            self._within_budget(config),
+            folder,
+            self._progress(),
+            self._shared_model(config),
+            baselines=[other for other in others if other != folder],
+        )
+        for usage in summary.spent.values():
+            self._spent += usage.cost or 0.0
+            self._calls += usage.requests
+
+    def _within_budget(self, config: RunConfig) -> RunConfig:
+        """The configuration with what is left of the cost and the calls that all runs together may take."""
+        left: dict[str, Any] = {}
+        if config.max_cost is not None:
+            left["max_cost"] = max(0.0, config.max_cost - self._spent)
+        if config.max_calls is not None:
+            left["max_calls"] = max(0, config.max_calls - self._calls)
+        return config.model_copy(update=left)
+
+    def _shared_model(self, config: RunConfig) -> "BaseChatModel | None":
+        """The local model of a run, loaded once for runs that follow each other; None where the run loads its own."""
+        if config.model.partition(":")[0] not in LOCAL or config.workers not in SHARED_WORKERS:
+            return None
+        settings = config.overrides.get(MODEL, {})
+        if self._loaded != (key := repr((config.model, settings))):
+            self._close()
+            self._model, self._loaded = load_model(config.model, **settings), key
+        return self._model
+
+    def _close(self) -> None:
+        if self._model is not None:
+            self._model.close()  # type: ignore[attr-defined]
+        self._model, self._loaded = None, ""
+
+    def _judge(self, each: RecipeRun, folder: Path) -> None:
+        if not self.recipe.judges or not each.judged_by:
+            return
+        panel = Panel(judges=self.recipe.judges)
+        with closing(self._within_budget(each.config).policy()) as policy:
+            models = panel.models(policy, {})
+            summary = score_run(folder, panel, each.judged_by, models=models, concurrency=each.config.concurrency)
+            usage = policy.ledger.by_model().values()
+        self._spent += sum(each.cost or 0.0 for each in usage)
+        self._calls += sum(each.requests for each in usage)
+        self.say(f"  judged: {summary.judged} new judgements, {summary.before} from before")
+
+
+def title(config: RunConfig) -> str:
+    """A run in one line: what tells it from the others."""
+    options = [f"{key} {value}" for key, value in config.benchmark_options.items()]
+    settings = [f"{part}.{key}={value}" for part, values in config.overrides.items() for key, value in values.items()]
+    parts = [config.model, *options, config.mode or "", " and ".join(config.settings), *settings]
+    if config.retriever != RunConfig.model_fields["retriever"].default:
+        parts.append(config.retriever)
+    return f"{', '.join(filter(None, parts))}: {', '.join(config.editors)}"

@@ -1,0 +1,223 @@
+"""Recipes: the runs of a published table or of a grid, as a YAML file that one can read, edit and give back."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from emend.evals.benchmarks.triples import OPTION
+from emend.evals.log.config import FREE, MODEL, RunConfig
+from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
+from emend.evals.papers.recipes import recipes
+from emend.evals.papers.tables import PaperTable, paper
+from emend.evals.reproduce.needs import Need, PlannedCell, join
+from emend.memory.edit import FrozenModel, content_id
+from emend.memory.errors import BadSettings
+from emend.memory.redaction import hide_keys
+
+RECIPE = "recipe.yaml"
+JUDGED_BY = "judged_by"
+MAX_RUNS = 1_000
+SHORT = 12
+
+
+class RecipeRun(FrozenModel):
+    """A run: its configuration, and the names of the judges that read its answers."""
+
+    config: RunConfig
+    judged_by: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the run's folder: what the run is in short, and a digest of what decides its records."""
+        config = self.config
+        parts = [config.model, *config.benchmark_options.values(), config.mode or "", *config.settings]
+        plain = "_".join(re.sub(r"[^\w.]+", "-", Path(part).name).strip("-.")[:SHORT] for part in parts if part)
+        return f"{plain[:80]}_{content_id('run of a recipe', config.model_dump(mode='json', exclude={*FREE}))[:8]}"
+
+
+class Recipe(FrozenModel):
+    """Runs of a published table, or of a grid where `table` is empty.
+
+    `models` has a model for each of the paper's, `only` the figures that are wanted, `triples` files of extracted
+    triplets by name, `judges` the chat models that judge.
+    """
+
+    table: str = ""
+    models: dict[str, str] = {}
+    only: dict[str, str] = {}
+    triples: dict[str, str] = {}
+    judges: tuple[str, ...] = ()
+    runs: tuple[RecipeRun, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Write a file that `read` reads.
+
+        Raises:
+            BadSettings: it cannot be written.
+        """
+        import yaml
+
+        dumps = [run.config.model_dump(mode="json", exclude_defaults=True) for run in self.runs]
+        runs = [{MODEL: run.config.model} | fields for run, fields in zip(self.runs, dumps, strict=True)]
+        common = {
+            key: value for key, value in (runs[0] if runs else {}).items() if all(_has(run, key, value) for run in runs)
+        }
+        rows = [{key: value for key, value in run.items() if key not in common} for run in runs]
+        for row, run in zip(rows, self.runs, strict=True):
+            row |= {JUDGED_BY: list(run.judged_by)} if run.judged_by else {}
+        fields = self.model_dump(mode="json", exclude_defaults=True, exclude={"runs"})
+        text = yaml.safe_dump(fields | {"common": common, "runs": rows}, sort_keys=False, allow_unicode=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(hide_keys(text), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise BadSettings(f"cannot write '{path}': {error}. Name another place.") from error
+
+    @classmethod
+    def read(cls, path: Path, changes: Mapping[str, Any]) -> Self:
+        """Read a recipe; `changes` are fields of all its runs.
+
+        Raises:
+            MissingData: there is no such file.
+            BadSettings: it is no recipe, or a field is unknown or impossible.
+        """
+        fields = parse_yaml(path)
+        rows, common = fields.pop("runs", None), fields.pop("common", None) or {}
+        if not isinstance(rows, list) or not rows or len(rows) > MAX_RUNS or not isinstance(common, dict):
+            raise BadSettings(f"'{path}' is no recipe: it has no list 'runs' of 1 to {MAX_RUNS} runs.")
+        runs = tuple(_read_run(common, row, path, changes) for row in rows)
+        try:
+            return cls.model_validate(fields | {"runs": runs})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise BadSettings(f"'{path}', field '{first['loc'][0]}': {first['msg']}.") from error
+
+
+def _has(run: Mapping[str, Any], key: str, value: Any) -> bool:
+    return key in run and run[key] == value
+
+
+def _read_run(common: Mapping[str, Any], row: Any, path: Path, changes: Mapping[str, Any]) -> RecipeRun:
+    if not isinstance(row, dict):
+        raise BadSettings(f"'{path}': a run is '{str(row)[:40]}': write fields such as 'mode: all'.")
+    judged_by = row.pop(JUDGED_BY, ())
+    configs = RunPlan.of(typed_fields({**common, **row}, path), changes).configs
+    if len(configs) != 1:
+        raise BadSettings(f"'{path}': a run has {len(configs)} models: write a run for each.")
+    return RecipeRun(config=configs[0], judged_by=tuple(map(str, judged_by)))
+
+
+def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell], common: Mapping[str, Any]) -> Recipe:
+    """The recipe with the runs that the figures of its table need; `common` are fields of all runs.
+
+    Raises:
+        BadSettings: a field of a run is impossible.
+    """
+    groups: dict[str, list[tuple[PlannedCell, Need]]] = {}
+    for each in planned:
+        if each.need is not None and not lacking(each, recipe):
+            groups.setdefault(_group(each, each.need, recipes(table.paper).joined), []).append((each, each.need))
+    runs = [run for group in groups.values() for run in _runs(table, recipe, group, common)]
+    return recipe.model_copy(update={"runs": tuple(sorted(runs, key=lambda run: run.config.model))})
+
+
+def lacking(planned: PlannedCell, recipe: Recipe) -> str:
+    """Return why a figure is not in a run: it is blocked, or something was not given; empty where it is in one."""
+    need = planned.need
+    if planned.status == "blocked" or (not planned.model and planned.status != "model"):
+        return planned.reason or "no model is named: give --model SPEC"
+    if not planned.model:
+        return f"{planned.reason}: --model '{planned.cell.model}=openai:NAME'"
+    if need is not None and need.judge and not recipe.judges:
+        return f"{planned.reason}: give --judge MODEL"
+    if need is not None and need.file and need.file not in recipe.triples:
+        extract = f"emend extract --benchmark {paper(recipe.table.partition(':')[0]).benchmark} {need.make} --out FILE"
+        return f"needs --triples {need.file}=FILE, which this makes: {extract}"
+    return ""
+
+
+def _group(planned: PlannedCell, need: Need, joined: Sequence[str]) -> str:
+    """Key of figures that can come from runs that differ in editors and settings alone."""
+    options = {key: value for key, value in need.options.items() if key not in joined}
+    return repr((planned.model, need.mode, need.retriever, options, need.run, need.file))
+
+
+def _runs(
+    table: PaperTable, recipe: Recipe, group: Sequence[tuple[PlannedCell, Need]], common: Mapping[str, Any]
+) -> list[RecipeRun]:
+    """Runs in which each editor has exactly the settings that it is needed in, in as few runs as that takes."""
+    settings: dict[str, dict[str, None]] = {}
+    editors: dict[str, Need] = {}
+    for _, need in group:
+        key = repr((need.editor, need.overrides))
+        settings.setdefault(key, {})[need.setting] = None
+        editors.setdefault(key, need)
+    order = [*dict.fromkeys(need.setting for _, need in group)]
+    together: dict[tuple[str, ...], list[list[Need]]] = {}
+    for key, need in editors.items():
+        batches = together.setdefault(tuple(sorted(settings[key], key=order.index)), [[]])
+        batch = next((each for each in batches if need.editor not in (other.editor for other in each)), None)
+        batches.append([need]) if batch is None else batch.append(need)
+    planned, first = group[0]
+    options = dict(first.options)
+    for key in recipes(table.paper).joined:
+        options |= {key: join(*(need.options.get(key, "") for _, need in group))}
+    options |= {OPTION: recipe.triples[first.file]} if first.file else {}
+    judged_by = tuple(dict.fromkeys(need.judge for _, need in group if need.judge))
+    fields = {"benchmark": paper(table.paper).benchmark, MODEL: planned.model, "mode": first.mode, **first.run}
+    fields |= {"retriever": first.retriever} if first.retriever else {}
+    runs = []
+    for names, batch in ((names, batch) for names, batches in together.items() for batch in batches):
+        overrides = {need.editor: need.overrides for need in batch if need.overrides}
+        of_run = {"editors": [need.editor for need in batch], "settings": names, "overrides": overrides}
+        file = fields | of_run | {"benchmark_options": {key: value for key, value in options.items() if value}}
+        runs.append(RecipeRun(config=_configured(file, common), judged_by=judged_by))
+    return runs
+
+
+def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:
+    changes = {key: value for key, value in common.items() if key != "overrides"}
+    names = (*file["editors"], MODEL)
+    overrides = {name: values for name, values in common.get("overrides", {}).items() if name in names}
+    return RunPlan.of(file, changes | {"overrides": overrides}).configs[0]
+
+
+def grid_recipe(file: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Recipe:
+    """Make the recipe of a grid: a run for each combination of the axes' values.
+
+    Args:
+        file: fields of a configuration.
+        options: fields that come before these.
+        axes: values by the name of a field, of an option of the benchmark (`benchmark.KEY`) or of an editor's setting
+            (`EDITOR.KEY`).
+
+    Raises:
+        BadSettings: a field is unknown or impossible, or there are too many runs.
+    """
+    configs: dict[str, RunConfig] = {}
+    for values in product(*axes.values()):
+        changes = dict(options)
+        for name, value in zip(axes, values, strict=True):
+            _set(changes, name, value)
+        for config in RunPlan.of(file, changes).configs:
+            configs.setdefault(repr(config), config)
+        if len(configs) > MAX_RUNS:
+            raise BadSettings(f"the grid has more than {MAX_RUNS} runs: give fewer values.")
+    return Recipe(runs=tuple(RecipeRun(config=config) for config in configs.values()))
+
+
+def _set(changes: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of a configuration, an option of the benchmark, or a setting of an editor."""
+    part, dot, key = name.rpartition(".")
+    if not dot:
+        kind = typed_fields({name: value}, Path("--over"))
+        changes |= {MODEL: (value,)} if name == MODEL else kind
+    elif part == "benchmark":
+        changes["benchmark_options"] = {**changes.get("benchmark_options", {}), key: str(value)}
+    else:
+        overrides = changes.get("overrides", {})
+        changes["overrides"] = {**overrides, part: {**overrides.get(part, {}), key: value}}

@@ -1,0 +1,143 @@
+"""`emend reproduce` and `emend sweep` on the command line."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evals.command_line import caller
+from tests.evals.toys import BENCHMARK, EDITOR, enlist
+from tests.paths import DATA, ROOT
+
+RECALL = ("reproduce", "akew:2", "--model", "tiny", "--limit", "2", "--only", "method=IKE", "--only", "data=MQuAKE-CF")
+
+
+@pytest.fixture
+def emend(monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> Any:
+    monkeypatch.setenv("EMEND_DATA", str(DATA))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+    enlist()
+    return caller(monkeypatch, capsys)
+
+
+@pytest.mark.slow
+def test_a_table_is_run_and_shown_and_read_again(emend: Any, tmp_path: Path) -> None:
+    first = emend(*RECALL)
+    assert first.code == 0, first.err
+    assert "18 of 18 figures have a number" in first.out and "82.80" in first.out
+    assert "2 runs, 12 units to do, " in first.err and "time: unknown" in first.err
+    again = emend("reproduce", "runs/akew-2/recipe.yaml")
+    assert again.out == first.out and again.err.count("finished before") == 2
+    shown = emend(*RECALL, "--report", "--json")
+    rows = shown.rows
+    assert {row["mean"] is None for row in rows} == {False} and len(rows) == 18
+    assert "run 1 of" not in shown.err
+    assert emend(*RECALL, "--report", "--format", "latex").out.startswith(r"\begin{table*}")
+
+
+@pytest.mark.slow
+def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
+    plan = emend(*RECALL, "--dry-run", "--save-recipe", "plan.yaml")
+    assert plan.code == 0 and "calls" in plan.out and not (tmp_path / "runs").exists()
+    text = Path("plan.yaml").read_text(encoding="utf-8")
+    Path("plan.yaml").write_text(text.replace("- mode: single\n", ""), encoding="utf-8")
+    run = emend("reproduce", "plan.yaml", "--limit", "1")
+    assert "9 of 18 figures have a number" in run.out and "no run of the recipe gives it" in run.out
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "no table is named"),
+        (("akew:9",), "no table 'akew:9'"),
+        (("akew:2", "--only", "methods=IKE"), "did you mean"),
+        (("akew:2", "--only", "method=MELO"), "akew:2 has FT, LoRA"),
+        (("akew:2", "--only", "method=ROME", "--only", "setting=unstruct"), "no figure of akew:2"),
+        (("akew:2", "--model", "GPT-X=tiny"), "GPT2-XL"),
+        (("plan.yaml", "--model", "tiny"), "--model with a recipe"),
+        (("akew:2", "--model", "tiny", "--data", "nowhere"), "nothing can be run: "),
+        (("akew:2", "--json", "--cells"), "do not go together"),
+        (("--list", "papers:1"), "unknown paper"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(emend: Any, words: tuple[str, ...], error: str) -> None:
+    output = emend("reproduce", *words)
+    assert output.code == 2 and error in output.err, output.err
+
+
+def test_providers_are_not_called_without_a_word(emend: Any) -> None:
+    output = emend("sweep", "--benchmark", BENCHMARK, "--editor", EDITOR, "--model", "openai:x", "--limit", "1")
+    assert output.code == 2 and "--yes" in output.err
+
+
+def test_the_ledger_is_listed(emend: Any) -> None:
+    rows = emend("reproduce", "--list", "--json").rows
+    assert sum(row["figures"] for row in rows) == 1_494
+    assert "figures can be run" in emend("reproduce", "docter", "--list").out
+    cells = emend("reproduce", "docter:5", "--list", "--cells", "--json").rows
+    assert len(cells) == 54 and {row["status"] for row in cells} == {"blocked", "model"}
+
+
+def test_a_grid_ends_in_one_table(emend: Any) -> None:
+    words = (
+        "sweep",
+        "--benchmark",
+        BENCHMARK,
+        "--editor",
+        EDITOR,
+        "--model",
+        "scripted",
+        "--over",
+        "mode=single,all",
+        "--yes",
+    )
+    output = emend(*words, "--over", "benchmark.cases=1,2")
+    assert output.code == 0, output.err
+    assert "run 4 of 4" in output.err and output.out.count("100.0") >= 4
+    assert emend(*words, "--over", "benchmark.cases=1,2", "--report", "--format", "csv").out.startswith("benchmark,")
+    assert emend(*words, "--over", "nothing=1").code == 2
+    assert emend("sweep", "runs/sweep/recipe.yaml", "--over", "seed=1").code == 2
+
+
+TABLES = {
+    "akew:2": ("--only", "method=IKE,FT", "--only", "data=MQuAKE-CF", "--limit", "2"),
+    "docter:3": ("--only", "model=LLaMA3.1-8B", "--only", "method=RAG,IKE(D)", "--limit", "3"),
+    "elken:2": ("--only", "model=Llama 3", "--only", "data=Factual Knowledge,Tendency-M", "--only",
+                "method=ICE,SERAC,Dense Retrieval", "--limit", "3"),
+    "recoe:4": ("--only", "model=Tulu 7B", "--only", "method=InputAug", "--only", "setting=direct", "--limit", "3"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
+def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, tmp_path: Path) -> None:
+    whole = _process(tmp_path, name, "whole").communicate()
+    draw = random.Random(name)
+    for _ in range(3):
+        process = _process(tmp_path, name, "killed")
+        time.sleep(draw.uniform(3, 9))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    continued = _process(tmp_path, name, "killed").communicate()
+    assert json.loads(continued[0]) == json.loads(whole[0]), continued[1]
+    rows = json.loads(whole[0])["rows"]
+    assert any(row["mean"] is not None for row in rows)
+    assert all(row["mean"] is not None or row["reason"] for row in rows)
+
+
+def _process(home: Path, name: str, out: str) -> "subprocess.Popen[str]":
+    words = ["reproduce", name, "--model", "tiny", *TABLES[name], "--out", out, "--yes", "--json"]
+    code = "import sys; from emend.evals.cli.main import main; sys.argv[0] = 'emend'; main()"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "EMEND_DATA": str(DATA)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], cwd=home, env=env, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip

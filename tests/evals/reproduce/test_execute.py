@@ -1,0 +1,145 @@
+"""Runs of a recipe: shared, resumed, and not ended by one that fails."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emend.evals.log.baseline import read_baseline
+from emend.evals.log.config import RunConfig
+from emend.evals.log.records import read_records
+from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of
+from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
+from emend.evals.runner.results import Progress
+from emend.memory.errors import BadSettings, BudgetReached
+from tests.evals.toy_runs import config, go
+from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, enlist
+
+KEEP = {"scorer": "agreement"}
+
+
+@pytest.fixture(autouse=True)
+def _scripted() -> None:
+    enlist()
+
+
+def run(recipe: Recipe, out: Path, lines: list[str] | None = None) -> list[RunOutcome]:
+    say = (lines if lines is not None else []).append
+    return RecipeRunner(recipe, out, Progress, say, lambda folder: nullcontext()).run()
+
+
+def recipe_of(*configs: RunConfig) -> Recipe:
+    return Recipe(runs=tuple(RecipeRun(config=each) for each in configs))
+
+
+def tiny(**changed: Any) -> RunConfig:
+    return config(model="tiny", limit=1, **changed)
+
+
+def test_a_failed_run_does_not_end_the_others_and_is_tried_again(tmp_path: Path) -> None:
+    broken = config(overrides={"model": {"fail_on": "Land0"}}, fail_on_error="true")
+    recipe, lines = recipe_of(broken, config(limit=2)), list[str]()
+    first, second = run(recipe, tmp_path, lines)
+    assert "TooManyFailures" in first.error and not first.is_finished
+    assert second.is_finished and not second.error
+    before = (tmp_path / recipe.runs[1].name / "records.jsonl").read_bytes()
+    assert run(recipe, tmp_path, lines)[1] == second and lines.count("  finished before") == 1
+    assert (tmp_path / recipe.runs[1].name / "records.jsonl").read_bytes() == before
+
+
+def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
+    recipe = recipe_of(config())
+    folder = tmp_path / recipe.runs[0].name
+    go(folder)
+    whole = sorted(record.model_dump_json() for record in read_records(folder))
+    lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(lines[:2]), encoding="utf-8")
+    assert not outcome_of(folder).is_finished
+    assert run(recipe, tmp_path)[0].is_finished
+    assert len(whole) == len(list(read_records(folder)))
+
+
+def test_runs_of_a_local_model_load_it_once_and_close_it(tmp_path: Path, monkeypatch: Any) -> None:
+    import emend.evals.reproduce.execute as module
+
+    loaded: list[Any] = []
+
+    def load(spec: str, **settings: Any) -> Any:
+        loaded.append(ScriptedModel())
+        return loaded[-1]
+
+    closed: list[Any] = []
+    monkeypatch.setattr(module, "load_model", load)
+    monkeypatch.setattr(ScriptedModel, "close", lambda self: closed.append(self), raising=False)
+    outcomes = run(recipe_of(tiny(), tiny(seed=1), tiny(overrides={"model": {"keep_mb": 1}})), tmp_path)
+    assert all(each.is_finished for each in outcomes)
+    assert len(loaded) == 2 and closed == loaded  # other settings, another model
+
+
+def test_answers_of_the_unedited_model_are_not_asked_for_twice(tmp_path: Path) -> None:
+    options = {"benchmark_options": KEEP, "editors": (EDITOR,)}
+    first, second = tmp_path / "first", tmp_path / "second"
+    model = ScriptedModel()
+    from emend.evals.runner.run import run as run_to_folder
+
+    asked = run_to_folder(config(**options), first, model=model).baseline_calls
+    summary = run_to_folder(config(**options, seed=1), second, model=model, baselines=[first])
+    assert asked > 0 and summary.baseline_calls == 0
+    lines = [{answer.key: answer for _, answer in read_baseline(folder)} for folder in (first, second)]
+    assert lines[0] == lines[1]  # the second folder stands on its own
+    other = run_to_folder(config(**options, repeats=2), tmp_path / "third", model=model, baselines=[first])
+    assert other.baseline_calls == asked  # those of the second repeat
+
+
+def test_all_runs_together_have_one_budget(tmp_path: Path, monkeypatch: Any) -> None:
+    import emend.evals.reproduce.execute as module
+    from emend.agents.providers.usage import ProviderUsage
+
+    seen: list[Any] = []
+
+    def spend(config: RunConfig, *rest: Any, **more: Any) -> Any:
+        seen.append((config.max_cost, config.max_calls))
+        if len(seen) == 3:
+            raise BudgetReached("all of it")
+        return type("Spent", (), {"spent": {"m": ProviderUsage(requests=4, cost=0.75)}})
+
+    monkeypatch.setattr(module, "run", spend)
+    with pytest.raises(BudgetReached):
+        run(recipe_of(*(config(seed=seed, max_cost=2.0, max_calls=10) for seed in range(4))), tmp_path)
+    assert seen == [(2.0, 10), (1.25, 6), (0.5, 2)]
+
+
+def test_a_grid_is_all_combinations(tmp_path: Path) -> None:
+    axes: dict[str, list[Any]] = {"model": ["tiny", "hf:x"], "rag.k": [1, 3], "benchmark.cases": ["2"], "mode": ["all"]}
+    recipe = grid_recipe({"benchmark": BENCHMARK, "editors": ["rag"]}, {"seed": 7}, axes)
+    assert [(run.config.model, run.config.overrides["rag"]["k"]) for run in recipe.runs] == [
+        ("tiny", 1), ("tiny", 3), ("hf:x", 1), ("hf:x", 3),
+    ]  # fmt: skip
+    assert {(run.config.seed, run.config.mode, run.config.benchmark_options["cases"]) for run in recipe.runs} == {
+        (7, "all", "2")
+    }
+    recipe.write(tmp_path / "grid.yaml")
+    assert Recipe.read(tmp_path / "grid.yaml", {}) == recipe
+    changed = Recipe.read(tmp_path / "grid.yaml", {"limit": 2, "overrides": {"rag": {"k": 9}}})
+    assert {(run.config.limit, run.config.overrides["rag"]["k"]) for run in changed.runs} == {(2, 9)}
+    with pytest.raises(BadSettings, match="more than 1000 runs"):
+        grid_recipe({"benchmark": BENCHMARK, "editors": ["rag"]}, {}, {"seed": list(range(1001))})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["runs: 3", "runs: []", "runs: [x]", "runs: [{colour: red}]", "a: &a b\nruns: [*a]", "runs: [{}]\nmodels: 1"],
+)
+def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(BadSettings, match=r"r\.yaml|--editor|--benchmark"):
+        Recipe.read(tmp_path / "r.yaml", {})
+
+
+def test_a_run_is_named_by_what_decides_its_records() -> None:
+    plain = RecipeRun(config=config(settings=("plain",), mode="all"))
+    assert plain.name == RecipeRun(config=config(settings=("plain",), mode="all", workers="threads")).name
+    assert plain.name != RecipeRun(config=config(settings=("plain",), mode="all", limit=9)).name
+    assert plain.name.startswith("scripted_all_plain_") and "/" not in plain.name
+    assert "/" not in RecipeRun(config=config(model="hf:../a b/../c")).name

@@ -1,0 +1,130 @@
+"""Every one of the 1,494 published figures can be run, or a reason says why it cannot."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from emend.evals.aggregate.columns import MetricRow
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
+from emend.evals.papers.counterparts import places, rules
+from emend.evals.papers.recipes import gigabytes_needed, paper_models, recipes
+from emend.evals.papers.tables import DIMENSIONS, PaperTable, paper, papers
+from emend.evals.reproduce.ledger import EXECUTABLE, ledger_rows
+from emend.evals.reproduce.needs import Need, PlannedCell, plan_cells
+from emend.evals.reproduce.recipe import Recipe, with_runs
+
+TABLES = [table for paper in papers() for table in paper.tables if table.cells]
+
+
+def test_the_ledger() -> None:
+    rows = ledger_rows(TABLES)
+    counts = Counter[str]()
+    for row in rows:
+        counts[row.status] += row.figures
+        assert row.reason or row.status == "runnable", row
+    assert sum(counts.values()) == 1_494
+    assert sum(counts[status] for status in EXECUTABLE) >= 950
+    reasons = {row.reason for row in rows if row.status == "blocked"}
+    assert "no number of a run has its place" not in reasons  # every reason is written for people
+    assert len(reasons) <= 8
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+def test_what_a_figure_needs_gives_a_number_in_its_place(table: PaperTable) -> None:
+    """The plan reads the counterparts from the figure to the run; the report reads them from the run to the figure."""
+    for planned in plan_cells(table, {cell.model: "tiny" for cell in table.cells}):
+        if planned.need is not None and planned.status != "blocked":
+            assert planned.cell.key() in _placed(table, planned, planned.need), planned
+
+
+def _placed(table: PaperTable, planned: PlannedCell, need: Need) -> set[tuple[str, ...]]:
+    """Keys of the figures that have a number of that run."""
+    of = {"editor": need.editor, "settings": need.overrides}
+    manifest = Manifest.model_construct(
+        config=RunConfig(
+            benchmark=paper(table.paper).benchmark,
+            editors=(need.editor,),
+            mode=need.mode,
+            retriever=need.retriever or "default",
+            benchmark_options=need.options,
+        ),
+        benchmark={"options": _defaults(table) | need.options},
+        editors={need.setting: {need.editor: of}},
+    )
+    keys = set()
+    for rule in rules(table.paper).metrics:
+        of_file = rule.derived == "triples"
+        editor = planned.cell.method.replace("LLM-based", "extract").replace("Tool-based", "extract")
+        row = MetricRow(
+            editor=_without(editor) if of_file else need.editor,
+            setting=planned.cell.setting if of_file else need.setting,
+            mode=str(rule.mode) if of_file else need.mode,
+            metric=rule.metric, mean=1.0, n=1, unscored=0, low=None, high=None,
+        )  # fmt: skip
+        for place in places(table.paper, row, manifest):
+            keys.add((planned.cell.model, place.method, *place.block))
+    return keys
+
+
+def _without(editor: str) -> str:
+    return editor.replace("w/o TV", "without validation").replace("w/o SD", "without deduplication")
+
+
+def _defaults(table: PaperTable) -> dict[str, Any]:
+    from emend.evals.benchmarks.registry import BENCHMARKS
+
+    benchmark: Any = BENCHMARKS.load(paper(table.paper).benchmark)
+    return dict(benchmark.defaults)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+def test_a_recipe_has_each_run_once_and_every_figure_that_needs_one(table: PaperTable) -> None:
+    models = {cell.model: "tiny" for cell in table.cells}
+    names = {need.file for each in plan_cells(table, models) if (need := each.need)} - {""}
+    files = {name: f"{name}.jsonl" for name in names}
+    plain, planned = Recipe(table=table.id, judges=("openai:x",), triples=files), plan_cells(table, models)
+    recipe = with_runs(plain, table, planned, {"limit": 3})
+    assert len({run.name for run in recipe.runs}) == len(recipe.runs)
+    held = {
+        (run.config.mode, run.config.retriever, editor, setting)
+        for run in recipe.runs
+        for editor in run.config.editors
+        for setting in run.config.settings
+    }
+    needs = [each.need for each in planned if each.need and each.status != "blocked"]
+    assert held == {(need.mode, need.retriever or "default", need.editor, need.setting) for need in needs}
+
+
+def test_table_2_of_akew_takes_nine_runs_of_a_model() -> None:
+    table = next(table for table in TABLES if table.id == "akew:2")
+    models = {cell.model: "tiny" for cell in table.cells}
+    recipe = with_runs(Recipe(table="akew:2"), table, plan_cells(table, models), {})
+    assert len(recipe.runs) == 9  # three data sets; one edit at a time with a paragraph or without, and all at once
+    apart = with_runs(Recipe(table="akew:2"), table, plan_cells(table, {}), {})
+    assert len(apart.runs) == 27 and {run.config.model for run in apart.runs} >= {"hf:EleutherAI/gpt-j-6b"}
+
+
+def test_rules_name_figures_that_exist_and_files_have_a_command() -> None:
+    for each in papers():
+        cells = [cell for table in each.tables for cell in table.cells]
+        assert {cell.model for cell in cells} - {""} <= {*paper_models()}
+        for rule in recipes(each.name).rules:
+            assert any(rule.applies(cell) for cell in cells), rule
+            assert {*rule.cells} <= {*DIMENSIONS, "table"}
+            assert bool(rule.file) == bool(rule.make)
+
+
+def test_a_model_in_the_place_of_another_lifts_what_is_said_of_that() -> None:
+    table = next(table for table in TABLES if table.id == "docter:3")
+    before = {each.status for each in plan_cells(table, {}) if each.cell.model == "ChatGPT"}
+    after = [each for each in plan_cells(table, {"ChatGPT": "openai:new"}) if each.cell.model == "ChatGPT"]
+    assert before == {"model"} and "model" not in {each.status for each in after}
+    weights = [each for each in after if each.need and each.need.editor in ("ft", "memit")]
+    assert all("weights" in each.reason for each in weights)
+
+
+def test_memory_goes_by_editor_and_setting() -> None:
+    small, large = gigabytes_needed(7, "rag", {}), gigabytes_needed(7, "ft", {"ft": {"parameters": "all"}})
+    assert small < gigabytes_needed(7, "ft", {}) < large
