@@ -11,6 +11,8 @@ from emend.evals.analyses.extraction import triples
 from emend.evals.analyses.load_run import open_run
 from emend.evals.analyses.recoe import FACTS
 from emend.evals.benchmarks.triples import OPTION, Triples, triples_files
+from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 
 ERROR_SUMS = {
     "triplet error": (INCOMPLETE, AMBIGUOUS),
@@ -40,14 +42,13 @@ def derived_rows(folder: Path, kinds: Sequence[str]) -> list[MetricRow]:
     rows: list[MetricRow] = []
     for kind in kinds:
         try:
-            run = open_run(folder, "none")
-            rows += DERIVED[kind](run, next((record.mode for record in run.records()), ""))
+            rows += DERIVED[kind](open_run(folder, "none"), Manifest.read(folder).config)
         except Lacking:
             continue
     return rows
 
 
-def _errors(run: Run, mode: str) -> Iterator[MetricRow]:
+def _errors(run: Run, config: RunConfig) -> Iterator[MetricRow]:
     """Shares of the types of error among the failed edits of each setting."""
     bins = Bins([run], "no edit failed")
     for _, record in records_of([run], EDITED):
@@ -55,10 +56,10 @@ def _errors(run: Run, mode: str) -> Iterator[MetricRow]:
             sort = error_of(record, run.case(record).edits)
             for name, parts in ERROR_SUMS.items():
                 bins.add(run, record.setting, name, record, float(sort in parts))
-    return (_metric_row(row, row.series, row.panel, mode) for row in bins.rows())
+    return (_metric_row(row, row.series, row.panel, _mode(run)) for row in bins.rows())
 
 
-def _perplexities(run: Run, mode: str) -> Iterator[MetricRow]:
+def _perplexities(run: Run, config: RunConfig) -> Iterator[MetricRow]:
     """Mean perplexities of facts and counterfactuals, and their difference, by scheme and over the schemes."""
     bins = Bins([run], "no perplexities")
     for _, record in records_of([run]):
@@ -67,7 +68,7 @@ def _perplexities(run: Run, mode: str) -> Iterator[MetricRow]:
                 values = [record.values[output] for output in outputs if output in record.values]
                 value = values[0] - sum(values[1:]) if len(values) == len(outputs) else None
                 bins.add(run, record.setting, f"{name} {record.kind.removesuffix(FACTS)}", record, value)
-    rows = [_metric_row(row, row.series, row.panel, mode) for row in bins.rows(scale=1.0)]
+    rows = [_metric_row(row, row.series, row.panel, _mode(run)) for row in bins.rows(scale=1.0)]
     yield from rows
     groups: dict[tuple[str, str, str], list[MetricRow]] = {}
     for row in rows:
@@ -79,15 +80,18 @@ def _perplexities(run: Run, mode: str) -> Iterator[MetricRow]:
         yield parts[0].model_copy(update=counts | over)
 
 
-def _extraction(run: Run, mode: str) -> Iterator[MetricRow]:
-    """Quality of the run's triplets; the editor's place has what the extraction left out, the mode the documents."""
+def _extraction(run: Run, config: RunConfig) -> Iterator[MetricRow]:
+    """Quality of the run's triplets by the run's embedding.
+
+    The editor's place has what the extraction left out, that of the mode the documents.
+    """
     if OPTION not in run.options:
         raise Lacking("the run has no file of triplets")
     blocks = set(str(run.options.get("blocks", "edit_success")).split(","))
     documents = "en" if blocks <= ENGLISH_BLOCKS else blocks.pop() if len(blocks) == 1 else "several"
     for file in triples_files(run.options[OPTION]):
         setting = "llm" if file.used == {"llm"} else "tool"
-        for row in triples([run], AnalysisRequest((str(file.path),))).rows:
+        for row in triples([run], AnalysisRequest((str(file.path),), embedding=config.embedding)).rows:
             yield _metric_row(row, _extraction_name(file), setting, documents)
 
 
@@ -102,12 +106,16 @@ def _extraction_name(file: Triples) -> str:
     return f"extract without {steps}" if steps else "extract"
 
 
+def _mode(run: Run) -> str:
+    return next((record.mode for record in run.records()), "")
+
+
 def _metric_row(row: AnalysisRow, editor: str, setting: str, mode: str) -> MetricRow:
     values = row.model_dump(include={"mean", "n", "unscored", "low", "high"})
     return MetricRow(editor=editor, setting=setting, mode=mode, metric=row.label, **values)
 
 
-DERIVED: dict[str, Callable[[Run, str], Iterator[MetricRow]]] = {
+DERIVED: dict[str, Callable[[Run, RunConfig], Iterator[MetricRow]]] = {
     "errors": _errors,
     "perplexities": _perplexities,
     "triples": _extraction,

@@ -78,7 +78,7 @@ def test_docters_triplets_stand_beside_the_extraction_that_made_them(
     source = ("--benchmark", "docter", "--data", str(DATA / "docter"), "--benchmark-option", "blocks=edit_success")
     assert emend("extract", *source, *switches, "--embedding", "lexical", "--out", file) == 0
     options = {"blocks": "edit_success", "triples": file}
-    config: dict[str, Any] = {"data": str(DATA / "docter"), "benchmark_options": options}
+    config: dict[str, Any] = {"data": str(DATA / "docter"), "benchmark_options": options, "embedding": "lexical"}
     folder = write_run(tmp_path / "run", [record("1")], "docter", **config)
     lines = ours(folder, "docter:8" if switches else "docter:6")
     assert {(line.data, line.method) for line in lines.values()} == {("en", method)}
