@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 Form = Literal["triplet", "triplets", "document", "event", "facts"]
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str, check_circular=False)
 
 
 def content_id(*parts: object) -> str:

@@ -19,6 +19,16 @@ _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MARKS = ((b"\xef\xbb\xbf", "a byte-order mark"), (b"\xff\xfe", "UTF-16's mark"), (b"\xfe\xff", "UTF-16's mark"))
 
 
+class LinePlace(NamedTuple):
+    """A place between two lines of a file: its offset in bytes, and the number of lines before it."""
+
+    offset: int
+    lines: int
+
+
+BEGINNING = LinePlace(0, 0)
+
+
 class JsonLine(NamedTuple):
     """An object of a file of JSON lines, with the number of its line from 1, its offset in bytes and its end."""
 
@@ -93,6 +103,7 @@ class JsonLines:
         links: see `open_file`.
         constants: see `parse_json`; true by default, since Emend's own files may have them.
         parse: reads a line in the place of `parse_object`, and raises BadData too.
+        start: where reading starts.
 
     Raises:
         BadData: while it is read: no regular file, or a line that is no JSON object; names file and line.
@@ -103,20 +114,23 @@ class JsonLines:
     links: bool = False
     constants: bool = True
     parse: Callable[[bytes, str], Any] | None = None
+    start: LinePlace = BEGINNING
     torn: int = field(default=0, init=False)
     """Bytes of the torn last line, after all lines have been read."""
     skipped: int = field(default=0, init=False)
     """Number of damaged lines skipped so far."""
 
     def __iter__(self) -> Iterator[JsonLine]:
-        self.torn = self.skipped = end = 0
+        self.torn = self.skipped = 0
+        end = self.start.offset
         name = str(self.path)
         try:
             file = open_file(self.path, links=self.links)
         except FileNotFoundError:
             return
         with file:
-            for number, line in enumerate(file, 1):
+            file.seek(end)
+            for number, line in enumerate(file, self.start.lines + 1):
                 offset, end = end, end + len(line)
                 if not line.endswith(b"\n"):
                     self.torn = len(line)

@@ -11,7 +11,6 @@ import numpy as np
 from emend.evals.case import Metric, Record
 from emend.evals.metrics.estimate import EXTREMES, Estimate, Floats, Integers, decided, estimate, harmonic, macro
 from emend.memory.edit import FrozenModel, content_id
-from emend.memory.probe import Usage
 
 NO_CASES = np.empty(0, np.int64)
 REASONS = 200
@@ -94,14 +93,6 @@ def order_by(editors: Sequence[str]) -> Callable[[ResultGroup], tuple[str, str, 
     return lambda group: (group.setting, group.mode, places.get(group.editor, len(places)))
 
 
-def add_usage(sums: Counter[str], usage: Usage) -> None:
-    """Add tokens and calls to their sums."""
-    sums["input_tokens"] += usage.input_tokens
-    sums["output_tokens"] += usage.output_tokens
-    sums["calls"] += usage.calls
-    sums["untold"] += usage.untold
-
-
 class RecordTable:
     """Scores and costs of a run by result group: a row of numbers for each record, beside those of its like."""
 
@@ -122,7 +113,7 @@ class RecordTable:
         self.rows[*alike, tuple(record.values), tuple(record.unscored)].extend(
             (
                 self.records,
-                self._position(record.case, record.repeat),
+                self.position(record.case, record.repeat),
                 record.seconds,
                 usage.retries,
                 usage.input_tokens,
@@ -140,7 +131,7 @@ class RecordTable:
         self.records += 1
         self.cut += record.cut_tokens > 0
 
-    def _position(self, case: str, repeat: int) -> int:
+    def position(self, case: str, repeat: int) -> int:
         """Position of a case in one of its repeats.
 
         Each has a number, whatever the order in which records were written: by them cases are drawn, so that runs with
@@ -186,21 +177,24 @@ class RecordTable:
                 columns.setdefault((name, kind), []).append(_Part(rows, rows[:, at]))
             for name in unscored:
                 columns.setdefault((name, kind), []).append(_Part(rows, None))
+            has_tokens = rows[:, UNTOLD] == 0
+            with_tokens = rows if has_tokens.all() else rows[has_tokens]
             for name, at in COSTS.items():
-                counted = rows if name in (SECONDS, RETRIES) else rows[rows[:, UNTOLD] == 0]
+                counted = rows if name in (SECONDS, RETRIES) else with_tokens
                 first.setdefault((name, ""), []).append(_Part(counted, counted[:, at]))
                 if len(counted) < len(rows):
-                    first[name, ""].append(_Part(rows[rows[:, UNTOLD] > 0], None))
-        cases = np.array([self.cases[case] for case, _ in self.attempts], np.int64)
-        attempts = np.array([*self.attempts.values()], np.int64)
-        return {
-            key: {name: _joined(those, cases, attempts) for name, those in columns.items()}
-            for key, columns in parts.items()
-        }
+                    first[name, ""].append(_Part(rows[~has_tokens], None))
+        join = _Joiner(self)
+        return {key: {name: join.column(those) for name, those in columns.items()} for key, columns in parts.items()}
+
+
+def row_width(alike: Likeness) -> int:
+    """How many numbers the row of a record has."""
+    return WIDTH + len(alike[5])
 
 
 def _by_row(of: "tuple[Likeness, array[float]]") -> Floats:
-    return np.frombuffer(of[1]).reshape(-1, WIDTH + len(of[0][5]))
+    return np.frombuffer(of[1]).reshape(-1, row_width(of[0]))
 
 
 class _Part(NamedTuple):
@@ -210,21 +204,37 @@ class _Part(NamedTuple):
     values: Floats | None
 
 
-def _joined(parts: Sequence[_Part], cases: Integers, attempts: Integers) -> Column:
-    """Make a column of its parts, in the order of the records."""
-    scored = [(part.rows, part.values) for part in parts if part.values is not None]
-    order, at = _in_order([rows for rows, _ in scored])
-    values = np.concatenate([values for _, values in scored])[order] if scored else np.empty(0)
-    _, missing = _in_order([part.rows for part in parts if part.values is None])
-    return Column(values, cases[at], attempts[at], cases[missing], attempts[missing])
+class _Joiner:
+    """Makes columns of their parts; those of the same rows share their cases.
 
+    Args:
+        table: whose rows these are.
+    """
 
-def _in_order(rows: Sequence[Floats]) -> tuple[Integers, Integers]:
-    """The order of the rows' records, and the positions of their attempts in it."""
-    if not rows:
-        return NO_CASES, NO_CASES
-    order = np.argsort(np.concatenate([part[:, NUMBER] for part in rows]))
-    return order, np.concatenate([part[:, ATTEMPT] for part in rows])[order].astype(np.int64)
+    def __init__(self, table: RecordTable) -> None:
+        self._cases = np.array([table.cases[case] for case, _ in table.attempts], np.int64)
+        self._attempts = np.array([*table.attempts.values()], np.int64)
+        self._known: dict[tuple[int, ...], tuple[Integers, Integers, Integers]] = {}
+
+    def column(self, parts: Sequence[_Part]) -> Column:
+        """Make a column of its parts, in the order of the records."""
+        scored = [(part.rows, part.values) for part in parts if part.values is not None]
+        order, cases, attempts = self._in_order([rows for rows, _ in scored])
+        values = np.concatenate([values for _, values in scored])[order] if scored else np.empty(0)
+        _, missing, missing_attempts = self._in_order([part.rows for part in parts if part.values is None])
+        return Column(values, cases, attempts, missing, missing_attempts)
+
+    def _in_order(self, rows: Sequence[Floats]) -> tuple[Integers, Integers, Integers]:
+        """The order of the rows' records, and their cases and attempts in it."""
+        if not rows:
+            return NO_CASES, NO_CASES, NO_CASES
+        key = tuple(map(id, rows))  # of arrays that all live until every column is made
+        if key not in self._known:
+            # Stable, which is fast where they are sorted.
+            order = np.argsort(np.concatenate([part[:, NUMBER] for part in rows]), kind="stable")
+            at = np.concatenate([part[:, ATTEMPT] for part in rows])[order].astype(np.int64)
+            self._known[key] = order, self._cases[at], self._attempts[at]
+        return self._known[key]
 
 
 def _number(*key: str | int) -> int:

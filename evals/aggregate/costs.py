@@ -1,6 +1,5 @@
 """Cost of a run: per probe and per edit under each editor, and in total."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,12 +15,11 @@ from emend.evals.aggregate.columns import (
     MetricRow,
     RecordTable,
     ResultGroup,
-    add_usage,
     estimate_of,
     order_by,
 )
 from emend.evals.case import Metric
-from emend.evals.log.baseline import read_baseline_usage
+from emend.evals.log.baseline import summarise_baseline
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.metrics.estimate import Estimate
@@ -107,9 +105,7 @@ def _edits(folder: Path) -> dict[ResultGroup, Columns]:
 
 def spent_of(gathered: RecordTable, folder: Path) -> RunCost:
     """Total cost of a run, from its files."""
-    before = Counter[str]()
-    for usage in read_baseline_usage(folder):
-        add_usage(before, usage)
+    before = summarise_baseline(folder).used
     runs = [line for line in read_lines(folder, COSTS) if line.get("act") == "run"]
     return RunCost(
         **{name: gathered.spent[name] + before[name] for name in ("input_tokens", "output_tokens", "calls", "untold")},

@@ -7,6 +7,7 @@ from emend.evals.aggregate.columns import MetricRow as MetricRow
 from emend.evals.aggregate.columns import RecordTable, estimate_of, order_by
 from emend.evals.aggregate.columns import gather as gather
 from emend.evals.aggregate.costs import PER_PROBE, RunCost, costs_of, spent_of
+from emend.evals.aggregate.kept_table import gather_run
 from emend.evals.aggregate.perplexity import PerplexityRow, perplexities_of
 from emend.evals.aggregate.retention import ForgettingRow, forgetting_of
 from emend.evals.case import Metric
@@ -80,7 +81,7 @@ def report(folder: Path, scoring: str | None = None) -> Report:
 
     manifest = Manifest.read(folder)
     judged = find_scoring(folder, scoring)
-    gathered = gather(judged_records(folder, judged))
+    gathered = gather_run(folder) if judged is None else gather(judged_records(folder, judged))
     there = {pair for columns in gathered.places.values() for pair in columns}
     metrics = manifest.metrics if judged is None else with_judged(judged, there, manifest.metrics)
     by = {metric.name: metric.group for metric in metrics if metric not in manifest.metrics}

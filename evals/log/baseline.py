@@ -1,15 +1,20 @@
 """Lines of `baseline.jsonl`: answers of the unedited model, or why there is none."""
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from emend.evals.log.lines import BASELINE, BaselineKey, parser_of
+from emend.evals.log.kept import keep_summary, read_summary
+from emend.evals.log.lines import BASELINE, parser_of
 from emend.evals.log.records import read_models, read_parsed
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import ContextOverflow, ModelReplyError
+from emend.memory.json_files import LinePlace
 from emend.memory.probe import Answer, Step, Usage
 from emend.memory.redaction import hide_keys
 from emend.memory.steps import keep_steps, usage_until
@@ -62,13 +67,12 @@ class BaselineAnswer(FrozenModel):
             return usage_until(error)
 
 
-def is_baseline_answer(line: bytes) -> bool:
-    """True if that is a line of `baseline.jsonl` as it was written."""
+def is_baseline_answer(line: bytes, key: str) -> bool:
+    """True if that is the line of `baseline.jsonl` with that key as it was written."""
     try:
-        BaselineAnswer.model_validate_json(line)
+        return BaselineAnswer.model_validate_json(line).key == key
     except ValidationError:
         return False
-    return True
 
 
 class _AnswerUsage(BaseModel):
@@ -76,26 +80,53 @@ class _AnswerUsage(BaseModel):
 
 
 class _UsageLine(BaseModel):
-    """Usage in a line of `baseline.jsonl`; None for that of an error, which its steps have."""
+    """Key and usage in a line of `baseline.jsonl`; the usage is None in that of an error, whose steps have it."""
 
+    key: str
     answer: _AnswerUsage | None = None
 
 
-def read_baseline_usage(folder: Path) -> Iterator[Usage]:
-    """Yield the usage of each of the unedited model's answers; most is read without the rest of the line."""
+@dataclass
+class BaselineSummary:
+    """Offsets of the unedited model's answers by key, and what all of them used."""
+
+    offsets: dict[str, int] = field(default_factory=dict)
+    used: Counter[str] = field(default_factory=Counter)
+
+    def add(self, key: str, offset: int, usage: Usage) -> None:
+        """Add an answer."""
+        self.offsets[key] = offset
+        self.used.update(usage.model_dump())
+
+    def packed(self) -> dict[str, bytes]:
+        """Parts by name, for `unpacked`."""
+        return {"answers": json.dumps([self.offsets, self.used]).encode()}
+
+    @classmethod
+    def unpacked(cls, parts: Mapping[str, bytes]) -> Self:
+        """Make a summary of its parts; an empty one of none."""
+        offsets, used = json.loads(parts.get("answers", b"[{}, {}]"))
+        return cls(offsets, Counter(used))
+
+
+def summarise_baseline(folder: Path) -> BaselineSummary:
+    """Summarise the unedited model's answers; most lines are read without the steps of their answers."""
     full, short = parser_of(TypeAdapter(BaselineAnswer)), parser_of(TypeAdapter(_UsageLine))
 
-    def parse(line: bytes, where: str) -> Usage:
-        answer = short(line, where).answer
-        return answer.usage if answer else full(line, where).usage
+    def parse(line: bytes, where: str) -> tuple[str, Usage]:
+        fields = short(line, where)
+        return fields.key, fields.answer.usage if fields.answer else full(line, where).usage
 
-    return (usage for _, usage in read_parsed(folder / BASELINE, parse))
-
-
-def read_baseline_keys(folder: Path) -> Iterator[tuple[int, str]]:
-    """Yield offset and key of the unedited model's answers, whose lines are not read any further."""
-    for offset, line in read_parsed(folder / BASELINE, parser_of(TypeAdapter(BaselineKey))):
-        yield offset, line["key"]
+    path = folder / BASELINE
+    earlier = read_summary(path)
+    summary, place, number = BaselineSummary.unpacked(earlier.parts), earlier.place, earlier.place.lines
+    for line in read_parsed(path, parse, start=earlier.place):
+        key, usage = line.fields
+        summary.add(key, line.offset, usage)
+        place, number = LinePlace(line.end, line.number), number + 1
+    if number == place.lines:  # else a line cannot be read, which is to be said at every reading
+        keep_summary(path, summary.packed, earlier.place, place)
+    return summary
 
 
 def read_baseline(folder: Path) -> Iterator[tuple[int, BaselineAnswer]]:

@@ -155,12 +155,6 @@ class BaselineLine(_Line):
     probe: str
 
 
-class BaselineKey(TypedDict):
-    """Key of an answer in `baseline.jsonl`; the line's other fields are parsed and not kept."""
-
-    key: str
-
-
 class ErrorLine(_Line, total=False):
     """A line of `errors.jsonl`."""
 

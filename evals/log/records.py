@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, pairwise
@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from emend.evals.case import Record
+from emend.evals.log.kept import read_summary
 from emend.evals.log.lines import (
     BASELINE,
     CASES,
@@ -30,11 +31,12 @@ from emend.evals.log.lines import (
 )
 from emend.memory.errors import BadData, RunRefused
 from emend.memory.files import line_ends, open_file, replace_file
-from emend.memory.json_files import JsonLines, replace_surrogates
+from emend.memory.json_files import BEGINNING, JsonLine, JsonLines, LinePlace, replace_surrogates
 from emend.memory.redaction import hide_in_bytes
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
+UNITS = "units"
+"""Part of a summary of the records: a list of finished units, to which every line up to its place belongs."""
 DAMAGED_RECORD = (
     "Restore the file; `emend resume {folder}` drops the line if it is the last one. Or start a new run in another "
     "folder."
@@ -222,8 +224,12 @@ def replace(path: Path, content: BaseModel | bytes) -> None:
         replace_file(path, hide_in_bytes(content if isinstance(content, bytes) else _json(content, indent=1) + b"\n"))
 
 
-def repair_torn_tail(folder: Path) -> tuple[set[str], list[dict[str, Any]]]:
+def repair_torn_tail(folder: Path, whole: tuple[set[str], int] | None = None) -> tuple[set[str], list[dict[str, Any]]]:
     """Cut off what a killed process left half written.
+
+    Args:
+        folder: the run folder.
+        whole: what `finished_units` returned for it, if it was called.
 
     Returns:
         The keys of finished units, and one event per file that was cut.
@@ -231,7 +237,7 @@ def repair_torn_tail(folder: Path) -> tuple[set[str], list[dict[str, Any]]]:
     Raises:
         BadData: a line that is not at the end is damaged; names file and line.
     """
-    finished, end = _finished(folder / RECORDS)
+    finished, end = whole or finished_units(folder)
     ends = {RECORDS: end, EVENTS: _events_end(folder / EVENTS, finished), ERRORS: None, BASELINE: None, COSTS: None}
     cut = {name: cut_file(folder / name, end) for name, end in ends.items()}
     repairs = [{"event": "torn end cut off", "file": name, "bytes": size} for name, size in cut.items() if size]
@@ -259,12 +265,18 @@ def _ignore(error: BadData) -> None:
     """Go on: what cannot be read is cut off, or named with the lines after it."""
 
 
-def _finished(path: Path) -> tuple[set[str], int]:
-    """Keys of the units whose lines are all there, and the offset where the last of them ends."""
-    finished: set[str] = set()
-    end = start = count = before = 0
-    unit = ""
-    for line in JsonLines(path, _ignore, parse=parser_of(TypeAdapter(RecordHead))):
+def finished_units(folder: Path) -> tuple[set[str], int]:
+    """Return the keys of the units whose lines are all there, and the offset where the last of them ends.
+
+    Raises:
+        BadData: a line that is not at the end is damaged; names file and line.
+    """
+    path = folder / RECORDS
+    earlier = read_summary(path)
+    finished: set[str] = set(json.loads(earlier.parts.get(UNITS, b"[]")))
+    end = start = before = earlier.place.offset
+    count, unit = 0, ""
+    for line in JsonLines(path, _ignore, parse=parser_of(TypeAdapter(RecordHead)), start=earlier.place):
         key, of = line.fields["unit"], line.fields["of"]
         if key != unit or line.offset != before:
             unit, count, start = key, 0, line.offset
@@ -305,18 +317,19 @@ def read_models(path: Path, model: type[M], remedy: str = "") -> Iterator[tuple[
     Raises:
         BadData: the file is no regular file, or a line cannot be read; names file, line and field.
     """
-    return read_parsed(path, parser_of(TypeAdapter(model)), remedy)
+    return ((line.offset, line.fields) for line in read_parsed(path, parser_of(TypeAdapter(model)), remedy))
 
 
-def read_parsed(path: Path, parse: Callable[[bytes, str], T], remedy: str = "") -> Iterator[tuple[int, T]]:
-    """Yield offset and content of each whole line as `read_models` does, by a function such as `parser_of` makes."""
+def read_parsed(
+    path: Path, parse: Callable[[bytes, str], Any], remedy: str = "", start: LinePlace = BEGINNING
+) -> Iterator[JsonLine]:
+    """Yield each whole line from a place on as `read_models` does, by a function such as `parser_of` makes."""
 
     def refuse(error: BadData) -> None:
         raise BadData(f"{error} {remedy}") from error
 
     with read_errors(path):
-        for line in JsonLines(path, refuse if remedy else _leave_out, parse=parse):
-            yield line.offset, line.fields
+        yield from JsonLines(path, refuse if remedy else _leave_out, parse=parse, start=start)
 
 
 def read_model(path: Path, model: type[M], remedy: str) -> M:
@@ -357,10 +370,13 @@ def require_records(folder: Path) -> None:
         raise BadData(f"'{folder}' has no {RECORDS}: restore it, or make the records with: emend resume {folder}")
 
 
-def complete_units(records: Iterable[Record | None], path: Path) -> Iterator[Record]:
-    """Yield the records of complete units, whose lines follow each other; None stands for lines of other units."""
+def complete_units(records: Iterable[Record | None], path: Path, earlier: Collection[str] = ()) -> Iterator[Record]:
+    """Yield the records of complete units, whose lines follow each other; None stands for lines of other units.
+
+    Records of the units that came earlier are left out, as those of a unit that is there twice.
+    """
     unit: list[Record] = []
-    finished: set[str] = set()
+    finished = set(earlier)
     for record in records:
         if record is None or (unit and unit[0].unit != record.unit):
             unit = []

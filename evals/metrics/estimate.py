@@ -14,7 +14,7 @@ RESAMPLES = 2000
 Group = TypeVar("Group", bound=Hashable)
 EXTREMES: dict[str, Callable[[float, float], float]] = {"any": max, "all": min}
 _Z = 1.959963984540054
-_CHUNK = 2_000_000  # drawn case numbers held at once, so that memory does not grow with the resamples
+_CHUNK = 100_000  # drawn case numbers held at once, few enough for a processor's cache
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from emend.agents.providers.journal import ReplyStore, unit_scope
 from emend.agents.providers.repetition import repetition
 from emend.editors.base import Editor
-from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, read_baseline_keys
+from emend.evals.log.baseline import BaselineAnswer, is_baseline_answer, summarise_baseline
 from emend.evals.log.lines import BASELINE
 from emend.evals.log.records import RunLog, json_line
 from emend.evals.runner.ask_probe import ask_probe, needs_baseline
@@ -47,8 +47,10 @@ class BaselineFile:
 
     def __init__(self, log: RunLog, others: Iterable[Path] = ()) -> None:
         self._log, self._lock = log, threading.Lock()
-        self._others = {key: (folder, offset) for folder in others for offset, key in read_baseline_keys(folder)}
-        self._offsets = {key: offset for offset, key in read_baseline_keys(log.folder)}
+        self._others = {
+            key: (folder, offset) for folder in others for key, offset in summarise_baseline(folder).offsets.items()
+        }
+        self._offsets = summarise_baseline(log.folder).offsets
         self._key_locks = [threading.Lock() for _ in range(STRIPES)]
         self.usage = Usage()
         """Usage of the answers that this process added."""
@@ -75,7 +77,7 @@ class BaselineFile:
         with suppress(OSError), open_file(folder / BASELINE) as file:
             file.seek(offset)
             line = file.readline()
-            if is_baseline_answer(line):
+            if is_baseline_answer(line, key):
                 return self.add_line(key, line, Usage())
         return None
 
@@ -83,7 +85,7 @@ class BaselineFile:
         """Return an answer's line; None if there is none, or one that was damaged by other hands."""
         offset = self._offsets.get(key)
         line = None if offset is None else self._log.baseline_at(offset)
-        return line if line and is_baseline_answer(line) else None
+        return line if line and is_baseline_answer(line, key) else None
 
     def add_line(self, key: str, line: bytes, usage: Usage) -> bytes:
         """Write an answer's line, and count what it used; return the line as it is stored."""

@@ -26,7 +26,7 @@ from emend.evals.log.config import MODEL, NO_CHECKPOINTS, Checkpoints, FailureLi
 from emend.evals.log.manifest import decisive_fields
 from emend.evals.runner.batch_ahead import CHUNK
 from emend.evals.runner.perplexity import load_texts
-from emend.evals.runner.units import EditorPass, Group, groups, without_repeats
+from emend.evals.runner.units import EditorPass, Group, UnfinishedCases, groups, without_repeats
 from emend.evals.shares.deal import PASSES, Deal, pass_ids
 from emend.memory.edit import Edit, content_id
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding, load_embedding
@@ -121,8 +121,8 @@ class RunComponents:
     memory: LazyMemory
     policy: CallPolicy
     """How providers are called; a local model does not need it."""
-    case_ids: dict[str, list[str]] = field(default_factory=dict)
-    """Ids of the cases by setting, once these have been counted."""
+    unfinished: dict[str, UnfinishedCases] = field(default_factory=dict)
+    """Cases that are left of a resumed run by setting, once all have been counted."""
 
     def cases(self, setting: str) -> Iterator[Case]:
         """Yield the cases of a setting, each once; streamed anew at every call."""
@@ -130,7 +130,13 @@ class RunComponents:
         return without_repeats(case for case in stream if case.probes)
 
     def groups(self, setting: str) -> Iterator[Group]:
-        """Yield the groups of cases of a setting, in order; in a share, those that are dealt to it."""
+        """Yield the groups of cases of a setting, in order; in a share, those that are dealt to it.
+
+        Groups without unfinished units may be left out.
+        """
+        left = self.unfinished.get(setting)
+        if left is not None and left.cases is not None and self._has_groups_of_one:
+            return groups(lambda: iter(left.cases or ()), self.mode)
         whole = groups(lambda: self.cases(setting), self.mode, self.checkpoints)
         deal, kind = self.deal, self.mode.kind
         if deal is None or kind == "sequential":
@@ -155,15 +161,27 @@ class RunComponents:
         if self.mode.kind == "sequential":
             return Deal.of(share, {PASSES: pass_ids(self.settings, self.config)})
         ids = {setting: (case.id for case in self.cases(setting)) for setting in self.settings}
-        ahead = self.mode.kind == "single" and any(isinstance(each.editor, BatchSolver) for each in self.passes)
-        return Deal.of(share, ids, CHUNK if ahead else self.mode.size or 1)
+        return Deal.of(share, ids, CHUNK if self._solves_ahead else self.mode.size or 1)
 
-    def is_finished(self, editor_pass: EditorPass, finished: Collection[str]) -> bool:
-        """True if no unit of the pass is left; told by the ids of the cases, so that none of these is read for it."""
-        ids = self.case_ids.get(editor_pass.setting)
-        if not ids or len(finished) < len(ids) or self.checkpoints != NO_CHECKPOINTS:
-            return False
-        return all(editor_pass.key_of(case) in finished for case in ids)
+    def is_finished(self, editor_pass: EditorPass) -> bool:
+        """True if no unit of the pass is left; told by what was found when the cases were counted."""
+        left = self.unfinished.get(editor_pass.setting)
+        return left is not None and self.checkpoints == NO_CHECKPOINTS and editor_pass.content_id not in left.passes
+
+    def find_unfinished(self, setting: str, finished: Collection[str]) -> UnfinishedCases:
+        """Return the collector of a setting's unfinished cases, to which all of its cases are to be added."""
+        passes = [editor_pass for editor_pass in self.passes if editor_pass.setting == setting]
+        left = self.unfinished[setting] = UnfinishedCases(passes, finished)
+        return left
+
+    @property
+    def _has_groups_of_one(self) -> bool:
+        """True if every case is a group of its own, and what is asked of it depends on no other."""
+        return self.mode.kind == "single" and self.deal is None and not self._solves_ahead
+
+    @property
+    def _solves_ahead(self) -> bool:
+        return self.mode.kind == "single" and any(isinstance(each.editor, BatchSolver) for each in self.passes)
 
     @cached_property
     def share_passes(self) -> tuple[EditorPass, ...]:

@@ -16,7 +16,7 @@ from emend.evals.log.lines import EVENTS
 from emend.evals.log.locking import owned_folder
 from emend.evals.log.manifest import now
 from emend.evals.log.mirror import Mirror
-from emend.evals.log.records import RunLog, repair_torn_tail
+from emend.evals.log.records import RunLog, finished_units, repair_torn_tail
 from emend.evals.log.run_index import keep_index
 from emend.evals.runner.baseline import Baseline, BaselineFile
 from emend.evals.runner.components import RunComponents, load_components, refuse_unused_limits
@@ -62,8 +62,9 @@ def run(
         if model is None:
             stack.callback(components.policy.close)
             refuse_unused_limits(config, components.policy)
-        manifest = prepare_run(components, out)
-        finished, repairs = repair_torn_tail(out)
+        whole = finished_units(out)
+        manifest = prepare_run(components, out, whole[0])
+        finished, repairs = repair_torn_tail(out, whole)
         log = _open_log(out, repairs, mirror, stack)
         answers = BaselineFile(log, baselines)
         journal = stack.enter_context(run_journal(out, finished.union(answers.keys))) if calls_providers else None

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,13 @@ def check_folder(config: RunConfig, folder: Path, mirror: str | None = None) -> 
         )
 
 
-def prepare_run(components: RunComponents, folder: Path) -> Manifest:
+def prepare_run(components: RunComponents, folder: Path, finished: Collection[str] = ()) -> Manifest:
     """Return the manifest of the run in the folder, written now if the run is new.
+
+    Args:
+        components: of the run.
+        folder: the run folder.
+        finished: keys of finished units, by which unfinished cases are told meanwhile.
 
     Raises:
         RunRefused: the run that is there was started with something else.
@@ -58,7 +64,7 @@ def prepare_run(components: RunComponents, folder: Path) -> Manifest:
         manifest.write(folder)
         return manifest
     started = Manifest.read(folder)
-    manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder))
+    manifest = _manifest(components, list_cases(components, None if (folder / CASES).exists() else folder, finished))
     started.refuse_change(manifest.model_dump(mode="json"), folder)
     return started
 
@@ -123,8 +129,8 @@ def _graphs(components: RunComponents) -> dict[str, Any]:
     return dict(sorted(graphs.items()))
 
 
-def list_cases(components: RunComponents, folder: Path | None) -> dict[str, CaseList]:
-    """Count and digest the cases of every setting; with a folder, write `cases.jsonl` there."""
+def list_cases(components: RunComponents, folder: Path | None, finished: Collection[str] = ()) -> dict[str, CaseList]:
+    """Count and digest the cases of every setting, and find the unfinished ones; with a folder, write `cases.jsonl`."""
     listed: dict[str, CaseList] = {}
     with ExitStack() as stack:
         draft = None
@@ -133,9 +139,10 @@ def list_cases(components: RunComponents, folder: Path | None) -> dict[str, Case
             draft = stack.enter_context(AppendLog(folder, [DRAFT], "Make room, or give another --out."))
         for setting in components.settings:
             digest, probes, number = hashlib.sha256(), 0, 0
-            ids = components.case_ids[setting] = []
+            unfinished = components.find_unfinished(setting, finished) if finished else None
             for number, case in enumerate(components.cases(setting), 1):
-                ids.append(case.id)
+                if unfinished is not None:
+                    unfinished.add(case)
                 digest.update(case.id.encode())
                 probes += len(case.probes)
                 if draft is not None:

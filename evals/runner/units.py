@@ -1,6 +1,6 @@
 """Passes, groups and units of a run: an editor over all cases, cases under the same edits, one case."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -10,6 +10,9 @@ from emend.editors.base import NO_COST, EditCost, Editor
 from emend.evals.case import Case
 from emend.evals.log.config import NO_CHECKPOINTS, Checkpoints, Mode
 from emend.memory.edit import Edit, content_id
+
+MAX_HELD = 1000
+"""Number of cases that are held; more are streamed again."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,31 @@ class EditorPass:
     def key_of(self, case: str, checkpoint: int = 0) -> str:
         """Key of the unit of the case of that id."""
         return content_id("unit", case, self.content_id, *((checkpoint,) if checkpoint else ()))
+
+
+class UnfinishedCases:
+    """Those of a setting's cases that have an unfinished unit in one of its passes.
+
+    `passes` are ids of the passes with unfinished units; `cases` is None where there are too many to be held.
+
+    Args:
+        passes: of the setting.
+        finished: keys of finished units.
+    """
+
+    def __init__(self, passes: Sequence[EditorPass], finished: Collection[str]) -> None:
+        self.passes: set[str] = set()
+        self.cases: list[Case] | None = []
+        self._all_passes, self._finished = passes, finished
+
+    def add(self, case: Case) -> None:
+        """Look for unfinished units of a case, the next one of the setting."""
+        left = [each.content_id for each in self._all_passes if each.unit_key(case) not in self._finished]
+        self.passes.update(left)
+        if left and self.cases is not None:
+            self.cases.append(case)
+            if len(self.cases) > MAX_HELD:
+                self.cases = None
 
 
 class Unit(NamedTuple):

@@ -21,7 +21,7 @@ def tasks_of(components: RunComponents, finished: Collection[str], workers: int)
     """
     numbers = count()
     for index, editor_pass in enumerate(components.share_passes):
-        if components.is_finished(editor_pass, finished):
+        if components.is_finished(editor_pass):
             continue
         for task in _tasks_of_pass(components, editor_pass, index, workers):
             if finished:

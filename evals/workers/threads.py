@@ -18,7 +18,7 @@ class ThreadWorkers:
         pool = ThreadPoolExecutor(components.units_at_once, "emend-unit")
         try:
             for editor_pass in components.share_passes:
-                if not components.is_finished(editor_pass, context.finished):
+                if not components.is_finished(editor_pass):
                     PassEvaluator(editor_pass, context, pool).evaluate()
         finally:
             context.stop.set()
