@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -46,10 +46,20 @@ def hide_keys(text: str) -> str:
 
     Half surrogate pairs, which cannot be written, are replaced.
     """
-    text = replace_surrogates(text)
-    for value, name in _secrets().items():
-        text = text.replace(value, f"<{name}>")
-    return text
+    return key_hider()(text)
+
+
+def key_hider() -> Callable[[str], str]:
+    """Return `hide_keys` with the keys of this moment, for many texts at once."""
+    secrets = [(value, f"<{name}>") for value, name in _secrets().items()]
+
+    def hide(text: str) -> str:
+        text = replace_surrogates(text)
+        for value, name in secrets:
+            text = text.replace(value, name)
+        return text
+
+    return hide
 
 
 def hide_in_bytes(content: bytes) -> bytes:

@@ -28,3 +28,5 @@ def show_explanation(manifest: Manifest, folder: Path, console: Console) -> None
     with_graph = [name for name, fingerprint in fingerprints.items() if "graph" in fingerprint]
     example = (with_graph or list(fingerprints))[-1]
     console.print(Text(f"  emend trace {folder} 1 --editor {example} --kind efficacy"), soft_wrap=True)
+    console.print(Text("\nAll of it in a browser", style="bold"))
+    console.print(Text(f"  emend view {folder}"), soft_wrap=True)

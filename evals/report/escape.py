@@ -9,7 +9,12 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 def safe(text: str) -> str:
     """The text without keys, with control characters and direction marks made visible; line ends and tabs stay."""
-    return _CONTROLS.sub(_visible, hide_keys(text))
+    return visible_controls(hide_keys(text))
+
+
+def visible_controls(text: str) -> str:
+    """The text with control characters and direction marks made visible."""
+    return _CONTROLS.sub(_visible, text)
 
 
 def one_line(text: str, limit: int = 0) -> str:

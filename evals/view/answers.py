@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from emend.evals.view.index import (
     LACKS_SCORE,
     MISSED,
     RETRIED,
+    RIGHT,
     ROW,
-    UNSCORED,
+    WRONG,
     AnswerIndex,
     Names,
     Rows,
@@ -85,9 +87,9 @@ class RunAnswers:
         editors: Sequence[str],
         before: "RunAnswers | None" = None,
     ) -> None:
-        self.state = index.state()
+        self.state, self.generation = index.state(), index.generation()
         self.settings, self.editors = tuple(settings), tuple(editors)
-        continued = before is not None and before._continues(self.state)
+        continued = before is not None and before.generation == self.generation and before._continues(self.state)
         self.chunk_sizes: list[int] = list(before.chunk_sizes) if before and continued else []
         new = index.chunks(ANSWERS, len(self.chunk_sizes))
         self.names: Names = index.names()
@@ -220,15 +222,25 @@ class RunAnswers:
     def _where(self, text: str) -> Mask:
         """Answers to the probes about which each of the named editors has the verdict that is named."""
         conditions = parse_where(text, self.editors) or {}
-        keys, editor, verdict = self.probe_keys(), self.columns["editor"], self.columns["verdict"]
-        common: Integers | None = None
-        named = np.zeros(len(keys), bool)
+        number, verdict, count = (
+            self.probe_numbers,
+            self.columns["verdict"],
+            int(self.probe_numbers.max(initial=-1)) + 1,
+        )
+        holds, named = np.ones(count, bool), np.zeros(len(number), bool)
         for name, verdict_name in conditions.items():
-            of_editor = editor == self.place_of("editor", name)
-            fitting = np.unique(keys[of_editor & (verdict == VERDICTS.index(verdict_name))])
-            common = fitting if common is None else np.intersect1d(common, fitting, assume_unique=True)
+            of_editor = self.columns["editor"] == self.place_of("editor", name)
+            fitting = np.zeros(count, bool)
+            fitting[number[of_editor & (verdict == VERDICTS.index(verdict_name))]] = True
+            holds &= fitting
             named |= of_editor
-        return named & np.isin(keys, common if common is not None else [])
+        return named & holds[number]
+
+    @cached_property
+    def probe_numbers(self) -> NDArray[np.int32]:
+        """A number for what several editors were asked alike, from 0."""
+        _, numbers = np.unique(self.probe_keys(), return_inverse=True)
+        return numbers.astype(np.int32)
 
     def probe_keys(self) -> Integers:
         """A number for what several editors were asked alike: case, probe, repeat and checkpoint."""
@@ -291,9 +303,28 @@ class RunAnswers:
             fits &= self.columns["editor"] == self.place_of("editor", editor)
         return np.flatnonzero(fits & (self.columns["case"] >= 0))
 
-    def unscored_rows(self) -> Integers:
-        """Answers without a verdict."""
-        return np.flatnonzero(self.columns["verdict"] == UNSCORED)
+    def chosen_cases(self, choice: str) -> Integers:
+        """Positions of cases: `all`; with an answer that is not right; with a probe that `flipped`; or a seeded sample.
+
+        Args:
+            choice: `all`, `wrong`, `flipped`, or a number of cases.
+
+        Raises:
+            BadSettings: it is something else.
+        """
+        if choice.isdecimal():
+            size = min(int(choice[:9]), self.cases)
+            return np.sort(np.random.default_rng(0).choice(self.cases, size, replace=False))
+        cases, verdict = self.columns["case"], self.columns["verdict"]
+        if choice == "all":
+            return np.arange(self.cases)
+        if choice == "wrong":
+            return np.unique(cases[(verdict != RIGHT) & (cases >= 0)]).astype(np.int64)
+        if choice == "flipped":
+            number = self.probe_numbers
+            flipped = np.intersect1d(number[verdict == RIGHT], number[verdict == WRONG])
+            return np.unique(cases[np.isin(number, flipped) & (cases >= 0)]).astype(np.int64)
+        raise BadSettings(f"cases '{choice[:40]}': write all, wrong, flipped or a number.")
 
 
 def search_texts(index: AnswerIndex, answers: RunAnswers, text: str, matches: Mask, chunk: int) -> None:

@@ -1,20 +1,27 @@
 """Templates of the viewer: every value is escaped, keys are hidden and control characters made visible."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from emend.evals.report.escape import safe
+from emend.evals.report.escape import visible_controls
 from emend.evals.view.records import Page
+from emend.memory.redaction import hide_keys, key_hider
 
 TEMPLATES, STATIC = Path(__file__).with_name("templates"), Path(__file__).with_name("static")
 
 
+_hide: ContextVar[Callable[[str], str]] = ContextVar("hide", default=hide_keys)
+"""Hides the keys that were known when a page began to be rendered."""
+
+
 def _finalize(value: Any) -> Any:
     """Make a text of a run harmless; what templates made themselves is markup already, and stays."""
-    return safe(value) if type(value) is str else value
+    return visible_controls(_hide.get()(value)) if type(value) is str else value
 
 
 @cache
@@ -32,4 +39,8 @@ def environment() -> Environment:
 
 def render(page: Page) -> str:
     """A page as HTML."""
-    return environment().get_template(page.template).render(page.context)
+    token = _hide.set(key_hider())
+    try:
+        return environment().get_template(page.template).render(page.context)
+    finally:
+        _hide.reset(token)

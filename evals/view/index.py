@@ -4,8 +4,8 @@ It is a further part of the run's index by case and unit, so it is kept, continu
 """
 
 import math
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,8 @@ class AnswerLine(TypedDict, total=False):
 
 _PARSE = parser_of(TypeAdapter(AnswerLine))
 _PARSE_CASE = parser_of(TypeAdapter(CaseLine))
+_NONE: Mapping[str, Any] = {}
+_VERDICTS = {name: place for place, name in enumerate(VERDICTS)}
 _NEEDED = itemgetter("unit", "of", "case", "probe", "kind", "editor", "setting", "prompt", "gold")
 
 
@@ -177,7 +179,12 @@ class AnswerIndex(RunIndex):
 
     def names(self) -> Names:
         """The names that the rows' numbers stand for."""
-        return Names(self._database.execute("SELECT kind, place, name FROM names ORDER BY kind, place").fetchall())
+        query = "SELECT kind, place, name FROM names WHERE kind != 'made' ORDER BY kind, place"
+        return Names(self._database.execute(query).fetchall())
+
+    def generation(self) -> str:
+        """Return an id that changes when the rows are made anew, so that those read before are not continued."""
+        return "".join(name for (name,) in self._database.execute("SELECT name FROM names WHERE kind = 'made'"))
 
     def state(self) -> tuple[Any, ...]:
         """Return what identifies the content: it changes when answers are added, or the index is made anew."""
@@ -189,6 +196,7 @@ class AnswerIndex(RunIndex):
     def _clear(self, name: str) -> None:
         if name in (ANSWERS, ANSWER_CASES):
             self._database.execute("DELETE FROM chunks WHERE part = ?", (name,))
+            self._database.execute("INSERT OR REPLACE INTO names VALUES ('made', 0, ?)", (secrets.token_hex(8),))
         else:
             super()._clear(name)
 
@@ -256,14 +264,17 @@ class _ChunkWriter:
         self._database, self._part = index._database, part
         self._names = index.names()
         self._dtype = ROW if part == ANSWERS else CASE_ROW
+        self._deciding: dict[str, tuple[str, ...]] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._texts: list[bytes] = []
 
     def add_unit(self, unit: Sequence[tuple[Mapping[str, Any], int]], metrics: Sequence[Metric]) -> None:
         """Add the answers of a unit."""
-        first = unit[0][0]
+        first, place = unit[0][0], self._names.place
         key = hash_key(first["unit"].encode(errors="replace"))
-        self._rows += [self._row(fields, key, start, metrics) for fields, start in unit]
+        case, setting = case_hash(first["setting"], first["case"]), place("setting", first["setting"])
+        head = case, key, setting, place("editor", first["editor"])  # which all lines of a unit share
+        self._rows += [self._row(fields, start, head, metrics) for fields, start in unit]
         self._texts += [_text_of(fields) for fields, _ in unit]
         if len(self._rows) >= CHUNK:
             self.write()
@@ -277,32 +288,37 @@ class _ChunkWriter:
         if len(self._rows) >= CHUNK:
             self.write()
 
-    def _row(self, fields: Mapping[str, Any], unit: int, start: int, metrics: Sequence[Metric]) -> tuple[Any, ...]:
-        values, unscored = fields.get("values", {}), fields.get("unscored", {})
-        if values and not all(map(math.isfinite, values.values())):
+    def _row(
+        self, fields: Mapping[str, Any], start: int, head: tuple[int, ...], metrics: Sequence[Metric]
+    ) -> tuple[Any, ...]:
+        values, unscored, usage = fields.get("values", _NONE), fields.get("unscored", _NONE), fields.get("usage", _NONE)
+        if not math.isfinite(sum(values.values())):
             unscored = unscored | {name: "" for name, value in values.items() if not math.isfinite(value)}
             values = {name: value for name, value in values.items() if name not in unscored}
-        kind, usage, place = fields["kind"], fields.get("usage", {}), self._names.place
-        verdict, _ = verdict_of(_deciding(tuple(metrics), kind), values, unscored)
-        hit = values.get(HIT)
+        kind, hit, tags = fields["kind"], values.get(HIT), fields.get("tags")
+        if kind not in self._deciding:
+            self._deciding[kind] = deciding_scores(metrics, kind)
+        verdict, _ = verdict_of(self._deciding[kind], values, unscored)
+        flags = LACKS_SCORE if unscored else 0
+        flags |= RETRIED if usage.get("retries", 0) > 0 else 0
+        flags |= CUT if fields.get("cut_tokens", 0) > 0 else 0
+        flags |= 0 if hit is None else FOUND if hit >= 1 else MISSED
+        case, unit, setting, editor = head
         return (
-            case_hash(fields["setting"], fields["case"]),
+            case,
             unit,
             hash_key(fields["probe"].encode(errors="replace")),
             start,
             fields.get("seconds", 0.0),
-            min(2**32 - 1, usage.get("input_tokens", 0) + usage.get("output_tokens", 0)),
-            min(2**32 - 1, fields.get("checkpoint", 0)),
-            min(2**16 - 1, fields.get("repeat", 0)),
-            place("editor", fields["editor"]),
-            place("kind", kind),
-            place("setting", fields["setting"]),
-            place("tags", tags_text(fields.get("tags", {}))),
-            VERDICTS.index(verdict),
-            LACKS_SCORE * bool(unscored)
-            | RETRIED * (usage.get("retries", 0) > 0)
-            | CUT * (fields.get("cut_tokens", 0) > 0)
-            | (0 if hit is None else FOUND if hit >= 1 else MISSED),
+            min(2**32 - 1, max(0, usage.get("input_tokens", 0) + usage.get("output_tokens", 0))),
+            min(2**32 - 1, max(0, fields.get("checkpoint", 0))),
+            min(2**16 - 1, max(0, fields.get("repeat", 0))),
+            editor,
+            self._names.place("kind", kind),
+            setting,
+            self._names.place("tags", tags_text(tags) if tags else ""),
+            _VERDICTS[verdict],
+            flags,
         )
 
     def write(self) -> None:
@@ -318,12 +334,6 @@ class _ChunkWriter:
         self._names.new = []
 
 
-@lru_cache(4096)
-def _deciding(metrics: tuple[Metric, ...], kind: str) -> tuple[str, ...]:
-    return deciding_scores(metrics, kind)
-
-
-@lru_cache(2**16)
 def case_hash(setting: str, case: str) -> int:
     """Number by which a case of a setting is found."""
     return hash_key(f"{setting}\0{case}".encode(errors="replace"))
@@ -336,9 +346,11 @@ def tags_text(tags: Mapping[str, Any]) -> str:
 
 def _text_of(fields: Mapping[str, Any]) -> bytes:
     """The texts of a record in lower case, those of `texts_of`."""
-    texts = (fields["prompt"], *fields["gold"], fields.get("rival"), fields.get("answer"), fields.get("reply"))
-    texts = (*texts, *fields.get("unscored", {}).values())
-    return "\n".join(text for text in texts if text).casefold().replace("\0", " ").encode(errors="replace")
+    texts = [fields["prompt"], *fields["gold"]]
+    texts += [text for name in ("rival", "answer", "reply") if (text := fields.get(name))]
+    if unscored := fields.get("unscored"):
+        texts += unscored.values()
+    return "\n".join(texts).casefold().replace("\0", " ").encode(errors="replace")
 
 
 def open_index(folder: Path) -> AnswerIndex:

@@ -745,7 +745,8 @@ class Page:
     """
 
     def __init__(self, head: PageHead, data: FrozenModel, status: int = 200) -> None:
-        self.head, self.data, self.status = head, data, status
+        self.head, self.status = head, status
+        self.data: Any = data
 
     @property
     def template(self) -> str:

@@ -87,10 +87,11 @@ class ResultCache:
         result = self._result(key)
         state = tuple(_state(folder) for folder in key.folders)
         with result.lock:
-            if result.state != state and result.job is None and self._due(result):
+            is_new = result.state != state and result.job is None and self._due(result)
+            if is_new:
                 result.job = self._pool.submit(self._run, key, result, state)
             job = result.job
-        if job is not None:
+        if job is not None and (self._patient or (is_new and _size(state) <= SMALL)):
             wait([job], None if self._patient else WAIT)
         if result.error:
             return None, Status(state="failed", text=result.error)
@@ -134,8 +135,7 @@ class ResultCache:
             result.seconds = result.ended - start
 
     def _compute(self, key: ResultKey, state: tuple[FileState, ...]) -> bytes:
-        size = sum(of_folder[FILES.index(name)][1] for of_folder in state for name in (RECORDS, EVENTS))
-        if size <= SMALL or self._patient:
+        if _size(state) <= SMALL or self._patient:
             return compute(key.kind, key.folders, key.words)
         words = json.dumps([key.kind, [str(folder.resolve()) for folder in key.folders], list(key.words)])
         command = [sys.executable, "-P", "-m", "emend.evals.view.compute", words]
@@ -151,6 +151,10 @@ class ResultCache:
         if process.returncode:
             raise BadData(errors.decode(errors="replace").strip().rpartition("\n")[2] or "the computation was ended.")
         return content
+
+
+def _size(state: tuple[FileState, ...]) -> int:
+    return sum(of_folder[FILES.index(name)][1] for of_folder in state for name in (RECORDS, EVENTS))
 
 
 def _text(result: _Result) -> str:

@@ -125,7 +125,7 @@ def make_app(site: Site, token: str = "") -> ASGIApp:
 
 
 async def _any(site: Site, streams: asyncio.Semaphore, request: Request) -> Response:
-    path = request.path_params["path"]
+    path = request.scope["path"][1:]  # that of the route lacks a line end
     if match := _LIVE.fullmatch(path):
         return await _live(site, streams, match[1], match[2], request)
     return await _page(site, path, request)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Self
 
@@ -9,7 +10,7 @@ from emend.evals.view.answers import CaseKey
 from emend.evals.view.library import Library
 from emend.evals.view.pages.case import case_page
 from emend.evals.view.pages.cases import cases_page
-from emend.evals.view.pages.common import PageRequest, Query
+from emend.evals.view.pages.common import PageRequest, Query, case_path
 from emend.evals.view.pages.compare import beside_page, choice_page, compare_page, find_sides
 from emend.evals.view.pages.errors import errors_page
 from emend.evals.view.pages.judges import judges_page
@@ -112,6 +113,29 @@ class Site:
         """Path of the comparison of these sides; None if they cannot be compared."""
         request = PageRequest(self.library, "compare.html", {}, self.static)
         return f"compare/{'~'.join(keys)}.html" if find_sides(request, keys) else None
+
+    def case_paths(self, run: str, choice: str) -> list[str]:
+        """Paths of the cases of a run that an export has.
+
+        Args:
+            run: its id.
+            choice: `all`, `wrong` (not all answers right), `flipped` (right under one editor, wrong under another), or
+                the number of cases of a seeded sample.
+
+        Raises:
+            BadSettings: no such choice.
+        """
+        place = self.library.scan.find(run)
+        answers = self.library.answers(place)[0] if place else None
+        if place is None or answers is None:
+            return []
+        return [case_path(place, *answers.key_of(int(at))) for at in answers.chosen_cases(choice)]
+
+    def compare_paths(self, run: str) -> list[str]:
+        """Paths of the comparisons of each two editors of a run."""
+        place = self.library.scan.find(run)
+        numbers = range(len(place.manifest.config.editors)) if place else ()
+        return [f"compare/{run}.{a}~{run}.{b}.html" for a, b in combinations(numbers, 2)]
 
     def runs(self) -> tuple[RunEntry, ...]:
         """All runs in short."""

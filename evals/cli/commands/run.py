@@ -8,6 +8,7 @@ import typer
 from emend.evals.cli.options import Junit, Mirror, OptionalFields, Require, RunFolder, grouped, read_run
 from emend.evals.cli.output import print_text
 from emend.evals.cli.thresholds import check_thresholds, enforce_thresholds
+from emend.evals.cli.viewer import require_view, show_runs
 from emend.evals.log.config import FREE, RunConfig
 from emend.memory.errors import BadSettings
 
@@ -127,6 +128,7 @@ def demo(
         typer.Option(metavar="NAME", help=f"Editor to evaluate; repeatable; default: {', '.join(DEMO_EDITORS)}."),
     ] = None,
     concurrency: Annotated[int, typer.Option(metavar="N", help="Number of units evaluated at the same time.")] = 4,
+    view: Annotated[bool, typer.Option("--view", help="Show the run in a browser at the end.")] = False,
 ) -> None:
     """Evaluate five editors on the embedded model and explain the table; no key, GPU or download."""
     from emend.evals.api.run import new_folder
@@ -134,6 +136,8 @@ def demo(
     from emend.evals.report.console import console_for
     from emend.evals.report.demo import show_explanation
 
+    if view:
+        require_view()
     config = RunConfig(
         benchmark="tinyworld",
         editors=tuple(dict.fromkeys(editor or DEMO_EDITORS)),
@@ -142,6 +146,8 @@ def demo(
     )
     folder = run_and_report(config, out or new_folder("demo")).folder
     show_explanation(Manifest.read(folder), folder, console_for())
+    if view:
+        show_runs([folder])
 
 
 def run_and_report(config: RunConfig, folder: Path, mirror: str | None = None) -> "RunResult":
@@ -186,6 +192,7 @@ def _show_together(folders: list[Path]) -> None:
 def _print_next(*folders: Path) -> None:
     names = " ".join(map(str, folders))
     print_text(f"\nThe run is in {names}. Next:" if len(folders) == 1 else f"\nThe runs are in {names}. Next:")
+    print_text(f"  emend view {names}")
     print_text(f"  emend trace {folders[0]} 1")
     if len(folders) > 1:
         print_text(f"  emend compare {folders[0]} {folders[1]}")

@@ -24,9 +24,9 @@ from emend.evals.view.records import (
     JudgedView,
     Link,
     Page,
-    PageHead,
     ProbeGroup,
     ProbeView,
+    ProblemView,
     Status,
 )
 from emend.evals.view.scan import RunPlace
@@ -39,7 +39,7 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
     """The page of a case; None where there is no such case."""
     answers, status = request.library.answers(place)
     if answers is None:
-        return waiting_page(request, place, "case", f"Case {key.number}", status)
+        return waiting_page(request, place, f"Case {key.number}", status)
     position = answers.position_of(key)
     if position is None:
         return None
@@ -68,11 +68,9 @@ def case_page(request: PageRequest, place: RunPlace, key: CaseKey) -> Page | Non
     return Page(request.head("case", f"Case {key.number}", place, crumbs, words, tab="cases"), data)
 
 
-def waiting_page(request: PageRequest, place: RunPlace, tab: str, title: str, status: Status) -> Page:
+def waiting_page(request: PageRequest, place: RunPlace, title: str, status: Status) -> Page:
     """The page that is shown while the run is being indexed."""
-    from emend.evals.view.records import ProblemView
-
-    head: PageHead = request.head("problem", title, place, waiting=True, tab=tab)
+    head = request.head("problem", title, place, waiting=status.state == "computing", tab="cases")
     return Page(head, ProblemView(title="Please wait", text=f"{status.text}; the page loads again by itself."))
 
 

@@ -12,7 +12,7 @@ from emend.evals.report.tables.comparison import difference_text, interval_text,
 from emend.evals.trace.answers import VERDICTS
 from emend.evals.view.answers import CaseKey, Integers, RunAnswers
 from emend.evals.view.offsets import read_record
-from emend.evals.view.pages.case import edit_views, probe_views, read_trace
+from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
 from emend.evals.view.pages.common import PageRequest, run_path
 from emend.evals.view.records import (
     BesideView,
@@ -101,6 +101,10 @@ def choice_page(request: PageRequest) -> Page:
 def beside_page(request: PageRequest, sides: Sequence[ChosenSide], key: CaseKey) -> Page | None:
     """Both traces of a case beside each other; None where one of the runs has no such case."""
     a, b = sides[:2]
+    for side in (a, b):
+        answers, status = request.library.answers(side.place)
+        if answers is None:
+            return waiting_page(request, side.place, f"Case {key.number}", status)
     traced = [_probes_of(request, side, key) for side in (a, b)]
     if traced[0] is None or traced[1] is None:
         return None

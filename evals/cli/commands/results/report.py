@@ -1,5 +1,6 @@
 """The commands `emend report` and `emend papers`."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -74,7 +75,7 @@ def report(
         _show_against(folders[0], against, scoring, output.as_json)
     else:
         reports = load_reports(folders, scoring)
-        _show_reports(reports, output)
+        _show_reports(folders, reports, output)
         enforce_thresholds(reports[0].report, require, junit)
 
 
@@ -112,7 +113,7 @@ def _show_against(folder: Path, against: str, scoring: str | None, as_json: bool
     emit(comparison.lines, as_json, lambda console: console.print(render_against(comparison, console)))
 
 
-def _show_reports(reports: "Sequence[LabelledReport]", output: ReportOutput) -> None:
+def _show_reports(folders: Sequence[Path], reports: "Sequence[LabelledReport]", output: ReportOutput) -> None:
     from emend.evals.report.export import export
     from emend.evals.report.tables.metrics import render_reports
 
@@ -125,6 +126,8 @@ def _show_reports(reports: "Sequence[LabelledReport]", output: ReportOutput) -> 
         return
     rows = [dict(each.labels) | row.model_dump() for each in reports for row in _all_rows(each.report)]
     emit(rows, output.as_json, lambda console: console.print(render_reports(reports, console, output.choice)))
+    if not output.as_json:
+        print_text(shlex.join(["emend", "view", *map(str, folders)]) + " shows it in a browser.")
 
 
 def _all_rows(report: "Report") -> "Iterator[BaseModel]":
