@@ -7,7 +7,7 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 
-from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, split_address
+from emend.agents.llm import API_DEFAULTS, DEFAULT_BOUNDS, bound_of, split_address
 from emend.agents.providers.http_client import bound_exchanges
 from emend.memory.errors import BadSettings, MissingExtra
 from emend.memory.redaction import hide_keys
@@ -47,8 +47,8 @@ def load_langchain(name: str, **settings: Any) -> BaseChatModel:
     defaults = {key: value for key, value in (API_DEFAULTS | {OWN_RETRIES: 0}).items() if key in known}
     options = {key: value for key, value in (defaults | options).items() if value is not None}
     client = _make(provider, model, spec, options)
+    seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in ("deadline", "reply_mb"))
     if provider in BOUNDED:
-        seconds, megabytes = (settings.get(name, DEFAULT_BOUNDS[name]) for name in ("deadline", "reply_mb"))
         bound_exchanges(client, provider, seconds=seconds, max_bytes=int(megabytes * 1e6))
     return client
 
@@ -59,9 +59,10 @@ def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> Base
             client: BaseChatModel = init_chat_model(model, model_provider=provider, **options)
     except ImportError as error:
         package = _PACKAGE.search(str(error))
-        remedy = f"pip install {package[1]}" if package else str(error)
-        raise MissingExtra(f"model '{spec}' needs a package: {remedy}.") from error
+        raise MissingExtra(_missing(spec, package[1] if package else f"langchain-{provider}")) from error
     except Exception as error:  # noqa: BLE001  clients have errors of their own for keys and settings
+        if "langchain_community" in str(error):  # where LangChain looks for ollama's class without its package
+            raise MissingExtra(_missing(spec, f"langchain-{provider}")) from error
         if supported := _SUPPORTED.search(str(error)):
             names = [name.strip() for name in supported[1].split(",")]
             raise BadSettings(
@@ -70,6 +71,10 @@ def _make(provider: str, model: str, spec: str, options: dict[str, Any]) -> Base
         reason = hide_keys(" ".join(str(error).split()))[:300]
         raise BadSettings(f"model '{spec}' cannot be made ({type(error).__name__}): {reason}") from error
     return client
+
+
+def _missing(spec: str, package: str) -> str:
+    return f"model '{spec}' needs a package: pip install {package}."
 
 
 def _settings_of(kind: type[BaseChatModel]) -> set[str]:

@@ -247,7 +247,7 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
         raise BadSettings("model.max_retries: Emend retries itself, with its own waits; leave the setting out.")
     # Servers compatible with OpenAI count the tokens of a stream only on request.
     counting = {"stream_usage": True} if provider == "openai" and settings.get("streaming") else {}
-    seconds, megabytes = (_bound(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
+    seconds, megabytes = (bound_of(name, settings.get(name, DEFAULT_BOUNDS[name])) for name in DEFAULT_BOUNDS)
     options = API_DEFAULTS | {"max_retries": 0} | counting | settings
     options = {name: value for name, value in options.items() if value is not None and name not in DEFAULT_BOUNDS}
     try:
@@ -264,7 +264,12 @@ def _api(provider: str, name: str, settings: dict[str, Any]) -> "BaseChatModel":
     return model
 
 
-def _bound(setting: str, value: Any) -> float:
+def bound_of(setting: str, value: Any) -> float:
+    """Return the value of a bound, as a number.
+
+    Raises:
+        BadSettings: it is none above 0.
+    """
     if isinstance(value, (int, float)) and 0 < value < math.inf:
         return float(value)
     raise BadSettings(f"model.{setting} is {value!r}: give a number above 0.")

@@ -57,6 +57,8 @@ def test_a_class_gets_the_defaults_that_it_has_and_the_users_settings():
         ),
         ("openai:x", {"max_retries": 4}, BadSettings, "Emend retries itself"),
         ("openai:x@http://u:p@h/v1", {}, BadSettings, "has a password"),
+        ("openai:x", {"deadline": "soon"}, BadSettings, "model.deadline is 'soon': give a number above 0"),
+        ("ollama:llama3", {}, MissingExtra, "pip install langchain-ollama"),
         ("google_genai:gemini-2.5-pro", {}, MissingExtra, "pip install langchain-google-genai"),
     ],
 )
