@@ -9,36 +9,25 @@ from typing import Any
 from emend.evals.papers.tables import Cell
 from emend.memory.edit import FrozenModel
 
-Overrides = dict[str, dict[str, Any]]
-
 
 class CellRule(FrozenModel):
-    """Needs of figures: options of the benchmark, settings of editors, fields of a run; or why they cannot be run."""
+    """Needs of the figures that `cells` names, or why they cannot be run; see the head of `recipes.toml`."""
 
     cells: dict[str, str | tuple[str, ...]]
     options: dict[str, str] = {}
-    overrides: Overrides = {}
+    overrides: dict[str, dict[str, Any]] = {}
     run: dict[str, Any] = {}
     blocked: str = ""
-    """Reason for which the figures cannot be run."""
     model: str = ""
-    """Reason for which another model must take the place of the paper's."""
     helper: str = ""
-    """Reason for which another model must judge or extract."""
     file: str = ""
-    """Name of the file of triplets that is needed."""
     make: str = ""
-    """Options of `emend extract` that make it."""
 
-    def applies(self, cell: Cell) -> bool:
-        """Return whether the figure is one of `cells`."""
+    def applies(self, cell: Cell, is_other: bool = False) -> bool:
+        """Return whether the figure is one of `cells`; `is_other` where another model has its model's place."""
         values = ((str(getattr(cell, name)), of) for name, of in self.cells.items())
-        return all(value == of if isinstance(of, str) else value in of for value, of in values)
-
-    @property
-    def is_about_models(self) -> bool:
-        """True if the rule says nothing of another model in the place of the paper's."""
-        return "model" in self.cells
+        is_one = all(value == of if isinstance(of, str) else value in of for value, of in values)
+        return is_one and not (is_other and "model" in self.cells)
 
 
 class PaperRecipes(FrozenModel):
@@ -79,9 +68,9 @@ def gpu_gigabytes() -> float:
     return float(_fields()["gpu"]["gigabytes"])
 
 
-def gigabytes_needed(billions: float, editor: str, overrides: Mapping[str, Mapping[str, Any]]) -> float:
-    """Memory of the GPU that an editor takes on a model of so many parameters; a gigabyte is 10^9 bytes."""
-    memory, settings = _fields()["memory"], overrides.get(editor, {})
+def gigabytes_needed(billions: float, editor: str, settings: Mapping[str, Any]) -> float:
+    """Memory that an editor with these settings takes on a model of so many parameters; a gigabyte is 10^9 bytes."""
+    memory = _fields()["memory"]
     named = (f"{editor}.{name}={value}" for name, value in settings.items())
     key = next((name for name in (*named, editor) if name in memory), "default")
     return float(billions * memory[key] + _fields()["gpu"]["beside"])

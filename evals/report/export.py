@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from emend.evals.aggregate.rows import MetricRow
 from emend.evals.aggregate.tables import COMPACT, LabelledReport, MetricTable, TableChoice, metric_tables
@@ -20,7 +20,7 @@ FORMATS: list[str] = list(get_args(Format))
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "Δ": r"$\Delta$", "—": "--"}
 )
 MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*`<>[]"})
 FIELDS = ("setting", "mode", "metric", "mean", "low", "high", "n", "unscored", "judge")
@@ -45,8 +45,8 @@ def export(reports: Sequence[LabelledReport], form: str, choice: TableChoice = C
     tables = metric_tables(reports, choice)
     if form == "csv":
         return _csv(tables)
-    writers: dict[str, Callable[[MetricTable], str]] = {"markdown": _markdown, "latex": _latex, "html": _html}
-    return "\n\n".join(writers[form](table) for table in tables)
+    writers: dict[str, Callable[[TextTable], str]] = {"markdown": markdown_text, "latex": latex_text, "html": html_text}
+    return "\n\n".join(writers[form](_texts(table)) for table in tables)
 
 
 def _csv(tables: Sequence[MetricTable]) -> str:
@@ -59,25 +59,35 @@ def _csv(tables: Sequence[MetricTable]) -> str:
             labels = dict(zip(table.headings, row.names, strict=True))
             for value in (row.values[metric.name] for metric in table.metrics if metric.name in row.values):
                 line = {"benchmark": table.benchmark} | labels | value.model_dump(include=set(FIELDS))
-                writer.writerow(
-                    {name: safe_cell(part) if isinstance(part, str) else part for name, part in line.items()}
-                )
+                writer.writerow({name: safe_cell(part) for name, part in line.items()})
     return out.getvalue().rstrip("\n")
 
 
-def safe_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
+def safe_cell(text: Any) -> Any:
+    """A text that no spreadsheet takes for a formula; a number as it is."""
+    if not isinstance(text, str):
+        return text
     plain = one_line(text)
     return f"'{plain}" if plain.startswith(FORMULA) else plain
 
 
-def _lines(table: MetricTable) -> list[list[str]]:
-    """The headings, and a line for each row."""
-    lines = [[*table.headings, *(f"{one_line(metric.name)} ({count(table, metric)})" for metric in table.metrics)]]
-    for row in table.rows:
-        values = (_value(row.values.get(metric.name), metric) for metric in table.metrics)
-        lines.append([*map(one_line, row.names), *values])
-    return lines
+class TextTable(NamedTuple):
+    """A table of texts: heading lines, rows, how many columns name a row, and notes below."""
+
+    title: str
+    heads: list[list[str]]
+    rows: list[list[str]]
+    names: int
+    notes: Sequence[str] = (INTERVALS,)
+
+
+def _texts(table: MetricTable) -> TextTable:
+    heads = [*table.headings, *(f"{one_line(metric.name)} ({count(table, metric)})" for metric in table.metrics)]
+    rows = [
+        [*map(one_line, row.names), *(_value(row.values.get(metric.name), metric) for metric in table.metrics)]
+        for row in table.rows
+    ]
+    return TextTable(table.title, [heads], rows, len(table.headings))
 
 
 def _value(row: MetricRow | None, metric: Metric) -> str:
@@ -89,24 +99,27 @@ def _value(row: MetricRow | None, metric: Metric) -> str:
     return " ".join([*parts, *([f"({row.unscored} unscored)"] if row.unscored else [])])
 
 
-def _markdown(table: MetricTable) -> str:
-    names = len(table.headings)
-    heads, *rows = [[text.translate(MARKDOWN) for text in line[:names]] + line[names:] for line in _lines(table)]
-    heads[names:] = [text.translate(MARKDOWN) for text in heads[names:]]
-    rule = ["---"] * names + ["---:"] * (len(heads) - names)
+def markdown_text(table: TextTable) -> str:
+    """The table in Markdown, with one heading line."""
+    heads = [" ".join(filter(None, parts)).translate(MARKDOWN) for parts in zip(*table.heads, strict=True)]
+    rule = ["---"] * table.names + ["---:"] * (len(heads) - table.names)
+    rows = [[text.translate(MARKDOWN) for text in row[: table.names]] + row[table.names :] for row in table.rows]
     lines = [f"| {' | '.join(line)} |" for line in (heads, rule, *rows)]
-    return "\n".join([f"**{one_line(table.title).translate(MARKDOWN)}**", "", *lines, "", INTERVALS])
+    return "\n".join([f"**{one_line(table.title).translate(MARKDOWN)}**", "", *lines, "", "\n\n".join(table.notes)])
 
 
-def _latex(table: MetricTable) -> str:
-    """A table for the package booktabs."""
-    heads, *rows = [" & ".join(text.translate(LATEX) for text in line) + r" \\" for line in _lines(table)]
-    columns = "l" * len(table.headings) + "r" * len(table.metrics)
-    caption = f"{one_line(table.title)}. {INTERVALS}.".translate(LATEX)
+def latex_text(table: TextTable) -> str:
+    """The table for the package booktabs."""
+    heads, rows = (
+        [" & ".join(text.translate(LATEX) for text in line) + r" \\" for line in lines]
+        for lines in (table.heads, table.rows)
+    )
+    columns = "l" * table.names + "r" * (len(table.heads[0]) - table.names)
+    caption = f"{one_line(table.title)}. {'. '.join(table.notes)}.".translate(LATEX)
     body = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        heads,
+        *heads,
         r"\midrule",
         *rows,
         r"\bottomrule",
@@ -115,9 +128,10 @@ def _latex(table: MetricTable) -> str:
     return "\n".join([r"\begin{table}", r"\centering", *body, rf"\caption{{{caption}}}", r"\end{table}"])
 
 
-def _html(table: MetricTable) -> str:
-    heads, *rows = [[escape(text) for text in line] for line in _lines(table)]
-    lines = ["<table>", f"<caption>{escape(one_line(table.title))}. {INTERVALS}</caption>"]
+def html_text(table: TextTable) -> str:
+    """The table in HTML, with one heading line."""
+    heads, *rows = [[escape(text) for text in line] for line in (*table.heads, *table.rows)]
+    lines = ["<table>", f"<caption>{escape(one_line(table.title))}. {'. '.join(table.notes)}</caption>"]
     lines.append(f"<thead><tr>{''.join(f'<th>{text}</th>' for text in heads)}</tr></thead>")
     body = [f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows]
     return "\n".join([*lines, "<tbody>", *body, "</tbody>", "</table>"])

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from emend.evals.aggregate.rows import report
 from emend.evals.log.config import RunConfig
-from emend.evals.log.manifest import MANIFEST, Manifest
+from emend.evals.log.manifest import Manifest
 from emend.evals.papers.compare_published import BLOCK, PlacedMetric, placed_rows
 from emend.evals.papers.counterparts import rules, same_model
 from emend.evals.papers.tables import Cell, PaperTable
@@ -15,8 +16,6 @@ from emend.evals.reproduce.execute import RunOutcome
 from emend.evals.reproduce.needs import PlannedCell, Status
 from emend.evals.reproduce.recipe import Recipe, lacking
 from emend.memory.edit import FrozenModel
-
-NOT_SCORED = "not scored in the run"
 
 
 class Figure(FrozenModel):
@@ -56,15 +55,19 @@ def figures(
     """The figures, in the order of the plan; a damaged run raises what `report` raises."""
     sources: dict[tuple[str, ...], _Source] = {}
     for each, outcome in zip(recipe.runs, outcomes, strict=True):
-        folder = Path(outcome.folder)
-        if (folder / MANIFEST).exists():
-            for key, source in _sources(table, each.config.model, folder):
+        if outcome.units:
+            for key, placed in _sources(table, each.config.model, Path(outcome.folder)):
                 if key not in sources or sources[key].placed.row.mean is None:
-                    sources[key] = source
-    errors = _Errors(recipe, outcomes)
-    single = {each.cell.key(): _figure(table, each, sources, errors) for each in planned if not each.parts}
-    means = {each.cell.key(): _mean(each, recipe, single) for each in planned if each.parts}
-    return [(single | means)[each.cell.key()] for each in planned]
+                    sources[key] = placed
+    runs = [(each.config, outcome) for each, outcome in zip(recipe.runs, outcomes, strict=True)]
+    by_key: dict[tuple[str, ...], Figure] = {}
+    for plan in sorted(planned, key=lambda plan: bool(plan.parts)):  # means after their parts
+        reason = lacking(plan, recipe) or _unfinished(plan, runs)
+        figure = Figure(cell=plan.cell, model=plan.model, status=plan.status, reason=reason)
+        source = sources.get((plan.model, plan.cell.method, *plan.cell.key(BLOCK)))
+        values = _mean(plan, by_key) if plan.parts else _values(table, plan, source) if source else {}
+        by_key[plan.cell.key()] = figure.model_copy(update=values)
+    return [by_key[plan.cell.key()] for plan in planned]
 
 
 def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tuple[str, ...], _Source]]:
@@ -78,27 +81,18 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
         notes.append(f"unfinished: {outcome.failed} units failed, {outcome.missing} are not done")
     for placed in placed_rows(folder, table, outcome, manifest):
         judge = (f"judge: {placed.row.judge}",) if placed.row.judge else ()
-        yield (
-            (model, placed.place.method, *placed.place.block),
-            _Source(placed, (*notes, *placed.place.differs, *judge)),
-        )
+        source = _Source(placed, (*notes, *placed.place.differs, *judge))
+        yield (model, placed.place.method, *placed.place.block), source
 
 
-class _Errors:
-    """Why runs are not finished."""
-
-    def __init__(self, recipe: Recipe, outcomes: Sequence[RunOutcome]) -> None:
-        self.recipe = recipe
-        self._runs = [(each.config, outcome) for each, outcome in zip(recipe.runs, outcomes, strict=True)]
-
-    def of(self, planned: PlannedCell) -> str:
-        """Return why a figure has no number."""
-        if reason := lacking(planned, self.recipe):
-            return reason
-        outcome = next((outcome for config, outcome in self._runs if _gives(config, planned)), None)
-        if outcome is None:
-            return "no run of the recipe gives it"
-        return outcome.error or ("no number for it in the run" if outcome.is_finished else "the run is not finished")
+def _unfinished(planned: PlannedCell, runs: Sequence[tuple[RunConfig, RunOutcome]]) -> str:
+    """Return why a figure has no number though it is in a run."""
+    outcome = next((outcome for config, outcome in runs if _gives(config, planned)), None)
+    if planned.parts:
+        return "none of its parts has a number"
+    if outcome is None:
+        return "no run of the recipe gives it"
+    return outcome.error or ("no number for it in the run" if outcome.is_finished else "the run is not finished")
 
 
 def _gives(config: RunConfig, planned: PlannedCell) -> bool:
@@ -106,56 +100,36 @@ def _gives(config: RunConfig, planned: PlannedCell) -> bool:
     need = planned.need
     if need is None or (config.model, config.mode) != (planned.model, need.mode):
         return False
-    options = (
-        set(value.split(",")) <= set(config.benchmark_options.get(key, "").split(","))
-        for key, value in need.options.items()
-    )
+    lists = {key: config.benchmark_options.get(key, "").split(",") for key in need.options}
+    has_options = all({*value.split(",")} <= {*lists[key]} for key, value in need.options.items())
     is_retrieved = need.retriever in (None, config.retriever)
-    return need.editor in config.editors and need.setting in config.settings and is_retrieved and all(options)
+    return need.editor in config.editors and need.setting in config.settings and is_retrieved and has_options
 
 
-def _figure(
-    table: PaperTable, planned: PlannedCell, sources: Mapping[tuple[str, ...], _Source], errors: _Errors
-) -> Figure:
-    cell = planned.cell
-    figure = Figure(cell=cell, model=planned.model, status=planned.status)
-    source = sources.get((planned.model, cell.method, *cell.key(BLOCK)))
-    if source is None:
-        return figure.model_copy(update={"reason": errors.of(planned)})
-    placed, row = source.placed, source.placed.row
+def _values(table: PaperTable, planned: PlannedCell, source: _Source) -> dict[str, Any]:
+    """Fields of a figure that a run's row has."""
+    placed, row, cell = source.placed, source.placed.row, planned.cell
     model = () if same_model(planned.model, cell.model) else (f"model: {planned.model} in the place of the paper's",)
-    values = {name: placed.number(name, cell.unit) for name in ("mean", "low", "high")}
-    return figure.model_copy(
-        update=values
-        | {
-            "n": row.n,
-            "unscored": row.unscored,
-            "published_n": placed.place.n,
-            "notes": (*model, *source.notes, *rules(table.paper).differs),
-            "reason": NOT_SCORED if row.mean is None else "",
-        }
-    )
+    return {name: placed.number(name, cell.unit) for name in ("mean", "low", "high")} | {
+        "n": row.n,
+        "unscored": row.unscored,
+        "published_n": placed.place.n,
+        "notes": (*model, *source.notes, *rules(table.paper).differs),
+        "reason": "not scored in the run" if row.mean is None else "",
+    }
 
 
-def _mean(planned: PlannedCell, recipe: Recipe, single: Mapping[tuple[str, ...], Figure]) -> Figure:
-    """The mean of figures that are there; its interval is that of a mean of independent numbers."""
-    figure = Figure(cell=planned.cell, model=planned.model, status=planned.status)
-    parts = [single[part.key()] for part in planned.parts if part.key() in single]
+def _mean(planned: PlannedCell, figures: Mapping[tuple[str, ...], Figure]) -> dict[str, Any]:
+    """Fields of a mean of figures that have numbers; its interval is that of a mean of independent ones."""
+    parts = [figures[part.key()] for part in planned.parts if part.key() in figures]
     scored = [part for part in parts if part.mean is not None]
     if not scored:
-        return figure.model_copy(update={"reason": lacking(planned, recipe) or "none of its parts has a number"})
-    mean = sum(part.mean or 0.0 for part in scored) / len(scored)
+        return {}
+    mean = fmean(part.mean or 0.0 for part in scored)
     widths = [(part.high - part.low) / 2 for part in scored if part.low is not None and part.high is not None]
     half = sqrt(sum(width**2 for width in widths)) / len(scored) if len(widths) == len(scored) else None
-    notes = [note for part in scored for note in part.notes]
-    if len(scored) < len(planned.parts):
-        notes.append(f"mean: over {len(scored)} of the paper's {len(planned.parts)}")
-    return figure.model_copy(
-        update={
-            "mean": mean,
-            "low": None if half is None else mean - half,
-            "high": None if half is None else mean + half,
-            "n": sum(part.n or 0 for part in scored),
-            "notes": tuple(dict.fromkeys(notes)),
-        }
-    )
+    lacking_parts = [f"mean: over {len(scored)} of the paper's {len(planned.parts)}"]
+    notes = [*(note for part in scored for note in part.notes), *lacking_parts * (len(scored) < len(planned.parts))]
+    ends = {} if half is None else {"low": mean - half, "high": mean + half}
+    values = {"mean": mean, "n": sum(part.n or 0 for part in scored), "notes": tuple(dict.fromkeys(notes))}
+    return values | ends | {"reason": ""}

@@ -1,14 +1,13 @@
 """The ledger: which published figures can be run, and why the others cannot."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emend.evals.papers.tables import PaperTable
 from emend.evals.report.tables.layout import frame
-from emend.evals.reproduce.collect import Figure
 from emend.evals.reproduce.needs import STATUSES, Status, plan_cells
 from emend.memory.edit import FrozenModel
 
@@ -34,12 +33,6 @@ def ledger_rows(tables: Sequence[PaperTable]) -> list[LedgerRow]:
         LedgerRow(table=table, status=status, reason=reason, figures=count)
         for (table, status, reason), count in counts.items()
     ]
-
-
-def planned_figures(table: PaperTable) -> Iterator[Figure]:
-    """Yield the figures of a table without numbers."""
-    for planned in plan_cells(table, {}):
-        yield Figure(cell=planned.cell, model=planned.model, status=planned.status, reason=planned.reason)
 
 
 def render_ledger(rows: Sequence[LedgerRow]) -> RenderableType:

@@ -2,20 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from emend.agents.llm import LOCAL
 from emend.editors.registry import EDITORS
 from emend.evals.benchmarks.registry import BENCHMARKS
 from emend.evals.papers.counterparts import MethodRule, MetricRule, rules, same_model
-from emend.evals.papers.recipes import (
-    CellRule,
-    PaperRecipes,
-    gigabytes_needed,
-    gpu_gigabytes,
-    paper_models,
-    recipes,
-)
+from emend.evals.papers.recipes import CellRule, gigabytes_needed, gpu_gigabytes, paper_models, recipes
 from emend.evals.papers.tables import Cell, PaperTable, paper
 from emend.memory.edit import FrozenModel
 
@@ -69,35 +62,29 @@ def plan_cells(table: PaperTable, models: Mapping[str, str], cells: Sequence[Cel
     Args:
         table: the published table.
         models: a model for each of the paper's, by its name; the others are those of the paper, from the hub.
-        cells: figures to plan; by default all.
+        cells: figures to plan, with those of which they are means; by default all.
     """
-    plans = {cell.key(): _plan_cell(table, cell, models.get(cell.model, "")) for cell in table.cells}
-    average = recipes(table.paper).average
-    for cell in table.cells:
-        if average and cell.data == average:
-            parts = [each for each in table.cells if _is_part(each, cell)]
-            plans[cell.key()] = _average(plans[cell.key()], [plans[part.key()] for part in parts])
-    return [plans[cell.key()] for cell in cells or table.cells]
+    plans = {cell.key(): _plan_cell(table.paper, cell, models.get(cell.model, "")) for cell in table.cells}
+    for cell in (cell for cell in table.cells if cell.data == recipes(table.paper).average):
+        parts = [plans[each.key()] for each in table.cells if each.data != cell.data and _is_beside(each, cell)]
+        best = min(parts, key=lambda part: [*STATUSES].index(part.status))
+        fields = {"status": best.status, "reason": best.reason, "parts": tuple(part.cell for part in parts)}
+        plans[cell.key()] = plans[cell.key()].model_copy(update=fields | {"need": None})
+    keys = {cell.key() for cell in cells or table.cells}
+    keys |= {part.key() for key in keys for part in plans[key].parts}
+    return [plan for key, plan in plans.items() if key in keys]
 
 
-def _is_part(each: Cell, of: Cell) -> bool:
-    return each.data != of.data and each.key() == of.model_copy(update={"data": each.data}).key()
+def _is_beside(each: Cell, other: Cell) -> bool:
+    """Return whether two figures differ in their data alone."""
+    return each.key() == other.model_copy(update={"data": each.data}).key()
 
 
-def _average(planned: PlannedCell, parts: Sequence[PlannedCell]) -> PlannedCell:
-    """Plan a mean, which can be run where one of its parts can."""
-    best = min(parts, key=lambda part: [*STATUSES].index(part.status))
-    fields = {"status": best.status, "reason": best.reason, "parts": tuple(part.cell for part in parts), "need": None}
-    return planned.model_copy(update=fields)
-
-
-def _plan_cell(table: PaperTable, cell: Cell, model: str) -> PlannedCell:
-    paper_model, paper_recipes = paper_models().get(cell.model), recipes(table.paper)
-    is_other = bool(model) and not same_model(model, cell.model)
+def _plan_cell(name: str, cell: Cell, model: str) -> PlannedCell:
+    is_other, paper_model = bool(model) and not same_model(model, cell.model), paper_models().get(cell.model)
     spec = model or (f"hf:{paper_model.hub}" if paper_model and paper_model.hub else "")
-    applying = [rule for rule in paper_recipes.rules if rule.applies(cell)]
-    applying = [rule for rule in applying if not (is_other and rule.is_about_models)]
-    need = next(_needs(table.paper, paper_recipes, cell, applying), None)
+    applying = tuple(rule for rule in recipes(name).rules if rule.applies(cell, is_other))
+    need = next(_CellReader(name, cell, applying).needs(), None)
     status, reason = _status(cell, spec, need, applying, is_other)
     return PlannedCell(cell=cell, model=spec, status=status, reason=reason, need=need)
 
@@ -110,102 +97,74 @@ def _status(
         return "blocked", blocked
     if need is None:
         return "blocked", "no number of a run has its place"
-    if spec and spec.partition(":")[0] not in LOCAL and _needs_weights(need.editor):
+    if spec and spec.partition(":")[0] not in LOCAL and getattr(EDITORS.load(need.editor), "needs_weights", False):
         return "blocked", f"{need.editor} edits weights, which a model behind an API does not show"
     if reason := next((rule.model for rule in applying if rule.model), ""):
         return "model", reason
-    if not is_other and (reason := _too_large(cell, need)):
-        return "blocked", reason
+    billions = None if is_other or cell.model not in paper_models() else paper_models()[cell.model].parameters
+    gigabytes = gigabytes_needed(billions or 0.0, need.editor, need.overrides)
+    if billions and gigabytes > gpu_gigabytes():
+        return "blocked", f"{need.editor} needs about {gigabytes:.0f} GB, and a GPU has {gpu_gigabytes():.0f}"
     if need.judge:
         return "judge", f"a judge reads the answers: {need.judge}"
     helper = next((rule.helper for rule in applying if rule.helper), "")
     return ("judge", helper) if helper else ("runnable", "")
 
 
-def _too_large(cell: Cell, need: Need) -> str:
-    """Return why the paper's model does not fit the GPU under an editor; empty where it does."""
-    gigabytes = memory_of(cell.model, need)
-    if gigabytes is None or gigabytes <= gpu_gigabytes():
-        return ""
-    return f"{need.editor} needs about {gigabytes:.0f} GB, and a GPU has {gpu_gigabytes():.0f}"
+class _CellReader(NamedTuple):
+    """Reads the counterparts of a figure, in the paper of that name, under the rules of recipes that apply to it."""
 
+    paper: str
+    cell: Cell
+    applying: Sequence[CellRule]
 
-def memory_of(model: str, need: Need) -> float | None:
-    """Gigabytes that an editor takes on a paper's model; None where its size is unknown."""
-    paper_model = paper_models().get(model)
-    if paper_model is None or paper_model.parameters is None:
-        return None
-    return gigabytes_needed(paper_model.parameters, need.editor, {need.editor: need.overrides})
+    def needs(self) -> Iterator[Need]:
+        """Yield the parts of runs that would give the figure, the preferred one first."""
+        cell, of_paper = self.cell, rules(self.paper)
+        metrics = [rule for rule in of_paper.metrics if (rule.published, rule.data) == (cell.metric, cell.data)]
+        metrics = [rule for rule in metrics if rule.setting in (None, cell.setting)]
+        for metric in (rule for rule in metrics if rule.method == cell.method):
+            yield self._need(metric, MethodRule(editor=UNEDITED, method=UNEDITED))
+        methods = [rule for rule in of_paper.methods if rule.method == cell.method]
+        for metric, method in product([rule for rule in metrics if rule.method is None], methods):
+            modes = {None, metric.mode} if metric.mode and not metric.derived else {None, method.mode}
+            is_set = metric.setting is not None or method.setting in (None, cell.setting)
+            if method.metric in (None, cell.metric) and method.mode in modes and is_set:
+                yield self._need(metric, method)
 
+    def _need(self, metric: MetricRule, method: MethodRule) -> Need:
+        benchmark: Any = BENCHMARKS.load(paper(self.paper).benchmark)
+        editor = method.editor if method.editor in EDITORS.names() else UNEDITED
+        mode = (None if metric.derived == TRIPLES else metric.mode) or method.mode
+        settings = [rule.overrides.get(editor, {}) for rule in self.applying]
+        return Need(
+            editor=editor,
+            mode=mode or benchmark.mode,
+            setting=self._setting(metric, method) or benchmark.settings[0],
+            retriever=method.retriever,
+            options=self._options(metric, benchmark.defaults),
+            overrides={key: value for values in settings for key, value in values.items()},
+            run={field: value for rule in self.applying for field, value in rule.run.items()},
+            judge=metric.judge,
+            file=next((rule.file for rule in self.applying if rule.file), ""),
+            make=next((rule.make for rule in self.applying if rule.make), ""),
+        )
 
-def _needs_weights(editor: str) -> bool:
-    return bool(getattr(EDITORS.load(editor), "needs_weights", False))
+    def _setting(self, metric: MetricRule, method: MethodRule) -> str:
+        """Return the run's setting; empty for any."""
+        if metric.setting is not None:
+            return method.setting or ""
+        names, setting = rules(self.paper).settings, self.cell.setting
+        return next((each for each in metric.settings if names.get(each, each) == setting), setting)
 
-
-def _needs(name: str, paper_recipes: PaperRecipes, cell: Cell, applying: Sequence[CellRule]) -> Iterator[Need]:
-    """Yield the parts of runs that would give a figure, the preferred one first."""
-    paper_rules = rules(name)
-    metrics = [rule for rule in paper_rules.metrics if (rule.published, rule.data) == (cell.metric, cell.data)]
-    metrics = [rule for rule in metrics if rule.setting in (None, cell.setting)]
-    methods = [rule for rule in paper_rules.methods if rule.method == cell.method]
-    shared = MethodRule(editor=UNEDITED, method=UNEDITED)
-    for metric in metrics:
-        if metric.method == cell.method:
-            yield _need(name, paper_recipes, cell, applying, metric, shared)
-    for metric, method in product([rule for rule in metrics if rule.method is None], methods):
-        if _go_together(metric, method, cell):
-            yield _need(name, paper_recipes, cell, applying, metric, method)
-
-
-def _go_together(metric: MetricRule, method: MethodRule, cell: Cell) -> bool:
-    modes = {None, metric.mode} if metric.mode and not metric.derived else {None, method.mode}
-    is_given = metric.setting is not None or method.setting in (None, cell.setting)
-    return method.metric in (None, cell.metric) and method.mode in modes and is_given
-
-
-def _need(
-    name: str,
-    paper_recipes: PaperRecipes,
-    cell: Cell,
-    applying: Sequence[CellRule],
-    metric: MetricRule,
-    method: MethodRule,
-) -> Need:
-    benchmark: Any = BENCHMARKS.load(paper(name).benchmark)
-    editor = method.editor if method.editor in EDITORS.names() else UNEDITED
-    parts = [metric.when, *(rule.options for rule in applying)]
-    if paper_recipes.by_data and cell.data != paper_recipes.average:
-        parts.append({paper_recipes.by_data: cell.data})
-    mode = (None if metric.derived == TRIPLES else metric.mode) or method.mode
-    run = {field: value for rule in applying for field, value in rule.run.items()}
-    return Need(
-        editor=editor,
-        mode=mode or benchmark.mode,
-        setting=_setting(name, cell, metric, method) or benchmark.settings[0],
-        retriever=method.retriever,
-        options=_options(parts, paper_recipes.joined, benchmark.defaults),
-        overrides={key: value for rule in applying for key, value in rule.overrides.get(editor, {}).items()},
-        run=run,
-        judge=metric.judge,
-        file=next((rule.file for rule in applying if rule.file), ""),
-        make=next((rule.make for rule in applying if rule.make), ""),
-    )
-
-
-def _setting(name: str, cell: Cell, metric: MetricRule, method: MethodRule) -> str:
-    """Return the run's setting; empty for any."""
-    if metric.setting is not None:
-        return method.setting or ""
-    names = rules(name).settings
-    return next((each for each in metric.settings if names.get(each, each) == cell.setting), cell.setting)
-
-
-def _options(parts: Sequence[Mapping[str, str]], joined: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Merge options, those of `joined` as lists, without the benchmark's defaults."""
-    options: dict[str, str] = {}
-    for key, value in (pair for part in parts for pair in part.items()):
-        options[key] = join(options.get(key, ""), value) if key in joined else value
-    return {key: value for key, value in sorted(options.items()) if value != defaults.get(key)}
+    def _options(self, metric: MetricRule, defaults: Mapping[str, str]) -> dict[str, str]:
+        """Merge options of the benchmark, without its defaults."""
+        of_paper, options = recipes(self.paper), dict[str, str]()
+        by_data = {of_paper.by_data: self.cell.data} if of_paper.by_data else {}
+        for part in (metric.when, *(rule.options for rule in self.applying), by_data):
+            for key, value in part.items():
+                options[key] = join(options.get(key, ""), value) if key in of_paper.joined else value
+        return {key: value for key, value in sorted(options.items()) if value != defaults.get(key)}
 
 
 def join(*lists: str) -> str:

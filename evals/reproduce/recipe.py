@@ -1,7 +1,7 @@
 """Recipes: the runs of a published table or of a grid, as a YAML file that one can read, edit and give back."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from emend.evals.benchmarks.triples import OPTION
 from emend.evals.log.config import FREE, MODEL, RunConfig
+from emend.evals.log.presets import PRESET, presets
 from emend.evals.log.run_file import RunPlan, parse_yaml, typed_fields
 from emend.evals.papers.recipes import recipes
 from emend.evals.papers.tables import PaperTable, paper
@@ -118,9 +119,12 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
         BadSettings: a field of a run is impossible.
     """
     groups: dict[str, list[tuple[PlannedCell, Need]]] = {}
-    for each in planned:
-        if each.need is not None and not lacking(each, recipe):
-            groups.setdefault(_group(each, each.need, recipes(table.paper).joined), []).append((each, each.need))
+    joined, set_up = recipes(table.paper).joined, presets().get(common.get(PRESET, ""), {})
+    for each, need in ((each, each.need) for each in planned if each.need and not lacking(each, recipe)):
+        options = {key: value for key, value in need.options.items() if key not in joined}
+        apart = need.editor if need.editor in set_up else ""  # as it has options of the run
+        key = repr((each.model, need.mode, need.retriever, options, need.run, need.file, apart))
+        groups.setdefault(key, []).append((each, need))
     runs = [run for group in groups.values() for run in _runs(table, recipe, group, common)]
     return recipe.model_copy(update={"runs": tuple(sorted(runs, key=lambda run: run.config.model))})
 
@@ -140,49 +144,48 @@ def lacking(planned: PlannedCell, recipe: Recipe) -> str:
     return ""
 
 
-def _group(planned: PlannedCell, need: Need, joined: Sequence[str]) -> str:
-    """Key of figures that can come from runs that differ in editors and settings alone."""
-    options = {key: value for key, value in need.options.items() if key not in joined}
-    return repr((planned.model, need.mode, need.retriever, options, need.run, need.file))
-
-
 def _runs(
     table: PaperTable, recipe: Recipe, group: Sequence[tuple[PlannedCell, Need]], common: Mapping[str, Any]
-) -> list[RecipeRun]:
-    """Runs in which each editor has exactly the settings that it is needed in, in as few runs as that takes."""
-    settings: dict[str, dict[str, None]] = {}
-    editors: dict[str, Need] = {}
-    for _, need in group:
-        key = repr((need.editor, need.overrides))
-        settings.setdefault(key, {})[need.setting] = None
-        editors.setdefault(key, need)
-    order = [*dict.fromkeys(need.setting for _, need in group)]
-    together: dict[tuple[str, ...], list[list[Need]]] = {}
-    for key, need in editors.items():
-        batches = together.setdefault(tuple(sorted(settings[key], key=order.index)), [[]])
-        batch = next((each for each in batches if need.editor not in (other.editor for other in each)), None)
-        batches.append([need]) if batch is None else batch.append(need)
-    planned, first = group[0]
+) -> Iterator[RecipeRun]:
+    """Yield runs in which each editor has exactly the settings that it is needed in, in as few runs as that takes."""
+    (planned, first), needs = group[0], [need for _, need in group]
     options = dict(first.options)
     for key in recipes(table.paper).joined:
-        options |= {key: join(*(need.options.get(key, "") for _, need in group))}
+        options |= {key: join(*(need.options.get(key, "") for need in needs))}
     options |= {OPTION: recipe.triples[first.file]} if first.file else {}
-    judged_by = tuple(dict.fromkeys(need.judge for _, need in group if need.judge))
     fields = {"benchmark": paper(table.paper).benchmark, MODEL: planned.model, "mode": first.mode, **first.run}
+    fields |= {"benchmark_options": {key: value for key, value in options.items() if value}}
     fields |= {"retriever": first.retriever} if first.retriever else {}
-    runs = []
-    for names, batch in ((names, batch) for names, batches in together.items() for batch in batches):
-        overrides = {need.editor: need.overrides for need in batch if need.overrides}
-        of_run = {"editors": [need.editor for need in batch], "settings": names, "overrides": overrides}
-        file = fields | of_run | {"benchmark_options": {key: value for key, value in options.items() if value}}
-        runs.append(RecipeRun(config=_configured(file, common), judged_by=judged_by))
-    return runs
+    judged_by = tuple(dict.fromkeys(need.judge for need in needs if need.judge))
+    for settings, editors in _products(needs):
+        overrides = {editor: values for editor, values in editors.items() if values}
+        of_run = {"editors": list(editors), "settings": settings, "overrides": overrides}
+        yield RecipeRun(config=_configured(fields | of_run, common), judged_by=judged_by)
+
+
+def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Yield settings and, by editor, the overrides of runs that hold each pair of the needs once and no other."""
+    order = [*dict.fromkeys(need.setting for need in needs)]
+    settings: dict[str, set[str]] = {}
+    for need in needs:
+        settings.setdefault(repr((need.editor, need.overrides)), set()).add(need.setting)
+    batches: list[tuple[set[str], dict[str, Any]]] = []
+    for key, need in {repr((need.editor, need.overrides)): need for need in needs}.items():
+        fitting = (each for at, each in batches if at == settings[key] and need.editor not in each)
+        editors = next(fitting, None)
+        if editors is None:
+            editors = {}
+            batches.append((settings[key], editors))
+        editors[need.editor] = need.overrides
+    return ((sorted(at, key=order.index), editors) for at, editors in batches)
 
 
 def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:
-    changes = {key: value for key, value in common.items() if key != "overrides"}
-    names = (*file["editors"], MODEL)
-    overrides = {name: values for name, values in common.get("overrides", {}).items() if name in names}
+    """Make the configuration of a run; a preset and settings of editors that it does not have are left out of it."""
+    editors, changes = file["editors"], {key: value for key, value in common.items() if key != "overrides"}
+    if not {*presets().get(changes.get(PRESET, ""), {})} & {*editors}:
+        changes.pop(PRESET, None)
+    overrides = {name: of for name, of in common.get("overrides", {}).items() if name in (*editors, MODEL)}
     return RunPlan.of(file, changes | {"overrides": overrides}).configs[0]
 
 

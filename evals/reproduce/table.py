@@ -104,7 +104,7 @@ def summary(figures: Sequence[Figure]) -> Iterator[str]:
     yield f"{filled} of {len(figures)} figures have a number" + (f"; without one: {rest}" if rest else "")
 
 
-def render_cells(table: PaperTable, figures: Sequence[Figure], console: Console) -> RenderableType:
+def render_cells(figures: Sequence[Figure]) -> RenderableType:
     """The figures one by one: where each stands in the table, and its number, or whether it can be run."""
     grid = Grid.grid(padding=(0, 2))
     for _ in range(3):

@@ -16,6 +16,8 @@ from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from emend.evals.reproduce.execute import RunOutcome
     from emend.evals.reproduce.recipe import Recipe
 
@@ -212,8 +214,11 @@ def _print_table(recipe: "Recipe", outcomes: "Sequence[RunOutcome]", form: str |
     if form is not None:
         print_text(export(published, listed, form))
     else:
-        render = render_cells if output.cells else render_figures
-        emit(rows(listed), output.as_json, lambda console: console.print(render(published, listed, console)))
+
+        def show(console: "Console") -> None:
+            console.print(render_cells(listed) if output.cells else render_figures(published, listed, console))
+
+        emit(rows(listed), output.as_json, show)
     _fail_if_unfinished(outcomes)
 
 
@@ -227,15 +232,18 @@ def _fail_if_unfinished(outcomes: "Sequence[RunOutcome]") -> None:
 def _show_list(name: str | None, output: FigureOutput) -> None:
     """Print how many figures of each table can be run, and why the others cannot; or the figures one by one."""
     from emend.evals.papers.tables import paper, papers, table
+    from emend.evals.reproduce.collect import figures
     from emend.evals.reproduce.export import rows
-    from emend.evals.reproduce.ledger import ledger_rows, planned_figures, render_ledger
+    from emend.evals.reproduce.ledger import ledger_rows, render_ledger
+    from emend.evals.reproduce.needs import plan_cells
+    from emend.evals.reproduce.recipe import Recipe
     from emend.evals.reproduce.table import render_cells
 
-    listed = [table(name)] if name and ":" in name else None
-    tables = listed or [each for source in ([paper(name)] if name else papers()) for each in source.tables]
+    single = [table(name)] if name and ":" in name else []
+    tables = single or [each for source in ([paper(name)] if name else papers()) for each in source.tables]
     if output.cells:
-        figures = [figure for each in tables for figure in planned_figures(each)]
-        emit(rows(figures), output.as_json, lambda console: console.print(render_cells(tables[0], figures, console)))
+        listed = [each for t in tables for each in figures(t, plan_cells(t, {}), Recipe(table=t.id), [])]
+        emit(rows(listed), output.as_json, lambda console: console.print(render_cells(listed)))
         return
     counted = ledger_rows(tables)
     emit(counted, output.as_json, lambda console: console.print(render_ledger(counted)))

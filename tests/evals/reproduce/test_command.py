@@ -1,20 +1,16 @@
 """`emend reproduce` and `emend sweep` on the command line."""
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.evals.command_line import caller
+from tests.evals.command_line import caller, python
 from tests.evals.toys import BENCHMARK, EDITOR, enlist
-from tests.paths import DATA, ROOT
+from tests.paths import DATA
 
 RECALL = ("reproduce", "akew:2", "--model", "tiny", "--limit", "2", "--only", "method=IKE", "--only", "data=MQuAKE-CF")
 
@@ -116,28 +112,37 @@ TABLES = {
 }  # fmt: skip
 
 
+CHILD = """
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from emend.evals.reproduce.execute import RecipeRunner
+from emend.evals.reproduce.recipe import Recipe
+from emend.evals.runner.results import Progress
+RecipeRunner(Recipe.read(Path("plan.yaml"), {}), Path("killed"), Progress, print, lambda folder: nullcontext()).run()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
-def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, tmp_path: Path) -> None:
-    whole = _process(tmp_path, name, "whole").communicate()
-    draw = random.Random(name)
-    for _ in range(3):
-        process = _process(tmp_path, name, "killed")
-        time.sleep(draw.uniform(3, 9))
-        os.killpg(process.pid, signal.SIGKILL)
+def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, emend: Any, tmp_path: Path) -> None:
+    plan = emend("reproduce", name, "--model", "tiny", *TABLES[name], "--save-recipe", "plan.yaml", "--out", "whole")
+    assert plan.code == 0, plan.err
+    whole, draw = _written(tmp_path / "whole"), random.Random(name)
+    for kill in range(3):
+        process = python(CHILD)
+        target = whole * draw.uniform(kill, kill + 1) / 3.2
+        while process.poll() is None and _written(tmp_path / "killed") < target:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
         process.communicate()
-    continued = _process(tmp_path, name, "killed").communicate()
-    assert json.loads(continued[0]) == json.loads(whole[0]), continued[1]
-    rows = json.loads(whole[0])["rows"]
-    assert any(row["mean"] is not None for row in rows)
-    assert all(row["mean"] is not None or row["reason"] for row in rows)
+        assert process.returncode == -signal.SIGKILL and _written(tmp_path / "killed") < whole
+    assert emend("reproduce", "plan.yaml", "--out", "killed").code == 0
+    tables = [emend("reproduce", "plan.yaml", "--out", out, "--report", "--json").rows for out in ("whole", "killed")]
+    assert tables[0] == tables[1] and all(row["mean"] is not None or row["reason"] for row in tables[0])
+    assert any(row["mean"] is not None for row in tables[0])
 
 
-def _process(home: Path, name: str, out: str) -> "subprocess.Popen[str]":
-    words = ["reproduce", name, "--model", "tiny", *TABLES[name], "--out", out, "--yes", "--json"]
-    code = "import sys; from emend.evals.cli.main import main; sys.argv[0] = 'emend'; main()"
-    env = os.environ | {"PYTHONPATH": str(ROOT), "EMEND_DATA": str(DATA)}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], cwd=home, env=env, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+def _written(folder: Path) -> int:
+    """Bytes of the records of all runs."""
+    return sum(path.stat().st_size for path in folder.glob("*/records.jsonl"))

@@ -126,5 +126,5 @@ def test_a_model_in_the_place_of_another_lifts_what_is_said_of_that() -> None:
 
 
 def test_memory_goes_by_editor_and_setting() -> None:
-    small, large = gigabytes_needed(7, "rag", {}), gigabytes_needed(7, "ft", {"ft": {"parameters": "all"}})
+    small, large = gigabytes_needed(7, "rag", {}), gigabytes_needed(7, "ft", {"parameters": "all"})
     assert small < gigabytes_needed(7, "ft", {}) < large
