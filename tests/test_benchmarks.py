@@ -16,6 +16,7 @@ from tests.paths import DATA, SHARED
 
 FOLDER = Path(__file__).parent / "benchmarks"
 SMALL = {
+    "api": ("--limit 1 --rounds 1 --loops 0", "of the CPU time"),
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),
     "evolving": ("--pairs 2 --unrelated 2 --embedding lexical", "history 2/2  withdrawn 2/2"),
     "generation": ("--requests 6 --seconds 0 --longest 12 --rounds 1", "continuous"),
