@@ -88,6 +88,8 @@ class RunAnswers:
         before: "RunAnswers | None" = None,
     ) -> None:
         self.state, self.generation = index.state(), index.generation()
+        self.pairings: dict[Any, Any] = {}
+        """Answers that were paired with another editor's; kept here, since they hold as long as these answers."""
         self.settings, self.editors = tuple(settings), tuple(editors)
         continued = before is not None and before.generation == self.generation and before._continues(self.state)
         self.chunk_sizes: list[int] = list(before.chunk_sizes) if before and continued else []

@@ -31,6 +31,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, number))
+            listener.listen(100)  # so that a browser that is quick waits instead of being refused
         except (OSError, OverflowError) as error:
             listener.close()
             last = error if isinstance(error, OSError) else OSError(str(error))

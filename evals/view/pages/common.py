@@ -1,6 +1,7 @@
 """Parts of several pages: their heads, links, and estimates as cells."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,7 +14,7 @@ from emend.evals.view.records import CellView, Fact, Link, PageHead, Tab
 from emend.evals.view.scan import RunPlace
 
 TABS = (
-    ("run", "ResultCache", "index.html"),
+    ("run", "Results", "index.html"),
     ("cases", "Cases", "cases.html"),
     ("retrieval", "Retrieval", "retrieval.html"),
     ("judges", "Judges", "judges.html"),
@@ -22,6 +23,7 @@ TABS = (
 )
 REFRESH = 2
 """Seconds after which a page that waits for numbers is loaded again."""
+PERCENT = 100.0
 Query = Mapping[str, Sequence[str]]
 
 
@@ -76,6 +78,7 @@ class PageRequest(NamedTuple):
             crumbs=(*before, *crumbs),
             tabs=tabs,
             command=command(*words) if words else "",
+            version=version("emend"),
             refresh=REFRESH if waiting and not self.static else 0,
         )
 
@@ -164,10 +167,10 @@ def _overlap(first: CellView | None, second: CellView | None) -> bool:
     return first.low <= second.high and second.low <= first.high  # type: ignore[operator]
 
 
-def axis(cells: Sequence[CellView | None], share: bool, scale: float) -> tuple[float, float]:
-    """Ends of an axis that has room for all cells: that of a share is whole, any other begins or ends at 0."""
+def axis(cells: Sequence[CellView | None], scale: float) -> tuple[float, float]:
+    """Ends of an axis that has room for all cells: that of percent is whole, any other begins or ends at 0."""
     ends = [end for each in cells if each for end in (each.low, each.mean, each.high) if end is not None]
     low, high = min([0.0, *ends]), max([0.0, *ends])
-    if share and scale == 100:
-        return (-100.0 if low < 0 else 0.0), 100.0
+    if scale == PERCENT and high <= PERCENT:
+        return (0.0 if low >= 0 else -PERCENT), PERCENT
     return low, high if high > low else low + 1.0

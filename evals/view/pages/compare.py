@@ -1,7 +1,8 @@
 """Editors or runs side by side: the numbers of `emend compare`, the probes that flipped, and both traces of a case."""
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from emend.evals.analyses.compare import Comparison, ComparisonRow
 from emend.evals.case import Metric
 from emend.evals.log.lines import RECORDS
 from emend.evals.report.tables.comparison import difference_text, interval_text, p_text
-from emend.evals.trace.answers import VERDICTS
+from emend.evals.trace.answers import VERDICTS, deciding_scores
 from emend.evals.view.answers import CaseKey, Integers, RunAnswers
 from emend.evals.view.offsets import read_record
 from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
@@ -32,7 +33,7 @@ from emend.evals.view.records import (
 )
 from emend.evals.view.scan import RunPlace
 
-MAX_SIDES, MAX_FLIPS = 6, 200
+MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8
 RIGHT, WRONG = VERDICTS.index("right"), VERDICTS.index("wrong")
 
 
@@ -199,6 +200,35 @@ def _row(row: ComparisonRow, metric: Metric, outcomes: "Outcomes") -> PairRow:
     )
 
 
+class Pairing(NamedTuple):
+    """Answers of two editors to the same probes: rows, 3 x 3 counts of verdicts by setting and kind, and flips."""
+
+    rows: tuple[Integers, Integers]
+    counts: Integers
+    flipped: Integers
+
+
+def _paired(a: RunAnswers, b: RunAnswers, editor_a: str, editor_b: str) -> Pairing:
+    """Pair the answers, once for each state of the runs."""
+    key = editor_a, editor_b, b.generation, b.state
+    if key not in a.pairings:
+        (keys_a, rows_a), (keys_b, rows_b) = _keys(a, editor_a), _keys(b, editor_b)
+        _, first, second = np.intersect1d(keys_a, keys_b, return_indices=True)
+        rows = rows_a[first], rows_b[second]
+        verdicts = [each.columns["verdict"][at].astype(np.int64) for each, at in zip((a, b), rows, strict=True)]
+        case, kind = a.columns["case"][rows[0]], a.columns["kind"][rows[0]].astype(np.int64)
+        sizes = len(a.settings) + 1, len(a.names["kind"]) + 1, len(VERDICTS), len(VERDICTS)
+        places = a.case_setting[case], np.minimum(kind, sizes[1] - 1), *verdicts
+        counts = np.bincount(np.ravel_multi_index(places, sizes), minlength=math.prod(sizes)).reshape(sizes)
+        flipped = np.flatnonzero((verdicts[0] + verdicts[1] == RIGHT + WRONG) & (verdicts[0] != verdicts[1]))
+        flipped = flipped[np.argsort(case[flipped], kind="stable")]
+        while len(a.pairings) >= KEPT_PAIRINGS:
+            a.pairings.popitem()
+        a.pairings[key] = Pairing(rows, counts, flipped)
+    pairing: Pairing = a.pairings[key]
+    return pairing
+
+
 class Outcomes:
     """Answers that both sides of a comparison have right and wrong, probe by probe, from the indexes of their runs.
 
@@ -209,59 +239,40 @@ class Outcomes:
     """
 
     def __init__(self, request: PageRequest, a: ChosenSide, b: ChosenSide) -> None:
-        self._request, self._sides = request, (a, b)
+        self._sides, self._pairing = (a, b), None
         read = [request.library.answers(side.place)[0] for side in (a, b)]
         self.complete = None not in read
-        self._rows: tuple[Integers, Integers] = (np.empty(0, np.int64), np.empty(0, np.int64))
         if read[0] is not None and read[1] is not None:
             self._answers = read[0], read[1]
-            keys, rows = zip(
-                *(_keys(each, side) for each, side in zip(self._answers, (a, b), strict=True)), strict=True
-            )
-            _, first, second = np.intersect1d(keys[0], keys[1], return_indices=True)
-            self._rows = rows[0][first], rows[1][second]
-
-    def _verdicts(self, rows: tuple[Integers, Integers]) -> list[Integers]:
-        return [each.columns["verdict"][at].astype(np.int64) for each, at in zip(self._answers, rows, strict=True)]
+            self._pairing = _paired(*self._answers, a.editor, b.editor)
 
     def cells(self, row: ComparisonRow, metric: Metric) -> FourCells | None:
         """The 2 x 2 counts of a metric whose probes are each right or wrong; None for any other."""
-        if not self.complete or not metric.share or metric.per not in ("record", "case") or row.judge:
+        if self._pairing is None or not metric.share or metric.per not in ("record", "case") or row.judge:
             return None
-        kinds = [row.kind] if row.kind else list(metric.kinds)
-        first = self._answers[0]
-        chosen = np.isin(first.columns["kind"][self._rows[0]], [first.place_of("kind", kind) for kind in kinds])
-        chosen &= first.case_setting[first.columns["case"][self._rows[0]]] == first.settings.index(row.setting)
-        decided = self._request_names(metric, kinds)
-        if not decided:
-            return None
-        a, b = self._verdicts((self._rows[0][chosen], self._rows[1][chosen]))
-        counts = Counter(zip(a.tolist(), b.tolist(), strict=True))
-        both = {(first, second): counts[first, second] for first in (RIGHT, WRONG) for second in (RIGHT, WRONG)}
-        if sum(both.values()) != row.paired.n:
-            return None  # values other than 0 and 1, or a case's best probe: the counts would be of something else
-        return FourCells(
-            both=both[RIGHT, RIGHT], only_a=both[RIGHT, WRONG], only_b=both[WRONG, RIGHT], neither=both[WRONG, WRONG]
-        )
-
-    def _request_names(self, metric: Metric, kinds: Sequence[str]) -> bool:
-        """True if the metric's score is the one that decides what is right for all its kinds."""
-        from emend.evals.trace.answers import deciding_scores
-
+        kinds, answers = [row.kind] if row.kind else list(metric.kinds), self._answers[0]
         metrics = self._sides[0].place.manifest.metrics
-        return all(deciding_scores(metrics, kind)[:1] == (metric.value,) for kind in kinds)
+        if not kinds or any(deciding_scores(metrics, kind)[:1] != (metric.value,) for kind in kinds):
+            return None
+        places = [answers.place_of("kind", kind) for kind in kinds]
+        counts = self._pairing.counts[answers.settings.index(row.setting)][[at for at in places if at >= 0]].sum(axis=0)
+        both, only_a, only_b, neither = (
+            int(counts[pair]) for pair in ((RIGHT, RIGHT), (RIGHT, WRONG), (WRONG, RIGHT), (WRONG, WRONG))
+        )
+        if both + only_a + only_b + neither != row.paired.n:
+            return None  # a case's best or worst probe counts, or the values are judged: these counts are of others
+        return FourCells(both=both, only_a=only_a, only_b=only_b, neither=neither)
 
     def flips(self) -> tuple[tuple[Flip, ...], int]:
         """The first probes that one side has right and the other wrong, and the number of all."""
-        if not self.complete:
+        if self._pairing is None:
             return (), 0
-        a, b = self._verdicts(self._rows)
-        flipped = np.flatnonzero(((a == RIGHT) & (b == WRONG)) | ((a == WRONG) & (b == RIGHT)))
-        flipped = flipped[np.argsort(self._answers[0].columns["case"][self._rows[0][flipped]], kind="stable")]
+        flipped = self._pairing.flipped
         return tuple(map(self._flip, flipped[:MAX_FLIPS].tolist())), len(flipped)
 
     def _flip(self, at: int) -> Flip:
-        rows = [int(side[at]) for side in self._rows]
+        assert self._pairing is not None
+        rows = [int(side[at]) for side in self._pairing.rows]
         first, second = (
             read_record(side.place.folder / RECORDS, int(answers.columns["start"][row]))
             for side, answers, row in zip(self._sides, self._answers, rows, strict=True)
@@ -284,10 +295,10 @@ class Outcomes:
         )
 
 
-def _keys(answers: RunAnswers, side: ChosenSide) -> tuple[Integers, Integers]:
+def _keys(answers: RunAnswers, editor: str) -> tuple[Integers, Integers]:
     """Keys and rows of an editor's first answers, by which they are paired with another's."""
     columns = answers.columns
-    chosen = (columns["editor"] == answers.place_of("editor", side.editor)) & (columns["checkpoint"] == 0)
+    chosen = (columns["editor"] == answers.place_of("editor", editor)) & (columns["checkpoint"] == 0)
     rows = np.flatnonzero(chosen & (columns["case"] >= 0))
     hashes = answers.case_rows["case"][columns["case"][rows]]
     with np.errstate(over="ignore"):

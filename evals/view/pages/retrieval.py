@@ -6,19 +6,22 @@ from typing import Any
 import numpy as np
 
 from emend.evals.analyses.base import Analysis, AnalysisRow
+from emend.evals.analyses.general import HIT
+from emend.evals.case import Metric
 from emend.evals.log.events import split_passes, steps_from_events
 from emend.evals.log.lines import CASES, RECORDS
-from emend.evals.report.tables.layout import decimal
+from emend.evals.metrics.estimate import Estimate
 from emend.evals.trace.answers import VERDICTS
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.offsets import read_case, read_record
 from emend.evals.view.pages.cases import anchor
-from emend.evals.view.pages.common import PageRequest, case_path, run_path
+from emend.evals.view.pages.common import PageRequest, case_path, cell, run_path
 from emend.evals.view.pages.steps import Decisions, hit_views
-from emend.evals.view.records import CellView, Choice, HitRate, HitView, Miss, Page, RetrievalView
+from emend.evals.view.records import Choice, HitRate, HitView, Miss, Page, RetrievalView
 from emend.evals.view.scan import RunPlace
 
 SIZE = 20
+HIT_RATE = Metric(name=HIT, value=HIT, kinds=(), scale=100)
 
 
 def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
@@ -37,10 +40,8 @@ def retrieval_page(request: PageRequest, place: RunPlace) -> Page:
 
 
 def _rate(row: AnalysisRow) -> HitRate:
-    ends = "" if row.low is None or row.high is None else f"[{decimal(row.low, 1)}, {decimal(row.high, 1)}]"
-    fields = row.model_dump(include={"mean", "low", "high", "n", "unscored"})
-    visible = CellView(text=decimal(row.mean, 1), interval=ends, **fields)
-    return HitRate(setting=row.label, kind=row.panel, editor=row.series, cell=visible)
+    value = Estimate.model_validate(row.model_dump(include=set(Estimate.model_fields)))
+    return HitRate(setting=row.label, kind=row.panel, editor=row.series, cell=cell(value, HIT_RATE))
 
 
 def _misses(request: PageRequest, place: RunPlace, answers: RunAnswers, editor: str) -> dict[str, Any]:

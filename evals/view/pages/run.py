@@ -15,7 +15,7 @@ from emend.evals.log.manifest import Manifest
 from emend.evals.log.run_file import RunPlan
 from emend.evals.report.tables.metrics import count
 from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
-from emend.evals.view.pages.common import PageRequest, axis, cell, facts, marked, run_path
+from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
 from emend.evals.view.records import (
     CellView,
     Curve,
@@ -30,8 +30,6 @@ from emend.evals.view.records import (
     RunView,
 )
 from emend.evals.view.scan import RunPlace
-
-PERCENT = 100.0
 
 
 def run_page(request: PageRequest, place: RunPlace) -> Page:
@@ -125,7 +123,7 @@ def _cell(request: PageRequest, place: RunPlace, row: MetricRow | None, metric: 
 
 
 def _column(metric: Metric, counted: str, cells: Sequence[CellView | None], judge: str) -> GridMetric:
-    low, high = axis(cells, metric.share, metric.scale)
+    low, high = axis(cells, metric.scale)
     return GridMetric(
         name=metric.name,
         summary=metric.summary,
@@ -170,7 +168,7 @@ def _curves(rows: Sequence[ForgettingRow], metrics: dict[str, Metric]) -> Iterat
         points = tuple(
             CurvePoint(standing=row.standing, cell=cell(row, metric), first=cell(row.first, metric)) for row in group
         )
-        low, high = axis([each for point in points for each in (point.cell, point.first)], metric.share, metric.scale)
+        low, high = axis([each for point in points for each in (point.cell, point.first)], metric.scale)
         yield Curve(
             setting=setting,
             mode=mode,
