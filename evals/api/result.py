@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
     from emend.evals.analyses.compare import Comparison
+    from emend.evals.api.frame import ViewFrame
     from emend.evals.runner.summary import Summary
     from emend.evals.trace.answers import AnswerRow
     from emend.evals.trace.case_trace import Trace
@@ -148,6 +149,21 @@ class RunResult:
         if isinstance(first, RunResult):
             return ComparisonView(compare(self.folder, first.folder, second, second))
         return ComparisonView(compare(self.folder, None, first, second))
+
+    def view(self, cases: str | int = "wrong", height: int = 720) -> "ViewFrame":
+        """The run's pages, as `emend view --single` writes them, in an inline frame of a notebook.
+
+        Args:
+            cases: cases that get a page: `all`, `wrong`, `flipped`, or the number of a random sample.
+            height: pixels of the frame.
+
+        Raises:
+            MissingExtra: the viewer is not installed.
+            BadSettings: there is no such choice of cases.
+        """
+        from emend.evals.api.frame import ViewFrame
+
+        return ViewFrame(self.folder, cases, height)
 
     def __repr__(self) -> str:
         config = self.manifest.config

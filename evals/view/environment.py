@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emend.evals.report.escape import visible_controls
 from emend.evals.view.records import Page
+from emend.evals.view.rendering import geometry, links
 from emend.memory.redaction import hide_keys, key_hider
 
 TEMPLATES, STATIC = Path(__file__).with_name("templates"), Path(__file__).with_name("static")
@@ -27,7 +28,7 @@ def _finalize(value: Any) -> Any:
 @cache
 def environment() -> Environment:
     """The environment of all templates."""
-    return Environment(
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -35,12 +36,15 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    geometry.install(templates)
+    links.install(templates)
+    return templates
 
 
-def render(page: Page) -> str:
-    """A page as HTML."""
+def render(page: Page, **variables: Any) -> str:
+    """A page as HTML; an export gives its templates more variables."""
     token = _hide.set(key_hider())
     try:
-        return environment().get_template(page.template).render(page.context)
+        return environment().get_template(page.template).render(page.context | variables)
     finally:
         _hide.reset(token)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from http.cookies import SimpleCookie
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from emend.evals.report.escape import safe
 from emend.evals.view.environment import STATIC, render
 from emend.evals.view.pages.common import PageRequest
 from emend.evals.view.pages.live import live_view
@@ -159,13 +161,23 @@ async def _static(request: Request) -> Response:
     return Response(content, media_type=TYPES[name[name.rindex(".") :]], headers={"cache-control": "no-cache"})
 
 
+def _harmless(value: Any) -> Any:
+    """Make all texts of a JSON value harmless, as templates do."""
+    if isinstance(value, str):
+        return safe(value)
+    if isinstance(value, dict):
+        return {name: _harmless(part) for name, part in value.items()}
+    return [_harmless(part) for part in value] if isinstance(value, list) else value
+
+
 async def _live(site: Site, streams: asyncio.Semaphore, name: str, form: str, request: Request) -> Response:
     def view() -> str | None:
         place = site.library.scan.find(name)
         if place is None:
             return None
         try:
-            return live_view(PageRequest(site.library, request.path_params["path"], {}), place).model_dump_json()
+            progress = live_view(PageRequest(site.library, request.path_params["path"], {}), place)
+            return json.dumps(_harmless(progress.model_dump(mode="json")))
         except EmendError as error:
             return json.dumps({"problem": str(error)})
 

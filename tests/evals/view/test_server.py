@@ -44,7 +44,7 @@ def run_id(client):
 def test_every_response_has_the_headers(client):
     run = run_id(client)
     paths = ["/", "/index.html", f"/run/{run}/index.html", f"/run/{run}/cases.html", f"/run/{run}/live.json"]
-    paths += ["/static/style.css", "/static/none.css", "/nothing", "/run/none/index.html", "/compare.html"]
+    paths += ["/static/view.css", "/static/none.css", "/nothing", "/run/none/index.html", "/compare.html"]
     paths += [f"/compare.html?side={run}.0&side={run}.1"]
     responses = [client.get(path) for path in paths]
     responses += [client.post("/"), client.get("/", headers={"host": "evil.test"})]
@@ -78,7 +78,7 @@ def test_this_machine_is_answered(client, host):
         "/static/../server.py",
         "/static/%2e%2e%2fserver.py",
         "/static/..%5cserver.py",
-        "/static/style.css%00",
+        "/static/view.css%00",
         "/%2fetc/passwd",
         "/run/{id}/case/0-1.html/../../index.html%0a",
         "/run/{id}/records.jsonl",
@@ -111,7 +111,7 @@ def test_with_a_token_any_host_is_answered_and_nobody_without_it(runs):
     with Site([runs]) as site:
         client = TestClient(make_app(site, TOKEN), base_url="http://viewer.test", follow_redirects=False)
         assert client.get("/").status_code == 403 and client.get("/?token=wrong").status_code == 403
-        assert client.get("/static/style.css").status_code == 403
+        assert client.get("/static/view.css").status_code == 403
         response = client.get("/", params={"token": TOKEN})
         assert response.status_code == 303 and TOKEN not in response.headers["location"]
         assert "HttpOnly" in response.headers["set-cookie"] and "SameSite=strict" in response.headers["set-cookie"]
@@ -152,7 +152,12 @@ def test_progress_grows_while_a_run_is_written(smooth, tmp_path):
 def test_templates_escape_everything(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-somebody")
     assert environment().autoescape is True
-    for path in [*TEMPLATES.glob("*"), *TEMPLATES.parent.glob("*.py"), *TEMPLATES.parent.glob("pages/*.py")]:
+    for path in [
+        *TEMPLATES.glob("*"),
+        *TEMPLATES.parent.glob("*.py"),
+        *TEMPLATES.parent.glob("pages/*.py"),
+        *TEMPLATES.parent.glob("rendering/*.py"),
+    ]:
         text = path.read_text()
         assert not re.search(r"\|\s*safe\b|autoescape\s+false|Markup\(", text), path
         assert path.suffix != ".html" or not re.search(r"\son\w+=|javascript:|\sstyle=|<style", text), path

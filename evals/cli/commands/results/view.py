@@ -5,14 +5,19 @@ from typing import Annotated
 
 import typer
 
-from emend.evals.cli.viewer import PORT, show_runs
+from emend.evals.cli.options import grouped
+from emend.evals.cli.viewer import PORT, require_view, show_runs
+from emend.evals.cli.viewer_export import ViewExportOptions
 
 
+@grouped
 def view(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FOLDER...", help="Run folders, or folders that hold some; default: runs."),
     ] = None,
+    *,
+    files: ViewExportOptions,
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port, or the next free one; 0 takes any.")
     ] = PORT,
@@ -29,5 +34,9 @@ def view(
     ] = "",
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
 ) -> None:
-    """Show runs in a browser: results, cases, traces and comparisons; end it with Ctrl-C."""
+    """Show runs in a browser: results, cases, traces and comparisons; or write the pages as files."""
+    if files.requested:
+        require_view()
+        files.write(folders or [Path("runs")])
+        return
     show_runs(folders or [Path("runs")], host, port, token, not no_browser)

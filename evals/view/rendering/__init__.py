@@ -1,0 +1,1 @@
+"""Pages as HTML and SVG: geometry, links, and the export as files."""

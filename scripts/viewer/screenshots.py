@@ -1,0 +1,122 @@
+"""Take the pictures of docs/how-to/view.md: runs of the embedded model, a judged one, and every page of the viewer.
+
+    python -m scripts.viewer.screenshots docs/how-to/view [--runs FOLDER]
+
+The runs are made in the folder of `--runs` where they are not there yet, which takes some minutes; Chromium is needed.
+"""
+
+import argparse
+import io
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import emend
+from emend.evals.judges.panel import Panel
+from emend.evals.judges.score_run import score_run
+from emend.evals.view.serve import listen, make_server
+from emend.evals.view.site import Site
+
+WIDTH, HEIGHT = 1280, 860
+MEMORY, SEQUENCE, JUDGED = "memory-editors", "sequence", "judged"
+SHOTS = {
+    "runs": ("index.html", ""),
+    "run": ("run/{memory}/index.html", ""),
+    "sequence": ("run/{sequence}/index.html", "#sequence"),
+    "cases": ("run/{memory}/cases.html?where=rag+right%2C+mello+wrong", ""),
+    "case": ("run/{memory}/case/0-1.html", ""),
+    "trace": ("run/{memory}/case/0-1.html", "details.probe:has(b:text-is('crag'))"),
+    "compare": ("compare/{memory}.1~{memory}.3.html", ""),
+    "beside": ("compare/{memory}.1~{memory}.3/0-1.html", ""),
+    "retrieval": ("run/{memory}/retrieval.html", ""),
+    "judges": ("run/{judged}/judges.html", ""),
+    "errors": ("run/{judged}/errors.html", ""),
+    "live": ("run/{memory}/live.html", ""),
+}
+"""By picture: the page, and what is opened and scrolled to."""
+DARK, NARROW = ("case", "compare"), ("run", "case")
+"""Pages that are also shown in the dark theme, and at a phone's width."""
+
+
+def make_runs(home: Path) -> None:
+    """Make the runs that are not there."""
+    if not (home / MEMORY).exists():
+        editors = ["unedited", "rag", "crag", "mello", "ike"]
+        emend.run("tinyworld", editors, "tiny", settings=["document"], limit=12, out=home / MEMORY, progress=False)
+    if not (home / SEQUENCE).exists():
+        more: dict[str, Any] = {"mode": "sequential", "reevaluate_at": "5,10,15,end"}
+        emend.run("tinyworld", ["rome", "ft"], "tiny", limit=20, out=home / SEQUENCE, progress=False, **more)
+    if not (home / JUDGED).exists():
+        from tests.evals.judged_runs import elken_run, judge_model
+
+        judges = {"openai:first": judge_model(5), "openai:second": judge_model(3, "no")}
+        elken_run(home / JUDGED)
+        score_run(home / JUDGED, Panel(judges=tuple(judges)), models=judges)
+
+
+@contextmanager
+def served(home: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Address of a viewer, and the ids of its runs by name."""
+    with Site([home]) as site, listen("127.0.0.1", 0) as listener:
+        server = make_server(site)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        ids = {run.name: run.id for run in site.runs()}
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/", ids
+        server.should_exit = True
+        thread.join(20)
+
+
+def main() -> None:
+    """Take all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--runs", type=Path)
+    given = parser.parse_args()
+    home = given.runs or Path(tempfile.mkdtemp(prefix="emend-view-"))
+    make_runs(home)
+    given.out.mkdir(parents=True, exist_ok=True)
+    with served(home) as (address, ids):
+        take(address, {"memory": ids[MEMORY], "sequence": ids[SEQUENCE], "judged": ids[JUDGED]}, given.out)
+    sys.stdout.write(f"{sum(file.stat().st_size for file in given.out.iterdir()) / 1000:,.0f} kB in {given.out}\n")
+
+
+def take(address: str, ids: dict[str, str], out: Path) -> None:
+    """Take the pictures of a served viewer."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for theme, width, names in (("light", WIDTH, SHOTS), ("dark", WIDTH, DARK), ("light", 360, NARROW)):
+            page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=theme)
+            for name in names:
+                picture = _shot(page, address, ids, *SHOTS[name])
+                ending = {("light", WIDTH): "", ("dark", WIDTH): "-dark"}.get((theme, width), "-narrow")
+                _save(picture, out / f"{name}{ending}.webp")
+            page.close()
+        browser.close()
+
+
+def _shot(page: Any, address: str, ids: dict[str, str], path: str, part: str) -> bytes:
+    page.goto(address + path.format(**ids))
+    page.wait_for_function("!document.querySelector('main').textContent.includes('being computed')", timeout=120_000)
+    if part:
+        found = page.locator(part).first
+        found.evaluate("part => { if (part.tagName === 'DETAILS') part.open = true; part.scrollIntoView(); }")
+    return bytes(page.screenshot())
+
+
+def _save(picture: bytes, file: Path) -> None:
+    from PIL import Image
+
+    Image.open(io.BytesIO(picture)).save(file, "WEBP", quality=72, method=6)
+
+
+if __name__ == "__main__":
+    main()
