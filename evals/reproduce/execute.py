@@ -1,7 +1,7 @@
 """Runs of a recipe one after another in one process: each is resumed, and a failed one does not end the others."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,11 @@ from emend.evals.aggregate.runs import list_runs
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import MODEL, RunConfig
-from emend.evals.log.manifest import MANIFEST
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.edit import FrozenModel
-from emend.memory.errors import BudgetReached
+from emend.memory.errors import BudgetReached, MissingData
 from emend.memory.redaction import hide_keys
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ class RunOutcome(FrozenModel):
 
 def outcome_of(folder: Path, error: str = "") -> RunOutcome:
     """How far the run in a folder is; it may not have started."""
-    if not (folder / MANIFEST).exists():
-        return RunOutcome(folder=str(folder), error=error)
-    row = list_runs(folder)[0]
-    return RunOutcome(folder=str(folder), units=row.units, finished=row.finished, error=error)
+    with suppress(MissingData):  # no run yet, or a manifest that the run itself will complain of
+        row = list_runs(folder)[0]
+        return RunOutcome(folder=str(folder), units=row.units, finished=row.finished, error=error)
+    return RunOutcome(folder=str(folder), error=error)
 
 
 class RecipeRunner:

@@ -127,7 +127,8 @@ RecipeRunner(Recipe.read(Path("plan.yaml"), {}), Path("killed"), Progress, print
 @pytest.mark.parametrize("name", TABLES)
 def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, emend: Any, tmp_path: Path) -> None:
     plan = emend("reproduce", name, "--model", "tiny", *TABLES[name], "--save-recipe", "plan.yaml", "--out", "whole")
-    assert plan.code == 0, plan.err
+    lacks_a_file = int(name == "recoe:4")  # superlative's: that run fails, and ends no other
+    assert plan.code == lacks_a_file, plan.err
     whole, draw = _written(tmp_path / "whole"), random.Random(name)
     for kill in range(3):
         process = python(CHILD)
@@ -137,10 +138,10 @@ def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, 
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL and _written(tmp_path / "killed") < whole
-    assert emend("reproduce", "plan.yaml", "--out", "killed").code == 0
+    assert emend("reproduce", "plan.yaml", "--out", "killed").code == lacks_a_file
     tables = [emend("reproduce", "plan.yaml", "--out", out, "--report", "--json").rows for out in ("whole", "killed")]
     assert tables[0] == tables[1] and all(row["mean"] is not None or row["reason"] for row in tables[0])
-    assert any(row["mean"] is not None for row in tables[0])
+    assert any(row["n"] for row in tables[0])
 
 
 def _written(folder: Path) -> int:

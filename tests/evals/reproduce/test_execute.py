@@ -48,6 +48,14 @@ def test_a_failed_run_does_not_end_the_others_and_is_tried_again(tmp_path: Path)
     assert (tmp_path / recipe.runs[1].name / "records.jsonl").read_bytes() == before
 
 
+def test_a_damaged_run_is_a_failed_one(tmp_path: Path) -> None:
+    recipe = recipe_of(config(limit=1), config(limit=2))
+    (tmp_path / recipe.runs[0].name).mkdir()
+    (tmp_path / recipe.runs[0].name / "manifest.json").write_text("{", encoding="utf-8")
+    first, second = run(recipe, tmp_path)
+    assert "manifest" in first.error and second.is_finished
+
+
 def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     recipe = recipe_of(config())
     folder = tmp_path / recipe.runs[0].name

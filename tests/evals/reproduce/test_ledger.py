@@ -106,6 +106,16 @@ def test_table_2_of_akew_takes_nine_runs_of_a_model() -> None:
     assert len(apart.runs) == 27 and {run.config.model for run in apart.runs} >= {"hf:EleutherAI/gpt-j-6b"}
 
 
+def test_editors_with_a_preset_have_runs_of_their_own() -> None:
+    table = next(table for table in TABLES if table.id == "docter:2")
+    planned = plan_cells(table, {"LLaMA2-7B": "tiny"}, [cell for cell in table.cells if cell.model == "LLaMA2-7B"])
+    runs = with_runs(Recipe(table="docter:2"), table, planned, {"preset": "paper", "limit": 2}).runs
+    retrievers = {run.config.editors: run.config.retriever for run in runs}
+    assert retrievers[("ike",)] == "dense" and {*retrievers.values()} == {"dense", "default"}
+    (ike,) = {run.config.overrides["ike"]["demonstrations"] for run in runs if run.config.editors == ("ike",)}
+    assert ike == 32 and not any("ike" in run.config.editors[1:] for run in runs)
+
+
 def test_rules_name_figures_that_exist_and_files_have_a_command() -> None:
     for each in papers():
         cells = [cell for table in each.tables for cell in table.cells]
