@@ -98,11 +98,12 @@ def _pairs(key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion)
 
 def _shares(key: AnnotationKey, sheets: Sequence[Sheet], question: SheetQuestion) -> Iterator[LabelShare]:
     for stratum in sorted({item.stratum for item in key.items}):
-        items = [item for item in key.items if item.stratum == stratum]
-        finals, cases = [final_label(item, sheets, question) for item in items], [item.case for item in items]
+        labelled = [(final_label(i, sheets, question), i.case) for i in key.items if i.stratum == stratum]
+        errors = [(final, case) for final, case in labelled if not final or final != key.study.correct]
         for label in [""] if question.ordered else question.options:
-            values = [None if final is None else float(final == label) if label else float(final) for final in finals]
-            value = estimate(values, cases, share=bool(label))
+            rows = labelled if label and label == key.study.correct else errors
+            values = [None if final is None else float(final == label) if label else float(final) for final, _ in rows]
+            value = estimate(values, [case for _, case in rows], share=bool(label))
             yield LabelShare(question=question.name, stratum=stratum, label=label, value=value)
 
 

@@ -14,6 +14,7 @@ from emend.evals.benchmarks.triples import EXTRACTED
 from emend.evals.case import Record
 from emend.evals.judges.panel import load_judge
 from emend.evals.judges.store import plan
+from emend.evals.log.manifest import Manifest
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings
@@ -58,6 +59,7 @@ def draw(folders: Sequence[Path], study: Study, editors: Sequence[str] = (), see
     """
     strata: dict[str, dict[str, list[AnnotationItem]]] = {}
     for folder in folders:
+        Manifest.read(folder)  # whose absence is said best here
         for record, items in SOURCES[study.source](folder, study):
             if editors and record.editor not in editors:
                 continue

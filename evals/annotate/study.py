@@ -39,7 +39,8 @@ class Study(FrozenModel):
     Items are a judge's (`judge`), failed edits (`failed edits`), or extracted triplets (`triplets`). `split` names the
     part of an item of which each sentence is an item of its own. `strata` are fields of records that the sample shall
     have in equal numbers. `label` names the question whose labels a judge is calibrated with; with `counted`, it is the
-    share of the item's sentences that have that label.
+    share of the item's sentences that have that label. `correct` is the label of items without an error: the shares of
+    the other labels are those among errors.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Study(FrozenModel):
     questions: tuple[SheetQuestion, ...] = Field(min_length=1)
     label: str = ""
     counted: str = ""
+    correct: str = ""
     published: str = ""
 
     @model_validator(mode="after")

@@ -152,6 +152,17 @@ def test_labels_go_to_calibration_and_sentences_become_shares(tmp_path: Path) ->
     assert (row.kind, row.case, row.label, row.item.parts) == ("recall", "7", 0.5, judged)
 
 
+def test_shares_of_errors_leave_out_what_is_right(tmp_path: Path) -> None:
+    key = exported(tmp_path / "s", "docter", 4)
+    labels = {item.id: {"error": x} for item, x in zip(key.items, ("right", "AT", "IS", "IS"), strict=True)}
+    for annotator in ("annotator-1", "annotator-2"):
+        fill(tmp_path / "s", annotator, labels)
+    shares = results_of(key, read_sheets(tmp_path / "s", key)).shares
+    assert {share.label: (share.value.mean, share.value.n) for share in shares} == {
+        "right": (0.25, 4), "AT": (1 / 3, 3), "IS": (2 / 3, 3), "IR": (0.0, 3),
+    }  # fmt: skip
+
+
 def test_studies_are_data_and_a_judge_is_one(tmp_path: Path) -> None:
     assert {*shipped_studies()} == {"elken", "recoe-coherence", "recoe-recall", "akew", "docter"}
     assert load_study("equivalence").questions[0].options.keys() == {"yes", "no"}
