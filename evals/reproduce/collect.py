@@ -92,7 +92,8 @@ def _unfinished(planned: PlannedCell, runs: Sequence[tuple[RunConfig, RunOutcome
         return "none of its parts has a number"
     if outcome is None:
         return "no run of the recipe gives it"
-    return outcome.error or ("no number for it in the run" if outcome.is_finished else "the run is not finished")
+    state = "the run is not finished" if outcome.units else "not run yet"
+    return outcome.error or ("no number for it in the run" if outcome.is_finished else state)
 
 
 def _gives(config: RunConfig, planned: PlannedCell) -> bool:

@@ -37,7 +37,9 @@ class RecipeRun(FrozenModel):
         config = self.config
         parts = [config.model, *config.benchmark_options.values(), config.mode or "", *config.settings]
         plain = "_".join(re.sub(r"[^\w.]+", "-", Path(part).name).strip("-.")[:SHORT] for part in parts if part)
-        return f"{plain[:80]}_{content_id('run of a recipe', config.model_dump(mode='json', exclude={*FREE}))[:8]}"
+        # Defaults are left out, so that the folder of a run does not change its name with a new option of Emend.
+        decisive = config.model_dump(mode="json", exclude={*FREE}, exclude_defaults=True)
+        return f"{plain[:80]}_{content_id('run of a recipe', decisive)[:8]}"
 
 
 class Recipe(FrozenModel):
@@ -165,7 +167,6 @@ def _runs(
 
 def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Yield settings and, by editor, the overrides of runs that hold each pair of the needs once and no other."""
-    order = [*dict.fromkeys(need.setting for need in needs)]
     settings: dict[str, set[str]] = {}
     for need in needs:
         settings.setdefault(repr((need.editor, need.overrides)), set()).add(need.setting)
@@ -177,7 +178,7 @@ def _products(needs: Sequence[Need]) -> Iterator[tuple[list[str], dict[str, Any]
             editors = {}
             batches.append((settings[key], editors))
         editors[need.editor] = need.overrides
-    return ((sorted(at, key=order.index), editors) for at, editors in batches)
+    return ((sorted(at), editors) for at, editors in batches)
 
 
 def _configured(file: dict[str, Any], common: Mapping[str, Any]) -> RunConfig:

