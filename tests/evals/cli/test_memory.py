@@ -259,7 +259,7 @@ def none(corpus): return None
     [
         ("broken_strategies:Careless", "fails on 'Kestrel' (ConnectionError: no index)"),
         ("broken_strategies:Unmade", "cannot be made or used (RuntimeError: no room)"),
-        ("broken_strategies:none", "fails on 'Kestrel'"),
+        ("broken_strategies:none", "gives None for a corpus, which cannot search"),
         ("builtins:len", "docs/how-to/extend.md"),
         (":foo", "cannot be loaded"),
     ],

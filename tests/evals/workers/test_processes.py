@@ -5,12 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from emend.editors.registry import EDITORS
 from emend.evals.log.config import RunConfig, WorkersSpec
@@ -19,7 +17,7 @@ from emend.evals.log.records import read_lines
 from emend.evals.runner.components import load_components
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
-from emend.evals.workers.choose import make_workers
+from emend.evals.workers.choose import MOST_PROCESSES, make_workers
 from emend.memory import registry
 from emend.memory.errors import BadSettings, WorkerDied
 from tests.evals.toy_runs import steps_of, untimed_records
@@ -43,16 +41,6 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Matrix products by one thread everywhere: their last digits depend on the number."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Killer(Progress):
@@ -84,6 +72,16 @@ def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
         run(config(workers="processes:2"), tmp_path / "run", model=ScriptedModel())
 
 
+def chosen(folder: Path, monkeypatch: pytest.MonkeyPatch, units: int, cores: int = 4, **changed: Any) -> str:
+    """The name of the workers that a run would use."""
+    monkeypatch.setattr("emend.evals.workers.choose.processors", lambda: cores)
+    monkeypatch.setitem(registry._objects, "rag", EDITORS.load("rag"))
+    asked = config(**{"editors": ("rag",), "model": "openai:any-model", "concurrency": 64} | changed)
+    components = load_components(asked, folder)
+    components.policy.close()
+    return make_workers(components, folder, units).name
+
+
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize(
     ("changed", "units", "name"),
@@ -100,12 +98,15 @@ def test_a_model_that_is_an_object_stays_in_its_process(tmp_path: Path):
 def test_auto_takes_processes_for_large_runs_of_api_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], units: int, name: str
 ):
-    monkeypatch.setattr("emend.evals.workers.choose.processors", lambda: 4)
-    monkeypatch.setitem(registry._objects, "rag", EDITORS.load("rag"))
-    asked = config(**{"editors": ("rag",), "model": "openai:any-model", "concurrency": 64} | changed)
-    components = load_components(asked, tmp_path)
-    assert make_workers(components, tmp_path, units).name == name
-    components.policy.close()
+    assert chosen(tmp_path, monkeypatch, units, **changed) == name
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(("cores", "name"), [(1, "threads"), (2, "processes:2"), (64, f"processes:{MOST_PROCESSES}")])
+def test_auto_takes_a_process_for_each_core_up_to_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, name: str
+):
+    assert chosen(tmp_path, monkeypatch, 1_000, cores) == name
 
 
 @pytest.mark.parametrize("text", ["processes", "processes:0", "processes:x", "thread", "threads:2", "ray:", "rays"])
@@ -130,7 +131,7 @@ def test_processes_give_the_records_of_threads(tmp_path: Path, mode: str, worker
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["single", "all", "sequential"])
-def test_tiny_gives_the_same_numbers_in_processes(tmp_path: Path, mode: str, one_thread: None):
+def test_tiny_gives_the_same_numbers_in_processes(tmp_path: Path, mode: str):
     asked = RunConfig(
         benchmark="tinyworld",
         editors=("unedited", "rag", "rome"),
