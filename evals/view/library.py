@@ -31,6 +31,8 @@ COUNTED_AT_ONCE = 64 * 2**20
 KEPT_ANSWERS = 6
 """Number of runs whose answers are held in memory, about 50 MB for a million."""
 KEPT_TEXTS = 32
+COUNTED_BETWEEN = 50
+"""Number of runs after which their counts are kept for the next time."""
 MAX_FAILURES = 10_000
 _TOTALS = "totals.json"
 
@@ -187,11 +189,11 @@ class Library:
         return len(self.failures(place, answers)) if answers else 0
 
     def _totals_of(self, place: RunPlace) -> Totals | None:
-        state, totals = self._totals.get(str(place.folder.resolve()), ((), None))
+        state, totals = self._totals.get(str(place.resolved), ((), None))
         return totals if state == file_state(place.folder, [RECORDS, CASES]) else None
 
     def _keep_totals(self, place: RunPlace, totals: Totals) -> None:
-        self._totals[str(place.folder.resolve())] = file_state(place.folder, [RECORDS, CASES]), totals
+        self._totals[str(place.resolved)] = file_state(place.folder, [RECORDS, CASES]), totals
 
     def count_all(self) -> bool:
         """Count the answers of all runs in the background; True when that is done."""
@@ -204,9 +206,11 @@ class Library:
 
     def _count(self, places: Sequence[RunPlace]) -> None:
         with self._counting:
-            for place in places:
+            for number, place in enumerate(places):
                 if self._stopped.is_set():
-                    return
+                    break
+                if number % COUNTED_BETWEEN == COUNTED_BETWEEN - 1:
+                    self._write_totals()
                 with suppress(EmendError, OSError):
                     if file_state(place.folder, [RECORDS])[0][1] > COUNTED_AT_ONCE:
                         self.answers(place)

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from emend.memory.errors import BadData, EmendError, MissingData
 DEPTH = 3
 """Number of levels of folders below a given one that are searched for runs."""
 MAX_FOLDERS = 20_000
-SCAN_SECONDS = 2.0
+SCAN_SECONDS = 3.0
 """Time for which a scan holds."""
 RECENT = 60.0
 """Seconds since the last write within which an unfinished run counts as running where locks cannot be read."""
@@ -28,23 +29,24 @@ FileState = tuple[tuple[int, int, int], ...]
 
 
 class RunPlace(NamedTuple):
-    """A run folder with its id and manifest."""
+    """A run folder with its id, its place without links, and its manifest."""
 
     id: str
     name: str
     folder: Path
+    resolved: Path
     manifest: Manifest
 
 
+@lru_cache(4096)
 def run_id(folder: Path) -> str:
-    """The id of a run folder: its name as lower-case letters and digits, and a digest of its place.
+    """The id of a run folder without links: its name as lower-case letters and digits, and a digest of its place.
 
     >>> run_id(Path("/runs/My run"))[:7]
     'my-run-'
     """
-    resolved = folder.resolve()
-    slug = _SLUG.sub("-", resolved.name.lower()).strip("-")[:40] or "run"
-    return f"{slug}-{hashlib.blake2b(os.fsencode(resolved), digest_size=3).hexdigest()}"
+    slug = _SLUG.sub("-", folder.name.lower()).strip("-")[:40] or "run"
+    return f"{slug}-{hashlib.blake2b(os.fsencode(folder), digest_size=3).hexdigest()}"
 
 
 def file_state(folder: Path, names: Sequence[str] = FILES) -> FileState:
@@ -62,15 +64,20 @@ def _stat(path: Path) -> tuple[int, int, int]:
 
 def is_written(folder: Path) -> bool:
     """True if a process works in the run folder, as far as the system tells; nothing in the folder is touched."""
-    lock = _stat(folder / LOCK)
-    try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
-            if any(int(line.split()[5].rpartition(":")[2]) == lock[0] for line in file if "->" not in line):
-                return True
-    except (OSError, ValueError, IndexError):
-        pass
+    if _stat(folder / LOCK)[0] in _locked(int(time.monotonic())):
+        return True
     changed = max(_stat(folder / name)[2] for name in (RECORDS, EVENTS, ERRORS))
     return time.time() - changed / 1e9 < RECENT
+
+
+@lru_cache(1)
+def _locked(now: int) -> frozenset[int]:
+    """Inodes of files that are locked, read once a second; none where the system does not tell."""
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+        return frozenset(int(line.split()[5].rpartition(":")[2]) for line in lines if "->" not in line)
+    except (OSError, ValueError, IndexError):
+        return frozenset()
 
 
 class Scan:
@@ -91,6 +98,7 @@ class Scan:
         self.problems: tuple[str, ...] = ()
         self._runs: dict[str, RunPlace] = {}
         self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest | str]] = {}
+        self._resolved: dict[Path, Path] = {}
         self._until = 0.0
 
     def runs(self) -> dict[str, RunPlace]:
@@ -112,7 +120,10 @@ class Scan:
             if isinstance(manifest, str):
                 problems.append(manifest)
             else:
-                yield RunPlace(run_id(folder), folder.resolve().name, folder, manifest)
+                if folder not in self._resolved:
+                    self._resolved[folder] = folder.resolve()
+                resolved = self._resolved[folder]
+                yield RunPlace(run_id(resolved), resolved.name, folder, resolved, manifest)
         self.problems = tuple(problems)
 
     def _manifest(self, folder: Path) -> Manifest | str:

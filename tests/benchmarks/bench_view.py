@@ -9,6 +9,7 @@ many as it takes, on the same machine in the same run. CPU is that of the server
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -18,9 +19,11 @@ import sys
 import tempfile
 import time
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -210,33 +213,39 @@ def pages(folder: Path, base: Path) -> None:
 
 
 def inspect(python: str, folder: Path, base: Path) -> None:
-    """Print the same of `inspect view`, on logs of more and more samples."""
-    print(f"\n{'inspect view, samples':34}{'write s':>9}{'list ms':>9}{'log s':>9}{'log MB':>9}{'MB':>9}")
+    """Print the same of `inspect view`, on logs of more and more samples: it sends a browser the table of all."""
+    heads = f"{'write s':>9}{'list ms':>9}{'table s':>9}{'table MB':>9}{'MB':>9}"
+    print(f"\n{'inspect view, samples':34}{heads}")
     for count in (1_000, 10_000, 100_000, 1_000_000):
         logs = base / "logs"
         shutil.rmtree(logs, ignore_errors=True)
         logs.mkdir()
-        name = "2026-01-01T00-00-00+00-00_toy_a.eval"
+        log = logs / "2026-01-01T00-00-00+00-00_toy_a.eval"
         start = time.perf_counter()
-        words = [python, "-c", INSPECT, str(folder / RECORDS), str(logs / name), str(count)]
         try:
+            words = [python, "-c", INSPECT, str(folder / RECORDS), str(log), str(count)]
             subprocess.run(words, check=True, capture_output=True, timeout=LIMIT)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             print(f"{count:<34,}not written: {str(getattr(error, 'stderr', '') or error)[-200:]}")
             return
         written = time.perf_counter() - start
         start_view = [str(Path(python).with_name("inspect")), "view", "start"]
-        command = [*start_view, "--log-dir", str(logs), "--port", INSPECT_PORT]
-        with served(command, _inspect_address) as server:
-            listed = _when_up(server, "api/logs")
-            try:
-                log = server.get(f"api/logs/{name}")  # what a browser needs for the samples' table, and for a sample
-            except OSError as error:
-                print(f"{count:<34,}{written:9.1f}{listed:9.1f} not answered: {error}")
-                return
-            now, most = server.memory()
-            figures = f"{written:9.1f}{listed:9.1f}{log[0] / 1000:9.2f}{len(log[2]) / 2**20:9.1f}{most:9}"
+        with served([*start_view, "--log-dir", str(logs), "--port", INSPECT_PORT], _inspect_address) as server:
+            listed = _when_up(server, "api/log-files")
+            seconds, size = _table(server, log)
+            figures = f"{written:9.1f}{listed:9.1f}{seconds:9.2f}{size / 2**20:9.1f}{server.memory()[1]:9}"
             print(f"{count:<34,}{figures}", flush=True)
+
+
+def _table(server: Server, log: Path) -> tuple[float, int]:
+    """Seconds to fetch and read the table of all samples, as the page does before it shows any, and its size."""
+    with zipfile.ZipFile(log) as archive:
+        member = next(each for each in archive.infolist() if each.filename.endswith("summaries.json"))
+        begin = time.perf_counter()
+        end = member.header_offset + member.compress_size + 200
+        server.get(f"api/log-bytes/{quote(log.as_uri(), safe='')}?start={member.header_offset}&end={end}")
+        json.loads(archive.read(member))
+    return time.perf_counter() - begin, member.file_size
 
 
 def _inspect_address(process: object) -> str:
