@@ -75,13 +75,18 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
     notes: list[str] = []
     if manifest.benchmark.get("paper's examples only"):
         notes.append("data: only the examples that the paper prints")
-    if manifest.config.limit is not None:
-        notes.append(f"data: a sample, --limit {manifest.config.limit}")
+    limit = manifest.config.limit
+    if limit is not None:
+        notes.append(f"data: a sample, --limit {limit}")
     if outcome.failed or outcome.missing:
         notes.append(f"unfinished: {outcome.failed} units failed, {outcome.missing} are not done")
     for placed in placed_rows(folder, table, outcome, manifest):
-        judge = (f"judge: {placed.row.judge}",) if placed.row.judge else ()
-        source = _Source(placed, (*notes, *placed.place.differs, *judge))
+        asked, theirs = placed.row.n + placed.row.unscored, placed.place.n
+        data = (
+            [f"data: {asked:,} asked, of the paper's {theirs:,}"] if theirs not in (None, asked) and not limit else []
+        )
+        judge = [f"judge: {placed.row.judge}"] if placed.row.judge else []
+        source = _Source(placed, (*notes, *data, *placed.place.differs, *judge))
         yield (model, placed.place.method, *placed.place.block), source
 
 

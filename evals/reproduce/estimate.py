@@ -10,6 +10,7 @@ from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.lines import COSTS
 from emend.evals.log.records import read_lines
 from emend.evals.papers.recipes import gigabytes_needed, gpu_gigabytes, paper_models
+from emend.evals.report.progress import duration
 from emend.evals.reproduce.execute import RunOutcome, title
 from emend.evals.reproduce.recipe import Recipe
 from emend.memory.edit import FrozenModel
@@ -27,10 +28,10 @@ class RunEstimate(FrozenModel):
 
 
 class RecipeEstimate(FrozenModel):
-    """Needs of the runs of a recipe; `hours` at the pace of what was run before, None before that."""
+    """Needs of the runs of a recipe; `seconds` at the pace of what was run before, None before that."""
 
     runs: tuple[RunEstimate, ...]
-    hours: float | None = None
+    seconds: float | None = None
 
     @property
     def is_paid(self) -> bool:
@@ -54,7 +55,7 @@ def estimate(recipe: Recipe, outcomes: Sequence[RunOutcome]) -> RecipeEstimate:
             need = priced(config, need.rows)
             known = known.model_copy(update={"left": need.total("units"), "need": need})
         runs.append(known)
-    return RecipeEstimate(runs=tuple(runs), hours=_hours(runs, outcomes))
+    return RecipeEstimate(runs=tuple(runs), seconds=_seconds(runs, outcomes))
 
 
 def _need(config: RunConfig) -> DryRun | str:
@@ -77,21 +78,21 @@ def _gigabytes(config: RunConfig) -> float | None:
     return max(gigabytes_needed(billions, *each) for each in settings.items()) if billions else None
 
 
-def _hours(runs: Sequence[RunEstimate], outcomes: Sequence[RunOutcome]) -> float | None:
-    """Hours at the seconds a unit that the runs of the same model have taken, or of calls to a provider."""
+def _seconds(runs: Sequence[RunEstimate], outcomes: Sequence[RunOutcome]) -> float | None:
+    """Time at the seconds a unit that the runs of the same model have taken, or of calls to a provider."""
     paces: dict[str, tuple[float, int]] = {}
     for each, outcome in zip(runs, outcomes, strict=True):
         for line in read_lines(Path(outcome.folder), COSTS) if outcome.units else ():
             if line.get("act") == "run":
                 seconds, units = paces.get(each.config.model, (0.0, 0))
                 paces[each.config.model] = seconds + float(line["seconds"]), units + int(line["finished"])
-    hours = 0.0
+    total = 0.0
     for each in (each for each in runs if each.left):
         seconds, units = paces.get(each.config.model, (0.0, 0))
         if not units and (each.need is None or each.need.seconds is None):
             return None
-        hours += (each.left * seconds / units if units else each.need.seconds or 0.0 if each.need else 0.0) / 3600
-    return hours
+        total += each.left * seconds / units if units else each.need.seconds or 0.0 if each.need else 0.0
+    return total
 
 
 def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
@@ -109,6 +110,6 @@ def estimate_lines(estimated: RecipeEstimate) -> Iterator[str]:
         yield f"GPU memory: up to about {max(sizes):.0f} GB, {fit} the {gpu_gigabytes():.0f} GB of one GPU"
     if units:
         unknown = "unknown until some units of each model are finished; the same command with --dry-run says it then"
-        yield f"time: {unknown if estimated.hours is None else f'about {estimated.hours:,.1f} hours'}"
+        yield f"time: {unknown if estimated.seconds is None else f'about {duration(estimated.seconds)}'}"
     firsts = {each.error: title(each.config) for each in reversed(estimated.runs) if each.error}
     yield from (f"cannot be run: {name}: {error}" for error, name in firsts.items())

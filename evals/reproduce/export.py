@@ -58,7 +58,12 @@ def _texts(table: PaperTable, figures: Sequence[Figure]) -> TextTable:
         in_row = [by_place.get((row, key)) for key in columns]
         lines.append([*row, "paper", *(figure.cell.printed if figure else "" for figure in in_row)])
         lines.append([*([""] * len(row)), "run", *(_number(figure, marks) if figure else "" for figure in in_row)])
-    notes = [*(f"everywhere: {note}" for note in marks.common), *marks.lines(), *summary(figures), INTERVALS]
+    notes = [
+        *(f"everywhere: {note}" for note in marks.common),
+        *(f"({letter}) {note}" for note, letter in marks.letters.items()),
+        *summary(figures),
+        INTERVALS,
+    ]
     return TextTable(f"{table.id}: {table.caption}", heads, lines, len(part.rows) + 1, list(map(one_line, notes)))
 
 

@@ -36,10 +36,6 @@ class FigureMarks:
         notes = figure.notes if figure.mean is not None else ()
         return ",".join(self.letters[note] for note in (*notes, figure.reason) if note in self.letters)
 
-    def lines(self) -> Iterator[str]:
-        """Each letter with its text."""
-        return (f"{letter}  {note}" for note, letter in self.letters.items())
-
 
 def _letter(place: int) -> str:
     """Letter of a note: a to z, aa, ab and so on.
@@ -59,9 +55,8 @@ def render_figures(table: PaperTable, figures: Sequence[Figure], console: Consol
 
     part = table.part(figure.cell for figure in figures)
     notes = Grid.grid(padding=(0, 1))
-    for note in marks.lines():
-        letter, _, rest = note.partition("  ")
-        notes.add_row(Text(letter, style="yellow"), Text(one_line(rest)))
+    for note, letter in marks.letters.items():
+        notes.add_row(Text(letter, style="yellow"), Text(one_line(note)))
     common = [Text(f"everywhere: {one_line(note)}", style="yellow") for note in marks.common]
     return Group(
         Text(f"{table.id}  {table.caption}", style="bold"),
