@@ -8,11 +8,12 @@ The runs are made in the folder of `--runs` where they are not there yet, which 
 import argparse
 import io
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from emend.evals.view.serve import listen, make_server
 from emend.evals.view.site import Site
 
 WIDTH, HEIGHT = 1280, 860
-MEMORY, SEQUENCE, JUDGED = "memory-editors", "sequence", "judged"
+DEMO, MEMORY, SEQUENCE, JUDGED = "demo", "memory-editors", "sequence", "judged"
 SHOTS = {
     "runs": ("index.html", ""),
+    "demo": ("run/{demo}/index.html", ""),
     "run": ("run/{memory}/index.html", ""),
     "sequence": ("run/{sequence}/index.html", "#sequence"),
     "cases": ("run/{memory}/cases.html?where=rag+right%2C+mello+wrong", ""),
@@ -36,7 +38,6 @@ SHOTS = {
     "retrieval": ("run/{memory}/retrieval.html", ""),
     "judges": ("run/{judged}/judges.html", ""),
     "errors": ("run/{judged}/errors.html", ""),
-    "live": ("run/{memory}/live.html", ""),
 }
 """By picture: the page, and what is opened and scrolled to."""
 DARK, NARROW = ("case", "compare"), ("run", "case")
@@ -45,12 +46,14 @@ DARK, NARROW = ("case", "compare"), ("run", "case")
 
 def make_runs(home: Path) -> None:
     """Make the runs that are not there."""
+    if not (home / DEMO).exists():
+        subprocess.run([sys.executable, "-m", "emend.evals.cli.main", "demo", "--out", str(home / DEMO)], check=True)
     if not (home / MEMORY).exists():
         editors = ["unedited", "rag", "crag", "mello", "ike"]
         emend.run("tinyworld", editors, "tiny", settings=["document"], limit=12, out=home / MEMORY, progress=False)
     if not (home / SEQUENCE).exists():
-        more: dict[str, Any] = {"mode": "sequential", "reevaluate_at": "5,10,15,end"}
-        emend.run("tinyworld", ["rome", "ft"], "tiny", limit=20, out=home / SEQUENCE, progress=False, **more)
+        more: dict[str, Any] = {"mode": "sequential", "reevaluate_at": "2,4,6,end"}
+        emend.run("tinyworld", ["rome", "ft"], "tiny", limit=8, out=home / SEQUENCE, progress=False, **more)
     if not (home / JUDGED).exists():
         from tests.evals.judged_runs import elken_run, judge_model
 
@@ -62,7 +65,7 @@ def make_runs(home: Path) -> None:
 @contextmanager
 def served(home: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Address of a viewer, and the ids of its runs by name."""
-    with Site([home]) as site, listen("127.0.0.1", 0) as listener:
+    with chdir(home), Site([Path()]) as site, listen("127.0.0.1", 0) as listener:
         server = make_server(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -78,12 +81,14 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--runs", type=Path)
     given = parser.parse_args()
-    home = given.runs or Path(tempfile.mkdtemp(prefix="emend-view-"))
+    out: Path = given.out.resolve()
+    home: Path = given.runs or Path(tempfile.mkdtemp(prefix="emend-view-"))
     make_runs(home)
-    given.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     with served(home) as (address, ids):
-        take(address, {"memory": ids[MEMORY], "sequence": ids[SEQUENCE], "judged": ids[JUDGED]}, given.out)
-    sys.stdout.write(f"{sum(file.stat().st_size for file in given.out.iterdir()) / 1000:,.0f} kB in {given.out}\n")
+        names = {"demo": DEMO, "memory": MEMORY, "sequence": SEQUENCE, "judged": JUDGED}
+        take(address, {part: ids[name] for part, name in names.items()}, out)
+    sys.stdout.write(f"{sum(file.stat().st_size for file in out.iterdir()) / 1000:,.0f} kB in {out}\n")
 
 
 def take(address: str, ids: dict[str, str], out: Path) -> None:
@@ -94,7 +99,8 @@ def take(address: str, ids: dict[str, str], out: Path) -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for theme, width, names in (("light", WIDTH, SHOTS), ("dark", WIDTH, DARK), ("light", 360, NARROW)):
-            page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=theme)
+            page = browser.new_page(viewport={"width": width, "height": HEIGHT}, reduced_motion="reduce")
+            page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
             for name in names:
                 picture = _shot(page, address, ids, *SHOTS[name])
                 ending = {("light", WIDTH): "", ("dark", WIDTH): "-dark"}.get((theme, width), "-narrow")
@@ -105,7 +111,7 @@ def take(address: str, ids: dict[str, str], out: Path) -> None:
 
 def _shot(page: Any, address: str, ids: dict[str, str], path: str, part: str) -> bytes:
     page.goto(address + path.format(**ids))
-    page.wait_for_function("!document.querySelector('main').textContent.includes('being computed')", timeout=120_000)
+    page.get_by_text("being computed").wait_for(state="detached", timeout=120_000)
     if part:
         found = page.locator(part).first
         found.evaluate("part => { if (part.tagName === 'DETAILS') part.open = true; part.scrollIntoView(); }")
@@ -115,7 +121,7 @@ def _shot(page: Any, address: str, ids: dict[str, str], path: str, part: str) ->
 def _save(picture: bytes, file: Path) -> None:
     from PIL import Image
 
-    Image.open(io.BytesIO(picture)).save(file, "WEBP", quality=72, method=6)
+    Image.open(io.BytesIO(picture)).save(file, "WEBP", quality=55, method=6)
 
 
 if __name__ == "__main__":

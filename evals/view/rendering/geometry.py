@@ -32,7 +32,7 @@ class Whisker(NamedTuple):
 
 
 def whisker(
-    mean: float | None, low: float | None, high: float | None, axis: tuple[float, float], width: float = 132.0
+    mean: float | None, low: float | None, high: float | None, axis: tuple[float, float], width: float = 140.0
 ) -> Whisker | None:
     """Place an estimate on an axis of so many pixels; None without a mean."""
     if mean is None:

@@ -1,6 +1,7 @@
 """The viewer in a real browser: what a reader, a keyboard, a screen reader and a hostile run see."""
 
 import functools
+import json
 import re
 import shutil
 import threading
@@ -14,10 +15,11 @@ import pytest
 
 from emend.evals.log.lines import EVENTS, RECORDS
 from tests.evals.view.conftest import serving
-from tests.evals.view.sample_runs import BENCHMARKS, PAYLOADS, hostile_run
+from tests.evals.view.sample_runs import BENCHMARKS, PAYLOADS, SPECIAL, hostile_run
 
 pytestmark = pytest.mark.slow
 
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 CSP_EVENTS = """
 window.violations = [];
 addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
@@ -71,7 +73,7 @@ def one_of_each(page, home, name):
     run = links(page, rf"/run/{name}-\w+/index\.html")[0]
     folder = re.escape(run.removesuffix("index.html"))
     go(page, run)
-    pages = [run, *links(page, rf"{folder}\w+\.html"), *links(page, r"/compare/[^/]+\.html")[:1]]
+    pages = [run, *links(page, rf"{folder}\w+\.html$"), *links(page, r"/compare/[^/]+\.html")[:1]]
     if name in BENCHMARKS:
         pages = [run, run.replace("index", "cases")]
     for address in pages[1:]:
@@ -82,6 +84,29 @@ def one_of_each(page, home, name):
 
 def open_all(page):
     page.eval_on_selector_all("details", "parts => parts.forEach(part => { part.open = true; })")
+
+
+def check_page(page, axe, address, schemes):
+    """Fits narrow and wide screens, and axe finds nothing, in one theme each."""
+    go(page, address)
+    open_all(page)
+    for scheme, width in zip(schemes, (320, 1280), strict=True):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
+        violations = axe.run(page, options={"runOnly": TAGS}).response["violations"]
+        assert not violations, (address, width, json.dumps(violations, indent=1)[:3000])
+
+
+@pytest.mark.parametrize("name", ["", *SPECIAL, *BENCHMARKS])
+def test_every_page_is_accessible_quiet_and_fits(browser, sample_runs, name):
+    from axe_playwright_python.sync_playwright import Axe
+
+    with serving(sample_runs) as home, opened(browser) as page:
+        pages = one_of_each(page, home, name) if name else general(home)
+        assert len(pages) >= (3 if name not in SPECIAL else 6)
+        for number, address in enumerate(pages):
+            check_page(page, Axe(), address, ("light", "dark") if number % 2 else ("dark", "light"))
 
 
 def test_the_keyboard_alone_leads_from_the_overview_to_a_prompt(browser, sample_runs):
