@@ -4,15 +4,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 import typer
 
 from emend.evals.cli.output import INTERRUPTED, print_text
-from emend.evals.log.manifest import MANIFEST
-from emend.memory.errors import BudgetReached
+from emend.evals.log.manifest import MANIFEST, Manifest
+from emend.memory.errors import BadData, BudgetReached
 
 
 @contextmanager
@@ -57,8 +57,14 @@ class _SecondInterruptExits:
 
 
 def _how_to_resume(folder: Path) -> str:
-    resumable = (folder / MANIFEST).exists()
-    return f"finished units are kept. Continue with: emend resume {folder}" if resumable else "nothing was started."
+    from emend.evals.components.own_code import trusted_names_of
+
+    if not (folder / MANIFEST).exists():
+        return "nothing was started."
+    trust = ""
+    with suppress(BadData):
+        trust = "".join(f" --trust {name}" for name in trusted_names_of(Manifest.read(folder).config))
+    return f"finished units are kept. Continue with: emend resume {folder}{trust}"
 
 
 def _write_error(message: str) -> None:

@@ -32,7 +32,7 @@ def check_trust(config: RunConfig, trusted: tuple[str, ...], command: str) -> No
     Raises:
         BadSettings: one is not, or a trusted name is not in the configuration.
     """
-    named = list(dict.fromkeys([*_own_names(config), *_servers(config)]))
+    named = trusted_names_of(config)
     if lacking := [name for name in named if name not in trusted]:
         listed = ", ".join(name if is_url(name) else f"{name} from {source_file(name)}" for name in lacking)
         again = " ".join(f"--trust {name}" for name in named)
@@ -43,6 +43,11 @@ def check_trust(config: RunConfig, trusted: tuple[str, ...], command: str) -> No
     settings = str(config.overrides)
     if unknown := [name for name in trusted if name not in named and name not in settings]:
         raise BadSettings(f"--trust {unknown[0]}: the run does not name it; it names {', '.join(named) or 'none'}.")
+
+
+def trusted_names_of(config: RunConfig) -> list[str]:
+    """List the code of one's own, and the servers elsewhere, that a configuration names."""
+    return list(dict.fromkeys([*_own_names(config), *_servers(config)]))
 
 
 def is_url(name: str) -> bool:

@@ -33,7 +33,10 @@ def show_answers(rows: Sequence[AnswerRow], folder: Path, console: Console) -> N
         style = {"right": "green", "wrong": "red"}.get(row.verdict, "yellow")
         prompt = row.prompt if len(row.prompt) <= LONG else f"…{row.prompt[-LONG:]}"
         names = (Text(one_line(text)) for text in (str(row.number), row.editor, row.kind))
-        texts = (Text(one_line(text, LONG + 1)) for text in (prompt, row.answer or "-", " / ".join(row.gold)))
+        texts = (
+            Text(one_line(text, LONG + 1))
+            for text in (prompt, row.answer or "-", " / ".join(row.gold) or "(as before the edit)")
+        )
         table.add_row(*names, Text(one_line(row.score, 40), style=style), *texts)
     console.print(table)
     if len(rows) > MOST:

@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_finished_units_and_names_the_resume_command(tmp_path: Path
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=600)
     assert child.returncode == 130
-    assert f"interrupted: finished units are kept. Continue with: emend resume {tmp_path / 'o'}" in err
+    assert f"interrupted: finished units are kept. Continue with: emend resume {tmp_path / 'o'} --trust " in err
     assert "Traceback" not in err
     result = list(read_records(tmp_path / "o"))
     assert result and len(result) < 800
