@@ -81,9 +81,9 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
     if outcome.failed or outcome.missing:
         notes.append(f"unfinished: {outcome.failed} units failed, {outcome.missing} are not done")
     for placed in placed_rows(folder, table, outcome, manifest):
-        asked, theirs = placed.row.n + placed.row.unscored, placed.place.n
+        count, theirs = placed.row.n + placed.row.unscored, placed.place.n
         data = (
-            [f"data: {asked:,} asked, of the paper's {theirs:,}"] if theirs not in (None, asked) and not limit else []
+            [f"data: {count:,} asked, of the paper's {theirs:,}"] if theirs not in (None, count) and not limit else []
         )
         judge = [f"judge: {placed.row.judge}"] if placed.row.judge else []
         source = _Source(placed, (*notes, *data, *placed.place.differs, *judge))

@@ -1,15 +1,17 @@
 """Runs of a recipe one after another in one process: each is resumed, and a failed one does not end the others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emend.agents.llm import LOCAL, load_model
+from emend.agents.providers.usage import ProviderUsage
 from emend.evals.aggregate.runs import list_runs
 from emend.evals.judges.panel import Panel
 from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import MODEL, RunConfig
+from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
@@ -98,21 +100,24 @@ class RecipeRunner:
             except Exception as error:  # noqa: BLE001, the other runs go on
                 text = " ".join(hide_keys(f"{type(error).__name__}: {error}").split())
                 self.say(f"  failed: {text}")
+                self._close()  # what an error leaves of a model is no other run's
                 return outcome_of(folder, text)
         return outcome_of(folder)
 
     def _run(self, config: RunConfig, folder: Path) -> None:
         others = [self.out / each.name for each in self.recipe.runs if each.config.model == config.model]
-        summary = run(
-            self._within_budget(config),
-            folder,
-            self._progress(),
-            self._shared_model(config),
-            baselines=[other for other in others if other != folder],
-        )
-        for usage in summary.spent.values():
-            self._spent += usage.cost or 0.0
-            self._calls += usage.requests
+        others.remove(folder)
+        paid = _usage(folder)
+        try:
+            run(self._within_budget(config), folder, self._progress(), self._shared_model(config), baselines=others)
+        finally:  # also what a run has spent that an error ended
+            self._count(_usage(folder))
+            self._count(paid, -1)
+
+    def _count(self, usages: Iterable[ProviderUsage], sign: int = 1) -> None:
+        for usage in usages:
+            self._spent += sign * (usage.cost or 0.0)
+            self._calls += sign * usage.requests
 
     def _within_budget(self, config: RunConfig) -> RunConfig:
         """The configuration with what is left of the cost and the calls that all runs together may take."""
@@ -145,10 +150,13 @@ class RecipeRunner:
         with closing(self._within_budget(each.config).policy()) as policy:
             models = panel.models(policy, {})
             summary = score_run(folder, panel, each.judged_by, models=models, concurrency=each.config.concurrency)
-            usage = policy.ledger.by_model().values()
-        self._spent += sum(each.cost or 0.0 for each in usage)
-        self._calls += sum(each.requests for each in usage)
+            self._count(policy.ledger.by_model().values())
         self.say(f"  judged: {summary.judged} new judgements, {summary.before} from before")
+
+
+def _usage(folder: Path) -> list[ProviderUsage]:
+    """Usage of models behind an API that the run in a folder has had."""
+    return [*Manifest.read(folder).spent.values()] if (folder / MANIFEST).exists() else []
 
 
 def title(config: RunConfig) -> str:

@@ -8,11 +8,13 @@ import pytest
 
 from emend.evals.log.baseline import read_baseline
 from emend.evals.log.config import RunConfig
+from emend.evals.log.manifest import Manifest
 from emend.evals.log.records import read_records
 from emend.evals.reproduce.execute import RecipeRunner, RunOutcome, outcome_of
 from emend.evals.reproduce.recipe import Recipe, RecipeRun, grid_recipe
 from emend.evals.runner.results import Progress
-from emend.memory.errors import BadSettings, BudgetReached
+from emend.memory.errors import BadSettings, BudgetReached, ModelError
+from tests.evals.made import write_run
 from tests.evals.toy_runs import config, go
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, enlist
 
@@ -106,11 +108,14 @@ def test_all_runs_together_have_one_budget(tmp_path: Path, monkeypatch: Any) -> 
 
     seen: list[Any] = []
 
-    def spend(config: RunConfig, *rest: Any, **more: Any) -> Any:
+    def spend(config: RunConfig, folder: Path, *rest: Any, **more: Any) -> Any:
         seen.append((config.max_cost, config.max_calls))
         if len(seen) == 3:
             raise BudgetReached("all of it")
-        return type("Spent", (), {"spent": {"m": ProviderUsage(requests=4, cost=0.75)}})
+        manifest = Manifest.read(write_run(folder, []))
+        manifest.model_copy(update={"spent": {"m": ProviderUsage(requests=4, cost=0.75)}}).write(folder)
+        if len(seen) == 2:
+            raise ModelError("paid for nothing")
 
     monkeypatch.setattr(module, "run", spend)
     with pytest.raises(BudgetReached):
