@@ -9,13 +9,11 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from emend.editors.numerics.low_rank import LowRankDelta
+from emend.editors.numerics.low_rank import WITHOUT_DOUBLES, LowRankDelta
 from emend.memory.errors import BadSettings
 
 Deltas = Mapping[str, Tensor | LowRankDelta]
 """Parameter name to what is added to it: a tensor of its shape, float32 or wider, or a product of thin matrices."""
-WITHOUT_DOUBLES = ("mps",)
-"""Devices that have no float64."""
 
 _edited: WeakSet[nn.Module] = WeakSet()
 _guard = Lock()
@@ -43,16 +41,6 @@ def is_edited(model: nn.Module) -> bool:
     """True while a `DeltaStack` of this model is open."""
     with _guard:
         return model in _edited
-
-
-def dense(model: nn.Module, deltas: Deltas) -> dict[str, Tensor]:
-    """The deltas as tensors of their parameters' shapes; products of thin matrices are formed in float64."""
-    return {
-        name: delta.dense(model.get_submodule(name.removesuffix(".weight")))
-        if isinstance(delta, LowRankDelta)
-        else delta
-        for name, delta in deltas.items()
-    }
 
 
 class DeltaStack:
@@ -83,20 +71,26 @@ class DeltaStack:
     def add(self, deltas: Deltas) -> None:
         """Add to the weights as they are now; a delta that does not fit raises, and then none of them is added."""
         tensors = {name: self._parameters[name].detach() for name in deltas}
-        additions = dense(self._model, deltas)
-        for name, delta in additions.items():
-            if delta.shape != tensors[name].shape:
-                raise RuntimeError(f"delta of '{name}': {tuple(delta.shape)} for {tuple(tensors[name].shape)}.")
+        for name, delta in deltas.items():
+            shape = delta.shape_in(self._module(name)) if isinstance(delta, LowRankDelta) else tuple(delta.shape)
+            if shape != tuple(tensors[name].shape):
+                raise RuntimeError(f"delta of '{name}': {shape} for {tuple(tensors[name].shape)}.")
         with self._writing, torch.no_grad():
             before = {name: tensor.clone() for name, tensor in tensors.items() if name in self._originals}
             self._originals |= {n: tensor.clone() for n, tensor in tensors.items() if n not in self._originals}
             try:
-                for name, delta in additions.items():
-                    tensors[name].copy_(summed(tensors[name], delta))
+                for name, delta in deltas.items():
+                    if isinstance(delta, LowRankDelta):
+                        delta.add_to(self._module(name))
+                    else:
+                        tensors[name].copy_(summed(tensors[name], delta))
             except BaseException:  # memory may run out between two of them
                 for name, tensor in tensors.items():
                     tensor.copy_(before.get(name, self._originals[name]))
                 raise
+
+    def _module(self, name: str) -> nn.Module:
+        return self._model.get_submodule(name.removesuffix(".weight"))
 
     def __exit__(self, *error: object) -> None:
         try:

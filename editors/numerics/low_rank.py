@@ -12,6 +12,11 @@ from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.locate import Located
 from emend.editors.numerics.passes import padded
 
+WITHOUT_DOUBLES = ("mps",)
+"""Devices that have no float64."""
+PIECE = 1 << 18
+"""Elements of a weight that are held in float64 at a time while a product of thin matrices is added to it."""
+
 
 class LowRankDelta(NamedTuple):
     """A delta of low rank as the product of two thin matrices, `left` (outputs, n) and `right` (n, inputs)."""
@@ -19,10 +24,18 @@ class LowRankDelta(NamedTuple):
     left: Tensor
     right: Tensor
 
-    def dense(self, module: nn.Module) -> Tensor:
-        """The delta in the shape of the module's weight, float64."""
-        product = self.left.double() @ self.right.double()
-        return product.T if input_first(module) else product
+    @torch.no_grad()
+    def add_to(self, module: nn.Module) -> None:
+        """Add the delta to the module's weight where that is, in float64, some rows at a time, rounded once."""
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        home = torch.device("cpu") if weight.device.type in WITHOUT_DOUBLES else weight.device
+        left, right = (factor.to(home, torch.float64) for factor in self)
+        if input_first(module):
+            left, right = right.T, left.T
+        rows = max(1, PIECE // weight.shape[1])
+        for start in range(0, len(weight), rows):
+            piece = weight[start : start + rows]
+            piece.copy_(piece.to(home, torch.float64).addmm_(left[start : start + rows], right))
 
     def shape_in(self, module: nn.Module) -> tuple[int, ...]:
         """The shape of the delta in the module's weight."""

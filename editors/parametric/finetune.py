@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -22,8 +23,11 @@ from emend.editors.numerics.apply_delta import Deltas, is_edited
 from emend.editors.numerics.architectures import Architecture, architecture_of, down_projection, layer_of
 from emend.editors.numerics.oom_retry import retry_on_oom
 from emend.editors.numerics.suffix_forward import PARTS, check_logits
-from emend.editors.numerics.training import TrainingRow, TrainingSettings, train
-from emend.editors.numerics.training_apart import ApartTrainer
+from emend.editors.numerics.training.apart import ApartTrainer
+from emend.editors.numerics.training.compact_adam import check_eight_bit
+from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, train
+from emend.editors.numerics.training.foreseen_memory import check_memory
+from emend.editors.numerics.training.in_place import train_in_place
 from emend.editors.parametric.weight_editor import WeightEditor, ids_of
 from emend.memory.edit import Edit, content_id
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, EmendError
@@ -47,6 +51,8 @@ class FineTuningSettings(TrainingSettings):
     """Layers whose down-projections are trained; from 0, or from -1 at the end."""
     objective_optimization: Literal["target_new", "prompt_last"] = "target_new"
     """Position that scores a target: each token after those before it (FT-M), or all at the prompt's end (FT-L)."""
+    optimizer: Literal["auto", "adam", "adam_8bit"] = "auto"
+    """`adam` trains float32 copies, `adam_8bit` the weights in place; `auto` is that for all of a bfloat16 model."""
     norm_constraint: Annotated[float, Field(ge=0)] = 0.0
     """Largest change of an element of a matrix or its bias; 0 sets no bound."""
     architecture: dict[str, str | bool] = field(default_factory=dict)
@@ -104,8 +110,13 @@ class FineTuning(Trainer):
 
     def __init__(self, context: EditorContext) -> None:
         super().__init__(context)
-        self._block_paths = self._paths_of_blocks()
+        self.in_place = self._trains_in_place()
+        if self.in_place:
+            check_eight_bit(self.name)
+        self._block_paths = None if self.in_place else self._paths_of_blocks()
         self._presolved: dict[tuple[str, ...], Deltas] = {}
+        tokens = min(self.settings.batch_tokens, self.lm.batch_tokens)
+        check_memory(self.lm, self._names(), self.in_place, tokens, self.name)
 
     def matrices(self) -> list[str]:
         """The down-projections of the layers; none where the whole model is trained."""
@@ -135,9 +146,25 @@ class FineTuning(Trainer):
         """The deltas by Adam on the matrices themselves, and on their biases, as in the published code."""
         if self._fits(rows):
             return self._train_apart([rows])[0]
+        method = train_in_place if self.in_place else train
+        return method(self.lm, self._names(), rows, self.settings, self.settings.norm_constraint, seed)
+
+    def _names(self) -> list[str]:
+        """The parameters that are trained."""
         modules = [(f"{path}.", self.lm.model.get_submodule(path)) for path in self.paths] or [("", self.lm.model)]
-        names = [prefix + name for prefix, module in modules for name, _ in module.named_parameters()]
-        return train(self.lm, names, rows, self.settings, self.settings.norm_constraint, seed)
+        return [prefix + name for prefix, module in modules for name, _ in module.named_parameters()]
+
+    def _trains_in_place(self) -> bool:
+        """True where the weights themselves are trained, which their number format must allow."""
+        dtype = self.lm.model.dtype
+        if self.settings.optimizer == "auto":
+            return self.settings.parameters == "all" and dtype == torch.bfloat16
+        if self.settings.optimizer == "adam_8bit" and dtype == torch.float16:
+            raise BadSettings(
+                f"{self.name}.optimizer=adam_8bit trains weights in place, and gradients in float16 vanish: load the "
+                "model with --set model.dtype=bfloat16."
+            )
+        return self.settings.optimizer == "adam_8bit"
 
     def _train_apart(self, groups: Sequence[Sequence[TrainingRow]]) -> list[dict[str, Tensor]]:
         layers = [layer_of(self.lm.model, layer) for layer in self.settings.layers]

@@ -21,7 +21,7 @@ from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import architecture_of, input_first, layer_of, layers_with
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.editors.numerics.passes import light_passes, logits_at
-from emend.editors.numerics.training import TrainingBatch, TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training.descent import TrainingBatch, TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import Trainer
 from emend.editors.parametric.quantised import check_four_bit, in_four_bit, put_module
 from emend.editors.parametric.served_lora import AdapterServer

@@ -9,7 +9,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from emend.editors.numerics.apply_delta import summed
 from emend.editors.numerics.locate import Located, locate
 from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
 from emend.editors.numerics.value_search import ValueResult
@@ -95,8 +94,7 @@ def _written(module: nn.Module, delta: LowRankDelta) -> Iterator[None]:
     weight: Tensor = module.weight  # type: ignore[assignment]
     original = weight.detach().clone()
     try:
-        with torch.no_grad():
-            weight.copy_(summed(original, delta.dense(module)))
+        delta.add_to(module)
         yield
     finally:
         with torch.no_grad():

@@ -2,7 +2,7 @@
 
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL
-from emend.editors.numerics.apply_delta import dense
+from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.locate import locate
 from emend.memory.edit import Edit, Triplet
 
@@ -27,7 +27,13 @@ def editor(method, model, **settings):
 
 def solve(made, edits):
     """The editor's deltas as tensors of their parameters' shapes."""
-    return dense(made.lm.model, made.solve(edits))
+    return {name: dense(made.lm.model, name, delta) for name, delta in made.solve(edits).items()}
+
+
+def dense(model, name, delta):
+    """A delta of low rank as one tensor of its parameter's shape, float64."""
+    product = delta.left.double() @ delta.right.double()
+    return product.T if input_first(model.get_submodule(name.removesuffix(".weight"))) else product
 
 
 def keys_at(made, edits, layer):

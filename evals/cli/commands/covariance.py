@@ -12,19 +12,25 @@ from emend.memory.errors import BadSettings
 
 if TYPE_CHECKING:
     from emend.agents.local.causal_lm import CausalLM
+    from emend.editors.numerics.architectures import Architecture
+    from emend.editors.numerics.collect_covariance import CorpusCounts
     from emend.evals.components.text_corpora import TextCorpus
 
 
 def covariance(
     model: Annotated[str, typer.Option(metavar="MODEL", help="Local model: tiny or hf:FOLDER.")],
     corpus: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="FILE...",
             help="Texts: .txt (one per line), .jsonl (field text), or a dataset: hf:NAME, hf:NAME:CONFIG or "
             "hf:NAME:CONFIG:SPLIT.",
         ),
-    ],
+    ] = None,
+    published: Annotated[
+        list[Path] | None,
+        typer.Option("--import", metavar="FILE...", help="Published covariances, .npz as ROME's code writes them."),
+    ] = None,
     more_files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", hidden=True)] = None,
     layers: Annotated[
         str | None,
@@ -46,7 +52,14 @@ def covariance(
     from emend.evals.log.config import MODEL
 
     overrides, numbers = parse_overrides(settings or []), _parse_layers(layers)
-    read = read_corpus([*corpus, *(more_files or ())], texts)
+    if bool(corpus) == bool(published):
+        raise BadSettings("give texts with --corpus, or published covariances with --import.")
+    if published:
+        files = [*published, *map(Path, more_files or ())]
+        with local_model(model, overrides.pop(MODEL, {})) as loaded:
+            _import(loaded.lm, model, files, numbers, out, overrides, as_json)
+        return
+    read = read_corpus([*(corpus or ()), *(more_files or ())], texts)
     with (
         interrupts_as_exit("the same command continues from the last saved state."),
         local_model(model, overrides.pop(MODEL, {})) as loaded,
@@ -64,10 +77,9 @@ def _collect(
     overrides: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
-    from emend.editors.numerics.architectures import ARCHITECTURES, architecture_of, layer_of
+    from emend.editors.numerics.architectures import architecture_of, layer_of
     from emend.editors.numerics.collect_covariance import collect_covariance
-    from emend.editors.numerics.covariance import covariance_folder, scarcity_warning
-    from emend.editors.numerics.key_sums import key_size
+    from emend.editors.numerics.covariance import covariance_folder
     from emend.editors.parametric.covariance_layers import covariance_settings
     from emend.evals.report.progress import counter
 
@@ -84,6 +96,44 @@ def _collect(
         counts = collect_covariance(
             lm, paths, numbers, corpus, folder, cap=cap, corpus=corpus.name, progress=on_progress
         )
+    _show(lm, model, paths, numbers, folder, counts, as_json)
+
+
+def _import(
+    lm: "CausalLM",
+    model: str,
+    files: list[Path],
+    layers: list[int] | None,
+    out: Path | None,
+    overrides: dict[str, dict[str, Any]],
+    as_json: bool,
+) -> None:
+    from emend.editors.numerics.architectures import architecture_of
+    from emend.editors.numerics.covariance import covariance_folder
+    from emend.editors.numerics.import_covariance import digest_of_files, import_covariance, layers_of_names
+    from emend.editors.parametric.covariance_layers import covariance_settings
+
+    custom_paths = next((each.architecture for each in covariance_settings(lm, overrides) if each.architecture), None)
+    folder = out or covariance_folder(lm, f"imported-{digest_of_files(files)}")
+    numbers = layers or layers_of_names(files)
+    paths = architecture_of(lm.model, custom_paths, ("down_projection",))
+    counts = import_covariance(lm, paths, numbers, files, folder)
+    _show(lm, model, paths, sorted(numbers), folder, counts, as_json)
+
+
+def _show(
+    lm: "CausalLM",
+    model: str,
+    paths: "Architecture",
+    numbers: list[int],
+    folder: Path,
+    counts: "CorpusCounts",
+    as_json: bool,
+) -> None:
+    from emend.editors.numerics.architectures import ARCHITECTURES
+    from emend.editors.numerics.covariance import scarcity_warning
+    from emend.editors.numerics.key_sums import key_size
+
     if warning := scarcity_warning(folder, key_size(lm, paths, numbers[0])):
         print_text(warning, err=True)
     amount = f"{counts.tokens:,} tokens of {counts.texts:,} texts"

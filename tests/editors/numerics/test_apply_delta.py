@@ -1,8 +1,11 @@
 import pytest
 import torch
+from transformers.pytorch_utils import Conv1D
 
 from emend.editors.numerics import apply_delta as module
+from emend.editors.numerics import low_rank
 from emend.editors.numerics.apply_delta import DeltaStack, applied
+from emend.editors.numerics.low_rank import LowRankDelta
 from emend.memory.errors import BadSettings
 
 
@@ -40,6 +43,27 @@ def test_a_device_without_float64_gets_the_same_sum_rounded_elsewhere(model, mon
     assert module.summed(model[0].weight, deltas["0.weight"]).dtype == torch.bfloat16
     with applied(model, deltas):
         assert same(wanted, weights(model))
+
+
+@pytest.mark.parametrize("doubles", [True, False])
+@pytest.mark.parametrize("input_first", [True, False])
+def test_a_product_of_thin_matrices_is_added_in_pieces_as_the_whole_product_is(monkeypatch, input_first, doubles):
+    torch.manual_seed(0)
+    linear = Conv1D(6, 11) if input_first else torch.nn.Linear(11, 6)  # 11 inputs, 6 outputs
+    model, product = torch.nn.Sequential(linear).bfloat16(), LowRankDelta(torch.randn(6, 2), torch.randn(2, 11))
+    before, whole = weights(model), product.left.double() @ product.right.double()
+    monkeypatch.setattr(low_rank, "PIECE", 25)
+    monkeypatch.setattr(low_rank, "WITHOUT_DOUBLES", () if doubles else ("cpu",))
+    with applied(model, {"0.weight": product}):
+        expected = before["0.weight"].double() + (whole.T if input_first else whole)
+        assert torch.equal(model[0].weight, expected.bfloat16())
+    assert same(before, weights(model))
+    with (
+        pytest.raises(RuntimeError, match="delta of '0.weight'"),
+        applied(model, {"0.weight": LowRankDelta(product.right.T, product.left.T)}),
+    ):
+        pass
+    assert same(before, weights(model))
 
 
 def test_the_originals_come_back_bit_for_bit_where_subtracting_would_not_do(model):

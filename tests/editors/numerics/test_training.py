@@ -7,7 +7,7 @@ from torch.nn.functional import log_softmax
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL, CURRENCY, check_same, state_of
 from emend.editors.numerics.apply_delta import applied
-from emend.editors.numerics.training import TrainingRow, TrainingSettings, descend
+from emend.editors.numerics.training.descent import TrainingRow, TrainingSettings, descend
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit
 from emend.memory.errors import BadData

@@ -12,7 +12,7 @@ from emend.editors.conformance import CAPITAL, CURRENCY, check_same, probe_of, s
 from emend.editors.cost import count_tokens
 from emend.editors.numerics.apply_delta import applied
 from emend.editors.numerics.architectures import LLAMA_LIKE
-from emend.editors.numerics.training_apart import ApartTrainer
+from emend.editors.numerics.training.apart import ApartTrainer
 from emend.editors.parametric import finetune
 from emend.editors.parametric.finetune import FineTuning, training_rows
 from emend.memory.edit import Edit, Triplet

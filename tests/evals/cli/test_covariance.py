@@ -5,7 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from emend.agents.llm import load_model
 from emend.editors.numerics.architectures import architecture_of
@@ -74,6 +77,33 @@ def test_a_delta_s_manifest_names_the_statistics(emend):
     assert items[0] == items[1]
     assert first["corpus"].startswith("text-") and second["corpus"].startswith("other-")
     assert first["tokens"] > 0 and first["sha256"]["0"] != second["sha256"]["0"]
+
+
+def test_a_published_covariance_gives_the_edits_of_a_collected_one(emend, shell, folder):
+    call, model = shell(), ("--model", f"hf:{folder}")
+    assert emend("covariance", "text.txt")[0] == 0 and emend("edit", "first")[0] == 0
+    counts = json.loads((kept() / "counts.json").read_text())
+    sums = load_file(kept() / "layer-0.safetensors")["moment"].numpy() * counts["tokens"]
+    shutil.rmtree("cache")
+    name = "model.layers.0.mlp.down_proj_float32_mom2_40.npz"
+    np.savez(name, **{"mom2.mom2": sums, "mom2.count": counts["tokens"], "mom2.constructor": "SecondMoment()"})
+    code, out, err = call("covariance", *model, "--import", name)
+    assert code == 0 and f"layers 0: {counts['tokens']:,} tokens of 40 texts, in " in out, err
+    assert emend("edit", "second")[0] == 0
+    first, second = (load_file(Path(each) / "delta.safetensors") for each in ("first", "second"))
+    for path, factor in first.items():
+        torch.testing.assert_close(factor, second[path], rtol=1e-4, atol=1e-8)
+    manifest = json.loads(Path("second/manifest.json").read_text())
+    assert manifest["fingerprint"]["covariance"]["corpus"] == f"imported from {name}"
+    for words, problem in (
+        (("--import", name), "holds a covariance already"),
+        (("--import", "none.layers.0.npz"), "no covariance file 'none.layers.0.npz'"),
+        (("--import", name, "--layers", "0,1"), "one for each layer"),
+        (("--import", name, "--corpus", "text.txt"), "give texts with --corpus, or published covariances"),
+        ((), "give texts with --corpus, or published covariances"),
+    ):
+        code, out, err = call("covariance", *model, *words)
+        assert code == 2 and problem in " ".join(err.split()) and "Traceback" not in err
 
 
 def test_a_run_is_not_resumed_with_other_statistics(folder, tmp_path):

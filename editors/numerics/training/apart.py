@@ -20,7 +20,7 @@ from emend.agents.local.causal_lm import CausalLM
 from emend.editors.numerics.architectures import Architecture, input_first
 from emend.editors.numerics.passes import light_passes
 from emend.editors.numerics.suffix_forward import PromptSplit, SuffixForward, logits_of
-from emend.editors.numerics.training import (
+from emend.editors.numerics.training.descent import (
     TrainingRow,
     TrainingSettings,
     adam,

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -108,17 +108,18 @@ def descend(
     settings: TrainingSettings,
     seed: int = 0,
     after: Callable[[], None] = lambda: None,
+    optimizer: "Descent | None" = None,
 ) -> None:
     """Train the leaves in place.
 
     The loss of a step is the mean over its rows of the mean negative log-probability of their tokens; a step whose rows
-    are all below `stop_loss` is skipped, and a pass without any step is the last. `leaves` are float32, and
-    `after` is called after every step.
+    are all below `stop_loss` is skipped, and a pass without any step is the last. `after` is called after every step.
+    Without an `optimizer`, Adam moves the leaves, which are then float32.
 
     Raises:
         ModelError: a loss or a trained tensor overflowed; names step and loss.
     """
-    optimizer = adam(leaves, settings.lr)
+    optimizer = optimizer or StepsAfterBackward(leaves, settings.lr)
     number = 0
     with lm.lock, torch.enable_grad():
         for steps in _passes(lm, rows, settings, seed):
@@ -126,11 +127,13 @@ def descend(
             for batches in steps:
                 optimizer.zero_grad()
                 total = sum(len(batch.counts) for batch in batches)
-                losses = torch.cat([_backward(forward, leaves, batch, total) for batch in batches])
+                earlier = [_backward(forward, leaves, batch, total) for batch in batches[:-1]]
+                last = mean_losses(forward(batches[-1]), batches[-1])
+                losses = torch.cat([*earlier, last.detach()])
                 finite = bool(losses.isfinite().all())
                 if finite and bool(losses.max() < settings.stop_loss):
                     continue
-                if not finite or not optimizer_step(optimizer):
+                if not finite or not optimizer_step(optimizer, last.sum() / total):
                     raise overflow_error(number, losses, settings)
                 after()
                 number, moved = number + 1, True
@@ -140,15 +143,43 @@ def descend(
         raise overflow_error(number, losses, settings)
 
 
+class Descent(Protocol):
+    """Moves the leaves of a training; `step` ends with the backward pass of a step's last batch."""
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of batches whose step is not taken."""
+        ...
+
+    def step(self, loss: Tensor) -> None:
+        """Add the gradients of the loss to those of the batches before, and move."""
+        ...
+
+
+class StepsAfterBackward:
+    """Adam on all leaves at once, after the gradients."""
+
+    def __init__(self, leaves: Sequence[Tensor], lr: float) -> None:
+        self._leaves, self._adam = list(leaves), adam(leaves, lr)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        self._adam.zero_grad()
+
+    def step(self, loss: Tensor) -> None:
+        """Take the gradients of the loss, and move."""
+        loss.backward(inputs=self._leaves)
+        self._adam.step()
+
+
 def adam(leaves: Sequence[Tensor], lr: float) -> torch.optim.Adam:
     """Adam, in one operation where the device has it."""
     return torch.optim.Adam(leaves, lr=lr, fused=all(leaf.device.type in ("cpu", "cuda") for leaf in leaves))
 
 
-def optimizer_step(optimizer: torch.optim.Optimizer) -> bool:
-    """Take one step; False, with nothing moved, where the learning rate overflows the number format."""
+def optimizer_step(optimizer: Any, *loss: Tensor) -> bool:
+    """Take one step; False where the learning rate overflows the number format."""
     try:
-        optimizer.step()
+        optimizer.step(*loss)
     except RuntimeError as error:
         if "without overflow" not in str(error):
             raise

@@ -1,0 +1,1 @@
+"""Training of weights: copies of a few of them, groups of edits apart, and a whole model in place."""
