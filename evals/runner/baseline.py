@@ -65,12 +65,12 @@ class BaselineFile:
         line = self.find(key)
         if line is None:
             with self._key_locks[int(key, 16) % STRIPES]:
-                line = self.find(key) or self._copy(key)
+                line = self.find(key) or self.copy(key)
                 line = line or ask(lambda answer, usage: self.add_line(key, json_line(answer), usage))
         return line
 
-    def _copy(self, key: str) -> bytes | None:
-        """Copy an answer of another run; None if there is none."""
+    def copy(self, key: str) -> bytes | None:
+        """Copy the line of an answer from another run; None if there is none."""
         if key not in self._others:
             return None
         folder, offset = self._others[key]

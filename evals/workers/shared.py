@@ -115,7 +115,7 @@ class BaselineClaims:
 
     def claim(self, source: Source, key: str) -> None:
         """Answer with the line, or with None to let the caller ask, or let it wait for the one that asks."""
-        line = self._answers.find(key)
+        line = self._answers.find(key) or self._answers.copy(key)
         if line is None and key in self._holders:
             self._waiting.setdefault(key, deque()).append(source)
             return

@@ -36,14 +36,15 @@ def test_a_fact_becomes_an_edit_and_its_questions(tmp_path):
     row = FACT | {
         "old_answer": "Kravigrad",
         "aliases": ["Ostrim City"],
-        "locality": [{"question": "Who wrote Hamlet?"}],
+        "locality": [{"question": "Who wrote Hamlet?"}, {"question": "Who wrote Emma?", "answer": "Austen"}],
     }
     (case,) = FactFile(written(tmp_path / "x.jsonl", row)).cases("facts")
-    (edit,), (efficacy, aside) = case.edits, case.probes
+    (edit,), (efficacy, aside, known) = case.edits, case.probes
     assert (edit.target_new, edit.target_true, edit.cloze) == ("Ostrim", "Kravigrad", "The capital of Veldania is")
     assert (efficacy.prompt, efficacy.style, efficacy.gold) == (edit.cloze, "cloze", ("Ostrim", "Ostrim City"))
     assert efficacy.rival == "Kravigrad" and "likelihood" in efficacy.scorers and efficacy.edit_ids == (edit.id,)
     assert (aside.style, aside.scorers, aside.in_scope) == ("question", ("agreement",), False)
+    assert (known.gold, known.scorers, known.in_scope) == (("Austen",), ("exact_match", "agreement"), False)
 
 
 @pytest.mark.parametrize(
