@@ -102,6 +102,22 @@ def test_answers_of_the_unedited_model_are_not_asked_for_twice(tmp_path: Path) -
     assert other.baseline_calls == asked  # those of the second repeat
 
 
+def test_what_a_judge_must_read_is_judged_once(tmp_path: Path, monkeypatch: Any) -> None:
+    from emend.agents.llm import MODELS
+    from tests.evals.judged_runs import elken_run
+
+    monkeypatch.setitem(MODELS.builtin, "scripted", ("tests.evals.judged_runs:load_judge", "for tests"))
+    folder = elken_run(tmp_path / "run")
+    each = RecipeRun(config=Manifest.read(folder).config, judged_by=("tendency", "agreement"))
+    folder.rename(tmp_path / each.name)
+    recipe, lines = Recipe(runs=(each,), judges=("scripted:5",)), list[str]()
+    assert not run(recipe, tmp_path, lines)[0].error and not run(recipe, tmp_path, lines)[0].error
+    first, second = [line for line in lines if "judged" in line]
+    assert " 0 new" not in first and second.startswith("  judged: 0 new judgements")
+    unjudged = recipe.model_copy(update={"judges": ()})
+    assert run(unjudged, tmp_path, lines)[0].is_finished and len(lines) == 8
+
+
 def test_all_runs_together_have_one_budget(tmp_path: Path, monkeypatch: Any) -> None:
     import emend.evals.reproduce.execute as module
     from emend.agents.providers.usage import ProviderUsage
