@@ -160,7 +160,7 @@ def _runs(
     fields |= {"retriever": first.retriever} if first.retriever else {}
     judged_by = tuple(dict.fromkeys(need.judge for need in needs if need.judge))
     for settings, editors in _products(needs):
-        overrides = {editor: values for editor, values in editors.items() if values}
+        overrides = fields.get("overrides", {}) | {editor: values for editor, values in editors.items() if values}
         of_run = {"editors": list(editors), "settings": settings, "overrides": overrides}
         yield RecipeRun(config=_configured(fields | of_run, common), judged_by=judged_by)
 

@@ -116,6 +116,15 @@ def test_editors_with_a_preset_have_runs_of_their_own() -> None:
     assert ike == 32 and not any("ike" in run.config.editors[1:] for run in runs)
 
 
+def test_full_fine_tuning_fits_in_bfloat16_in_a_run_of_its_own() -> None:
+    table = next(table for table in TABLES if table.id == "elken:2")
+    cells = [cell for cell in table.cells if cell.model == "Llama 3"]
+    runs = with_runs(Recipe(table="elken:2"), table, plan_cells(table, {}, cells), {}).runs
+    settings = {run.config.editors: run.config.overrides for run in runs}
+    assert settings[("ft",)]["model"] == {"dtype": "bfloat16"} and settings[("ft",)]["ft"]["parameters"] == "all"
+    assert all("model" not in values for editors, values in settings.items() if editors != ("ft",))
+
+
 def test_rules_name_figures_that_exist_and_files_have_a_command() -> None:
     for each in papers():
         cells = [cell for table in each.tables for cell in table.cells]
