@@ -10,8 +10,15 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from emend.agents.local.generation import free_bytes
 from emend.editors.numerics.architectures import input_first
 from emend.memory.errors import BadSettings, MissingExtra
+
+HOST = torch.device("cpu")
+OF_SIXTEEN = 0.3
+"""Size of a 4-bit matrix with its scales, in shares of the 16-bit one."""
+ROOM = 4 << 30
+"""Bytes that training needs beside the weights."""
 
 
 def check_four_bit(device: torch.device, editor: str) -> None:
@@ -36,18 +43,31 @@ def in_four_bit(model: nn.Module) -> Iterator[None]:
     """Replace every linear module but the output layer by NormalFloat4 with double quantisation inside the `with`.
 
     Gradients pass through them but do not change them. The original modules are restored at the end, even after an
-    exception.
+    exception. Where a GPU cannot hold them beside the 4-bit ones, they wait in main memory.
     """
+    leave = _is_short(model)
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
+    device = next(model.parameters()).device
     linear = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear | Conv1D)}
     originals = {path: module for path, module in linear.items() if module is not head}
     try:
         for path, module in originals.items():
             put_module(model, path, _four_bit(module))
+            if leave:
+                module.to(HOST)
         yield
     finally:
         for path, module in originals.items():
             put_module(model, path, module)
+            if leave:
+                module.to(device)
+
+
+def _is_short(model: nn.Module) -> bool:
+    """True where the model's GPU has no memory for a 4-bit copy beside the weights."""
+    free = free_bytes(model)
+    size = sum(weight.numel() * 2 for weight in model.parameters())
+    return free is not None and free < OF_SIXTEEN * size + ROOM
 
 
 def _four_bit(module: Any) -> nn.Module:

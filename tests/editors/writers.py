@@ -1,5 +1,7 @@
 """Small settings for ROME, MEMIT and their like on random models, and the architectures that they are tested on."""
 
+import torch
+
 from emend.editors.base import EditorContext
 from emend.editors.conformance import CAPITAL
 from emend.editors.numerics.architectures import input_first
@@ -31,7 +33,9 @@ def solve(made, edits):
 
 
 def dense(model, name, delta):
-    """A delta of low rank as one tensor of its parameter's shape, float64."""
+    """A delta as one tensor of its parameter's shape; a product of thin matrices is formed in float64."""
+    if isinstance(delta, torch.Tensor):
+        return delta
     product = delta.left.double() @ delta.right.double()
     return product.T if input_first(model.get_submodule(name.removesuffix(".weight"))) else product
 

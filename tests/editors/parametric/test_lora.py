@@ -126,9 +126,19 @@ def each(inner, path):
 
 
 @four_bit
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, architecture):
+@pytest.mark.parametrize(("architecture", "free"), [("llama", None), ("gpt2", 0.0)])
+def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, architecture, free, monkeypatch):
     """Its rows are as long as a block of 64: bitsandbytes is coarser on shorter ones, on a CPU."""
+    moves = list[Any]()
+    plain_move = torch.nn.Module.to
+
+    def move(module, *places, **options):
+        if type(module).__name__ in ("Linear", "Conv1D"):
+            moves.append((id(module), places[0]))
+        return plain_move(module, *places, **options)
+
+    monkeypatch.setattr(quantised, "free_bytes", lambda model: free)
+    monkeypatch.setattr(torch.nn.Module, "to", move)
     folder = tiny_random_lm(architecture, tmp_path, window=96, hidden_size=64, **WIDER[architecture])
     model: Any = load_model(f"hf:{folder}", device="cpu")
     inner, ids = model.lm.model, torch.tensor([model.lm.encode(CAPITAL.cloze)])
@@ -137,8 +147,12 @@ def test_in_four_bits_a_model_is_nearly_what_it_was_and_then_exactly(tmp_path, a
     with torch.no_grad():
         whole = inner(input_ids=ids).logits
         plain = {path: each(inner, path) for path in paths}
+        moves.clear()
         with in_four_bit(inner):
             coarse = {path: each(inner, path) for path in paths}
+            away = {module for module, _ in moves}
+        assert len(away) == (0 if free is None else len(paths) - 1), "without memory, all but the head wait elsewhere"
+        assert len(moves) == 2 * len(away)
         assert torch.equal(inner(input_ids=ids).logits, whole) and traces(model) == found
     for path in paths:
         error = (coarse[path] - plain[path]).norm() / plain[path].norm()
