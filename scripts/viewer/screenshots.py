@@ -38,9 +38,10 @@ SHOTS = {
     "retrieval": ("run/{memory}/retrieval.html", ""),
     "judges": ("run/{judged}/judges.html", ""),
     "errors": ("run/{judged}/errors.html", ""),
+    "live": ("run/{memory}/live.html", ""),
 }
 """By picture: the page, and what is opened and scrolled to."""
-DARK, NARROW = ("case", "compare"), ("run", "case")
+DARK, NARROW = ("case",), ("run",)
 """Pages that are also shown in the dark theme, and at a phone's width."""
 
 

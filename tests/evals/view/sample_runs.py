@@ -30,11 +30,13 @@ HOSTILE = " ".join(PAYLOADS)
 
 
 def model() -> ScriptedScoringModel:
-    """Says what the last word of a fact in the prompt is, and finds short targets likely."""
+    """Says the last word of a fact in the prompt, or ends MeLLo's chain at once, and finds short targets likely."""
     return ScriptedScoringModel(reply=_reply, log_prob=lambda prompt, target: -float(len(target)) / 4)
 
 
 def _reply(prompt: str) -> str:
+    if "Subquestion:" in prompt:
+        return "Final answer: nowhere"
     fact = next((line for line in prompt.splitlines() if line.startswith("New Fact:")), "")
     return fact.rstrip(".").rpartition(" ")[2] or "unknown"
 
