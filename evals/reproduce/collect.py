@@ -92,11 +92,13 @@ def _sources(table: PaperTable, model: str, folder: Path) -> Iterator[tuple[tupl
 
 def _unfinished(planned: PlannedCell, runs: Sequence[tuple[RunConfig, RunOutcome]]) -> str:
     """Return why a figure has no number though it is in a run."""
-    outcome = next((outcome for config, outcome in runs if _gives(config, planned)), None)
     if planned.parts:
         return "none of its parts has a number"
-    if outcome is None:
+    fitting = [run for run in runs if _gives(run[0], planned)]
+    if not fitting:
         return "no run of the recipe gives it"
+    # A run without an option has its default: the one with the fewest options is the figure's.
+    _, outcome = min(fitting, key=lambda run: len(run[0].benchmark_options))
     state = "the run is not finished" if outcome.units else "not run yet"
     return outcome.error or ("no number for it in the run" if outcome.is_finished else state)
 

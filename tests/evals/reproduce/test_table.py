@@ -56,6 +56,17 @@ def test_each_figure_has_a_number_or_a_reason(tmp_path: Path) -> None:
         assert (ft.mean, ft.reason) == (None, "ModelError: no room")
 
 
+def test_the_reason_is_that_of_the_figures_own_run() -> None:
+    models = dict.fromkeys(("GPT2-XL", "GPT-J (6B)", "Mistral (7B)"), "tiny")
+    planned = plan_cells(AKEW, models, [cell for cell in AKEW.cells if cell.method == "ROME"])
+    recipe = with_runs(Recipe(table="akew:2"), AKEW, planned, {})
+    outcomes = [
+        RunOutcome(folder="none", error=run.config.benchmark_options.get("dataset", "mquake_cf")) for run in recipe.runs
+    ]
+    reasons = {figure.cell.data: figure.reason for figure in figures(AKEW, planned, recipe, outcomes)}
+    assert reasons == {"CounterFact": "counterfact", "MQuAKE-CF": "mquake_cf", "WikiUpdate": "wiki_update"}
+
+
 def test_what_is_not_alike_everywhere_is_said_once(tmp_path: Path) -> None:
     listed = reproduced(tmp_path)
     marks = FigureMarks(listed)
