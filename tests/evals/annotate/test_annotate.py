@@ -26,7 +26,7 @@ FORMULA = '=HYPERLINK("http://x","y")'
 
 
 def items(count: int, study: str, **more: Any) -> list[AnnotationItem]:
-    parts = {"question": (HOSTILE,), "answer": (FORMULA,)}
+    parts: dict[str, tuple[str, ...]] = {"question": (HOSTILE,), "answer": (FORMULA,)}
     return [
         AnnotationItem(id=f"{n:016x}", group=f"{n:016x}", case=str(n), stratum="rag", parts=parts)
         .model_copy(update=more) for n in range(count)
@@ -202,7 +202,12 @@ def test_the_page_works_in_a_browser_without_a_network_and_runs_nothing_hostile(
         browser = playwright.chromium.launch(executable_path=next(iter(browsers), None), args=["--no-sandbox"])
         page, requests, dialogs = browser.new_page(), [], []
         page.on("request", lambda request: requests.append(request.url))
-        page.on("dialog", lambda dialog: (dialogs.append(dialog.type), dialog.accept()))
+
+        def accept(dialog: Any) -> None:
+            dialogs.append(dialog.type)
+            dialog.accept()
+
+        page.on("dialog", accept)
         page.goto((tmp_path / "s" / "annotator-1.html").as_uri())
         for choice in page.query_selector_all("input[value=yes]"):
             choice.check()

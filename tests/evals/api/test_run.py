@@ -127,6 +127,7 @@ def test_a_cancelled_run_stops_and_is_resumable(tmp_path, workers):
     asyncio.run(cancel())
     assert 1 <= len(emend.load_run(tmp_path / "x").records()) < 40
     result = emend.run(*toys, progress=False, **options)
+    assert result.summary is not None
     assert result.summary.skipped and result.summary.skipped + result.summary.finished == result.summary.units
     assert len(result.records()) == len({(record.unit, record.probe) for record in result.records()})
 

@@ -198,7 +198,7 @@ def test_a_function_of_other_parameters_names_those_that_are_called(function, me
 
 def test_a_function_that_searches_needs_no_annotation_to_be_trusted():
     with only_trusted([f"{__name__}:{name}" for name in ("by_words", "other_names")]):
-        assert load_retriever(f"{__name__}:by_words")
+        assert load_retriever(f"{__name__}:by_words")(corpus()).search("Ada", 1)
         with pytest.raises(BadSettings, match="none whose first parameter is query or corpus"):
             load_retriever(f"{__name__}:other_names")
 
