@@ -27,7 +27,9 @@ def test_a_base_model_continues_plain_text_as_in_this_process(prompt, tiny):
         assert reply.text == expected.text
         # What begins with a stop text is asked for a second time without it, and both requests are counted.
         requests = sum("temperature" in body and not is_scoring(body) for _, body in server.requests)
-        assert reply.usage_metadata["input_tokens"] == requests * expected.usage_metadata["input_tokens"]
+        usage = reply.usage_metadata
+        assert usage["input_tokens"] == requests * expected.usage_metadata["input_tokens"]
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
         assert server.requests[-1][1]["prompt"] == list(tiny.lm.encode(prompt))
 
 

@@ -15,6 +15,7 @@ from emend.agents.providers.journal import run_journal, unit_scope
 from emend.agents.providers.policy import CallPolicy
 from emend.agents.scoring import ScoringModel, is_local, perplexity
 from emend.agents.served.chat_model import ScoringServedModel
+from emend.agents.served.forms import read_forms
 from emend.memory.errors import BadData, BadSettings, ContextOverflow, ModelError, ModelReplyError, ModelUnreachable
 from tests.fakes import ScriptedScoringModel
 from tests.params import mostly_slow
@@ -36,6 +37,22 @@ FORMS: dict[str, dict[str, tuple[str, ...]]] = {
 
 def load(server: CompletionsServer, dialect: str = "vllm", policy: CallPolicy | None = None, **settings: Any) -> Any:
     return llm.load_model(server.spec(dialect), policy or quick_policy(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "others"),
+    [
+        ("vllm", ["prompt_logprobs"]),
+        ("sglang", ["generate with logprob_start_len"]),
+        ("completions", []),
+    ],
+)
+def test_forms_are_tried_in_an_order_and_echoes_with_as_few_new_tokens_as_servers_take(
+    dialect: str, others: list[str]
+) -> None:
+    echoes = ["echo with max_tokens 1", "echo with max_tokens 0"]
+    expected = [*others, *echoes] if others else [*echoes, "prompt_logprobs"]
+    assert [form.name for form in read_forms(dialect)] == expected
 
 
 def assert_equal(scores: Any, expected: Any) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import re
 import threading
+from datetime import datetime
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -148,3 +149,17 @@ def test_the_package_has_its_names_and_a_version():
 
 def test_a_new_folder_has_the_letters_of_the_benchmarks_name_and_the_time():
     assert re.fullmatch(r"runs/a_b-c-d-\d{8}-\d{6}", str(new_folder("a_b-c/d")))
+
+
+def test_folders_of_runs_that_begin_in_one_second_are_numbered_from_two(tmp_path, monkeypatch):
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 1, 2, 3, 4, 5)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("emend.evals.api.run.datetime", Clock)
+    for name in ("x-20260102-030405", "x-20260102-030405-2", "x-20260102-030405-3"):
+        folder = new_folder("x")
+        folder.mkdir(parents=True)
+        assert folder.name == name

@@ -1,6 +1,7 @@
 """What workers share: answers of the unedited model are asked for once, turns of calls only where limits need them."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from emend.evals.runner.baseline import BaselineFile
 from emend.evals.workers.port import Port
 from emend.evals.workers.remote import RemoteLimiter
 from emend.evals.workers.shared import BaselineClaims, Source
+from emend.memory.errors import CallDropped
 from emend.memory.probe import Answer, Usage
 
 KEY = "0a"
@@ -67,6 +69,19 @@ def test_an_answer_of_another_run_is_asked_for_by_no_worker(claims: Claims, tmp_
         other = Claims(log, tmp_path)
         other.claim(1, 2)
     assert other.told == [(1, LINE), (2, LINE)]
+
+
+def test_a_request_over_an_ended_connection_is_an_error_and_does_not_wait() -> None:
+    port = Port()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(port.request, "claim", KEY)
+        assert port.take(5) == [("claim", 0, KEY)]
+        port.close()
+        for request in (waiting, pool.submit(port.request, "claim", KEY)):
+            with pytest.raises(CallDropped, match="is made on resume"):
+                request.result(5)
+        port.answer(0, LINE, None)  # too late, and nobody waits
+    assert port.take(5) is None
 
 
 class RecordingPort(Port):
