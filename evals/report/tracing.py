@@ -164,7 +164,7 @@ def is_routed(step: dict[str, Any], last: dict[str, Any], ways: GraphEdges | Non
 def step_cost(step: dict[str, Any]) -> str:
     """Time, and what its calls to models took."""
     calls = step["calls"]
-    phrase = [f"{step['ms']:,.1f} ms"]
+    phrase = [f"{step['ms'] or 0:,.1f} ms"]
     if calls:
         spent = [sum(call[name] for call in calls) for name in ("input_tokens", "output_tokens")]
         models = ", ".join(dict.fromkeys(one_line(call["model"]) for call in calls if call["model"])) or "model"

@@ -217,7 +217,7 @@ class RunAnswers:
         if not having.any():
             known = sorted({line for text in self.names["tags"] for line in text.split("\n") if line})
             raise BadSettings(f"the run has no tag '{tag}': {nearest(tag, known)}")
-        of_case = having[np.minimum(self.case_rows["tags"], len(having) - 1)]
+        of_case = np.append(having[np.minimum(self.case_rows["tags"], len(having) - 1)], False)  # no case: the last one
         tagged: Mask = having[np.minimum(self.columns["tags"], len(having) - 1)] | of_case[self.columns["case"]]
         return tagged
 

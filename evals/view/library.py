@@ -3,6 +3,7 @@
 import json
 import shlex
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +27,8 @@ from emend.memory.paths import cache_folder
 
 AT_ONCE = 6 * 2**20
 """Bytes that a page may have to index before it is shown; more is indexed by a process of its own."""
+LOADED_AT_ONCE = 100 * 2**20
+"""Size of the records of a run whose rows a page may read before it is shown."""
 COUNTED_AT_ONCE = 64 * 2**20
 """Size of the records of a run that is counted without its index."""
 KEPT_ANSWERS = 6
@@ -77,6 +80,7 @@ class Library:
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._locks: dict[Path, threading.Lock] = {}
+        self._loading: set[Path] = set()
         self._read_totals()
 
     def __enter__(self) -> Self:
@@ -121,9 +125,28 @@ class Library:
         """The answers of a run as far as they are written, or None while many are being indexed."""
         if waiting := self.indexing(place):
             return None, waiting
+        with self._lock:
+            before = self._answers.get(place.folder)
+        if before is None and not self.patient and file_state(place.folder, [RECORDS])[0][1] > LOADED_AT_ONCE:
+            return None, self._load_meanwhile(place)
+        return self._load(place, before)
+
+    def _load_meanwhile(self, place: RunPlace) -> Status:
+        """Read the rows of a large run, which takes longer than a page may."""
+        if place.folder not in self._loading:
+            self._loading.add(place.folder)
+            threading.Thread(target=self._load_large, args=(place,), name="emend-view-load", daemon=True).start()
+        return Status(state="computing", text="reading the index")
+
+    def _load_large(self, place: RunPlace) -> None:
+        try:
+            with suppress(EmendError, OSError):
+                self._load(place, None)
+        finally:
+            self._loading.discard(place.folder)
+
+    def _load(self, place: RunPlace, before: RunAnswers | None) -> tuple[RunAnswers, Status]:
         with self.index(place) as index:
-            with self._lock:
-                before = self._answers.get(place.folder)
             if before is None or before.state != index.state():
                 before = RunAnswers(index, tuple(place.manifest.cases), place.manifest.config.editors, before)
         with self._lock:
@@ -139,8 +162,6 @@ class Library:
 
         A search that takes longer goes on with the next call.
         """
-        import time
-
         end = time.monotonic() + budget
         key = place.folder, answers.state, text
         before = self._searches.get(key) or Search(np.zeros(answers.totals.records, bool), 0.0)

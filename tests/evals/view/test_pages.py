@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from urllib.parse import parse_qs
 
 import pytest
@@ -267,3 +268,42 @@ def test_a_damaged_run_gives_a_page_that_says_so(smooth, tmp_path):
         text = page.data.text if page.status == 500 else page.data.status.text
         assert "records.jsonl, line 1" in text
         assert site.page(f"run/{run}/cases.html").status == 500
+
+
+def wait_for(site, path):
+    """The page as soon as it waits for nothing, and whether it ever waited."""
+    end, waited = time.monotonic() + 60, False
+    while time.monotonic() < end:
+        page = site.page(path)
+        if not page.head.refresh:
+            return page, waited
+        waited = True
+        time.sleep(0.05)
+    raise AssertionError(f"{path} still waits")
+
+
+def test_the_rows_of_a_large_run_are_read_meanwhile(smooth, monkeypatch):
+    monkeypatch.setattr("emend.evals.view.library.LOADED_AT_ONCE", 0)
+    with Site([smooth]) as site:
+        run = next(iter(site.library.scan.runs()))
+        page, waited = wait_for(site, f"run/{run}/case/0-1.html")
+        assert waited and page.data.probes
+
+
+@pytest.mark.slow
+def test_a_large_run_is_computed_by_a_process_of_its_own(smooth, tmp_path, monkeypatch, command):
+    folder = shutil.copytree(smooth, tmp_path / "run")
+    monkeypatch.setattr("emend.evals.view.library.AT_ONCE", -1)
+    monkeypatch.setattr("emend.evals.view.results.SMALL", -1)
+    monkeypatch.setattr("emend.evals.view.index.LARGE", 0)
+    with Site([folder]) as site:
+        run = next(iter(site.library.scan.runs()))
+        page, waited = wait_for(site, f"run/{run}/index.html")
+        assert waited and page.data.status.records == len((folder / "records.jsonl").read_bytes().splitlines())
+        monkeypatch.setattr("emend.evals.view.library.AT_ONCE", 10**6)  # what the process indexed is all there is
+        cases, _ = wait_for(site, f"run/{run}/cases.html")
+        assert cases.data.answers == page.data.status.records
+        (folder / "errors.jsonl").write_bytes(b'{"unit": "u"}\n')
+        (folder / "records.jsonl").write_bytes(b"[]\n")
+        page, _ = wait_for(site, f"run/{run}/index.html")
+        assert page.status == 500 and "records.jsonl, line 1" in page.data.text
