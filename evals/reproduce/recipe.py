@@ -18,6 +18,7 @@ from emend.evals.reproduce.needs import Need, PlannedCell, join
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadSettings
 from emend.memory.redaction import hide_keys
+from emend.memory.registry import nearest
 
 RECIPE = "recipe.yaml"
 JUDGED_BY = "judged_by"
@@ -128,6 +129,9 @@ def with_runs(recipe: Recipe, table: PaperTable, planned: Sequence[PlannedCell],
         key = repr((each.model, need.mode, need.retriever, options, need.run, need.file, apart))
         groups.setdefault(key, []).append((each, need))
     runs = [run for group in groups.values() for run in _runs(table, recipe, group, common)]
+    names = [MODEL, *dict.fromkeys(editor for run in runs for editor in run.config.editors)]
+    if unknown := [name for name in common.get("overrides", {}) if runs and name not in names]:
+        raise BadSettings(f"--set names the editor '{unknown[0]}', which is in no run: {nearest(unknown[0], names)}")
     return recipe.model_copy(update={"runs": tuple(sorted(runs, key=lambda run: run.config.model))})
 
 

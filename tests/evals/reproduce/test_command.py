@@ -62,6 +62,7 @@ def test_a_plan_is_shown_written_and_edited(emend: Any, tmp_path: Path) -> None:
         (("akew:2", "--only", "method=ROME", "--only", "setting=unstruct"), "no figure of akew:2"),
         (("akew:2", "--model", "GPT-X=tiny"), "GPT2-XL"),
         (("plan.yaml", "--model", "tiny"), "--model with a recipe"),
+        (("akew:2", "--model", "tiny", "--set", "mello.k=1"), "which is in no run"),
         (("akew:2", "--model", "tiny", "--data", "nowhere"), "nothing can be run: "),
         (("akew:2", "--json", "--cells"), "do not go together"),
         (("--list", "papers:1"), "unknown paper"),
@@ -107,7 +108,7 @@ def test_a_grid_ends_in_one_table(emend: Any) -> None:
 
 
 TABLES = {
-    "akew:2": ("--only", "method=IKE,FT", "--only", "data=MQuAKE-CF", "--limit", "2"),
+    "akew:2": ("--only", "method=IKE", "--only", "data=MQuAKE-CF", "--only", "setting=struct,extract", "--limit", "2"),
     "docter:3": ("--only", "model=LLaMA3.1-8B", "--only", "method=RAG,IKE(D)", "--limit", "3"),
     "elken:2": ("--only", "model=Llama 3", "--only", "data=Factual Knowledge,Tendency-M", "--only",
                 "method=ICE,SERAC,Dense Retrieval", "--limit", "3"),
@@ -136,7 +137,8 @@ def test_killed_at_random_moments_and_continued_gives_the_same_table(name: str, 
     for kill in range(3):
         process = python(CHILD)
         target = whole * draw.uniform(kill, kill + 1) / 4
-        while process.poll() is None and _written(tmp_path / "killed") < target:
+        end = time.monotonic() + 120
+        while process.poll() is None and _written(tmp_path / "killed") < target and time.monotonic() < end:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.communicate()
