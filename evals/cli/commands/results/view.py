@@ -14,7 +14,7 @@ from emend.evals.cli.viewer_export import ViewExportOptions
 def view(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FOLDER...", help="Run folders, or folders that hold some; default: runs."),
+        typer.Argument(metavar="FOLDER", help="Run folders, or folders that hold some; default: runs."),
     ] = None,
     *,
     files: ViewExportOptions,
