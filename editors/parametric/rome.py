@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from emend.editors.numerics.architectures import input_first
-from emend.editors.numerics.factorise import on_device
 from emend.editors.numerics.locate import locate
-from emend.editors.numerics.low_rank import LowRankDelta, capture_keys
+from emend.editors.numerics.low_rank import PIECE, LowRankDelta, capture_keys
 from emend.editors.numerics.value_search import ValueResult
 from emend.editors.parametric.locate_then_edit import LocateThenEdit
 from emend.memory.edit import Edit
@@ -67,13 +66,14 @@ class RRome(Rome):
 
 
 def outputs_of(module: Any, keys: Tensor) -> Tensor:
-    """W k + b of each key, shape (edits, outputs), float64 on the CPU; computed where the weights are."""
+    """W k + b of each key, shape (edits, outputs), float64 on the CPU; computed where the weights are, in pieces."""
     weight = module.weight.detach().T if input_first(module) else module.weight.detach()
     bias: Tensor | None = getattr(module, "bias", None)
-
-    def products(weight: Tensor, keys: Tensor) -> Tensor:
-        whole = weight.double()
-        return torch.stack([whole @ key for key in keys])
-
-    outputs = on_device(weight.device, products, weight, keys)
+    home = weight.device if weight.is_cuda else torch.device("cpu")
+    keys = keys.to(home, torch.float64)
+    parts: list[Tensor] = []
+    for rows in weight.split(max(1, PIECE // weight.shape[1])):
+        piece = rows.to(home, torch.float64)
+        parts.append(torch.stack([piece @ key for key in keys]))
+    outputs = torch.cat(parts, dim=1).cpu()
     return outputs if bias is None else outputs + bias.detach().cpu().double()
