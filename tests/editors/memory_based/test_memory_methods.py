@@ -276,10 +276,11 @@ def test_the_prompt_is_worded_as_the_benchmark_says():
 
 @pytest.mark.parametrize(("form", "warned"), [("text", True), ("lines", False)])
 def test_mello_says_when_its_retriever_is_not_the_published_one(form, warned, caplog):
-    build("mello", settings={"form": form})
+    memory: Any = PlainMemory()
+    memory.identity = "minilm/384/abc/cosine"
+    build("mello", memory=memory, settings={"form": form})
     assert ("--retriever dense --embedding facebook/contriever-msmarco" in caplog.text) == warned
     caplog.clear()
-    memory: Any = PlainMemory()
     memory.identity = "contriever-msmarco/512/abc/dot"
     build("mello", memory=memory, retriever=RETRIEVERS.load("dense"), settings={"form": form})
     assert not caplog.text
