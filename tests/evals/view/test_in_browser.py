@@ -20,8 +20,11 @@ from tests.evals.view.sample_runs import BENCHMARKS, PAYLOADS, SPECIAL, hostile_
 pytestmark = pytest.mark.slow
 
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-CSP_EVENTS = """
+OBSERVERS = """
 window.violations = [];
+window.moved = 0;
+new PerformanceObserver((list) => list.getEntries().forEach((entry) => { window.moved += entry.value; }))
+    .observe({ type: "layout-shift", buffered: true });
 addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
 """
 
@@ -32,7 +35,7 @@ def opened(browser, **options):
     context = browser.new_context(**options)
     page, said, asked = context.new_page(), [], []
     if options.get("java_script_enabled", True):
-        page.add_init_script(CSP_EVENTS)
+        page.add_init_script(OBSERVERS)
     page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
     page.on("pageerror", lambda error: said.append(f"{page.url}: {error}"))
     page.on("dialog", lambda dialog: said.append(f"{page.url}: dialog {dialog.message}"))
@@ -54,6 +57,7 @@ def go(page, address):
         time.sleep(0.5)
     assert response is None or response.status == 200, address
     assert page.evaluate("window.violations || []") == []
+    assert page.evaluate("window.moved || 0") < 0.02, address  # nothing moves while a page is loaded
 
 
 def links(page, pattern=""):
