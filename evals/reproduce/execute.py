@@ -13,6 +13,7 @@ from emend.evals.judges.score_run import score_run
 from emend.evals.log.config import MODEL, RunConfig
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.reproduce.recipe import Recipe, RecipeRun
+from emend.evals.runner.components import LIMITS
 from emend.evals.runner.results import Progress
 from emend.evals.runner.run import run
 from emend.memory.edit import FrozenModel
@@ -132,6 +133,8 @@ class RecipeRunner:
         """The local model of a run, loaded once for runs that follow each other; None where the run loads its own."""
         if config.model.partition(":")[0] not in LOCAL or config.workers not in SHARED_WORKERS:
             return None
+        if not self.recipe.judges and any(getattr(config, name) is not None for name in LIMITS):
+            return None  # the limits are those of models that editors load
         settings = config.overrides.get(MODEL, {})
         if self._loaded != (key := repr((config.model, settings))):
             self._close()

@@ -87,6 +87,13 @@ def test_runs_of_a_local_model_load_it_once_and_close_it(tmp_path: Path, monkeyp
     assert len(loaded) == 2 and closed == loaded  # other settings, another model
 
 
+def test_limits_of_a_local_models_runs_are_the_judges(tmp_path: Path) -> None:
+    recipe = recipe_of(tiny(max_calls=5))
+    assert "no provider to call" in run(recipe, tmp_path / "without")[0].error
+    judged = recipe.model_copy(update={"judges": ("scripted:5",)})
+    assert run(judged, tmp_path / "with")[0].is_finished
+
+
 def test_answers_of_the_unedited_model_are_not_asked_for_twice(tmp_path: Path) -> None:
     options = {"benchmark_options": KEEP, "editors": (EDITOR,)}
     first, second = tmp_path / "first", tmp_path / "second"
