@@ -68,7 +68,7 @@ def test_the_bound_is_the_schedule_in_which_only_latency_takes_time():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rag", "mello", ALONE])
+@pytest.mark.parametrize("name", ["rag", "mello", ALONE, f"{ALONE}, 2 x"])
 def test_calls_through_a_provider_are_all_made_and_take_no_less_than_the_bound(name, tmp_path):
     late = latency(tmp_path / "run", name, 48, 6, 0.05)
     assert late.served.requests == 48 and 2 <= late.served.at_once <= 6

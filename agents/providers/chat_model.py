@@ -73,6 +73,7 @@ class ProviderChatModel(BaseChatModel):
     """Seconds of a whole call: its exchanges with the provider, and the waits between them."""
     _settings: dict[str, Any] = PrivateAttr(default_factory=dict)
     _sent: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
+    _traced: dict[str, LangSmithParams] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def wrap(
@@ -113,8 +114,11 @@ class ProviderChatModel(BaseChatModel):
         return {**self.sent_parameters(), "_type": self._llm_type, "stop": stop, **kwargs}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """Return provider and name of the inner model, for tracers."""
-        return self.inner._get_ls_params(stop=stop, **kwargs)
+        """Return provider and name of the inner model, for tracers, which LangChain's own makes anew at every call."""
+        call = repr((stop, sorted(kwargs.items(), key=lambda item: item[0])))
+        if call not in self._traced:
+            self._traced[call] = self.inner._get_ls_params(stop=stop, **kwargs)
+        return self._traced[call].copy()
 
     @property
     def model_name(self) -> str:

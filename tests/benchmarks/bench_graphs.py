@@ -4,13 +4,14 @@
 
 1. `latency`: calls of 0.2 s to a provider on 127.0.0.1, in a process of its own, through the real client, 64 at once:
    `rag` over cases of four probes, MeLLo over questions of 2 to 4 hops, and OpenAI's client alone with MeLLo's calls,
-   each in a process of its own. What latency and concurrency alone demand (`bound`): 64 workers take the questions in
-   their order, the calls of a question follow one another, each takes 0.2 s, and nothing else takes time; when the
-   last one ends is the bound. Calls spread evenly (`even`, calls x 0.2 / 64) would take less. Measured from the
-   provider's first request to the last record on the disk. 94% of the bound for `rag` and at most 1.1 times the bound
-   for MeLLo are wanted, on two cores that do nothing else, the provider's work included (`server`). `CPU ms` is of
-   all processes that evaluate, per call. A process makes a call every so many milliseconds at best, because all its
-   work passes one interpreter lock: 64 at once at 0.2 s are one every 3.1 ms. The full measurement is
+   each in a process of its own; with `--workers processes:N` the client alone also in N processes. What latency and
+   concurrency alone demand (`bound`): 64 workers take the questions in their order, the calls of a question follow one
+   another, each takes 0.2 s, and nothing else takes time; when the last one ends is the bound. Calls spread evenly
+   (`even`, calls x 0.2 / 64) would take less. Measured from the provider's first request to the last record on the
+   disk. 94% of the bound for `rag` and at most 1.1 times the bound for MeLLo are wanted, on two cores that do nothing
+   else, the provider's work included (`server`). `CPU ms` is of all processes that evaluate, per call. A process makes
+   a call every so many milliseconds at best, because all its work passes one interpreter lock: 64 at once at 0.2 s are
+   one every 3.1 ms. The full measurement is
    `taskset -c 0,1 python tests/benchmarks/bench_graphs.py latency --calls 5000 --workers processes:2`.
 2. `steps`: processor time per step of the graph with a model that answers at once, in a whole run with its records and
    events, and what retrieval takes apart from it. Told of blocks of ten questions: the middle one and the least, which
@@ -126,8 +127,8 @@ def latency(folder: Path, name: str, calls: int, at_once: int, seconds: float, w
     """An editor, or OpenAI's client alone, through a provider that takes so many seconds a reply."""
     chains = [PROBES] * (calls // PROBES) if name == "rag" else chains_of(calls)
     with serving(say, seconds) as told:
-        if name == ALONE:
-            end, cpu, peak = ask_alone(told.url, chains, at_once)
+        if name.startswith(ALONE):
+            end, cpu, peak = ask_alone(told.url, chains, at_once, int(name.removeprefix(ALONE).strip(", x") or 1))
         else:
             watch, probes = Watch(), PROBES if name == "rag" else 1
             summary = walk(folder, len(chains), at_once, watch, name, probes, spec=told.spec, workers=workers)
@@ -272,7 +273,9 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        names = [*chosen.editor, ALONE] if "latency" in chosen.part else []
+        processes = chosen.workers.partition("processes:")[2]
+        plain = [ALONE, *([f"{ALONE}, {processes} x"] if processes else [])]
+        names = [*chosen.editor, *plain] if "latency" in chosen.part else []
         settings = (chosen.calls, chosen.at_once, chosen.seconds, chosen.workers)
         lates = [apart(folder / one, one, *settings) for one in names]
         cost = steps(folder / "steps", chosen.questions) if "steps" in chosen.part else None

@@ -7,8 +7,10 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 from typing import NamedTuple
 
 Responder = Callable[[str], str]
@@ -129,8 +131,29 @@ class Alone(NamedTuple):
     peak_mb: float
 
 
-def ask_alone(url: str, chains: Sequence[int], at_once: int) -> Alone:
-    """Make chains of so many calls each that follow one another: twice as many chains as calls are under way."""
+def ask_alone(url: str, chains: Sequence[int], at_once: int, processes: int = 1) -> Alone:
+    """Make chains of so many calls each that follow one another: twice as many chains as calls are under way.
+
+    Of several processes, which begin together, each has its share of both.
+    """
+    if processes == 1:
+        return _ask_all(url, chains, at_once)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _load_client, (context.Barrier(processes),)) as pool:
+        shares = [
+            pool.submit(_ask_all, url, chains[place::processes], at_once // processes) for place in range(processes)
+        ]
+        alone = [share.result() for share in shares]
+    return Alone(max(each.end for each in alone), sum(each.cpu for each in alone), max(each.peak_mb for each in alone))
+
+
+def _load_client(all_have_it: Barrier) -> None:
+    import openai  # noqa: F401
+
+    all_have_it.wait()
+
+
+def _ask_all(url: str, chains: Sequence[int], at_once: int) -> Alone:
     from openai import AsyncOpenAI
 
     async def ask_all() -> Alone:
