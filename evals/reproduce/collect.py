@@ -123,7 +123,7 @@ def _values(table: PaperTable, planned: PlannedCell, source: _Source) -> dict[st
         "unscored": row.unscored,
         "published_n": placed.place.n,
         "notes": (*model, *source.notes, *rules(table.paper).differs),
-        "reason": "not scored in the run" if row.mean is None else "",
+        "reason": f"none of its {row.unscored} answers has a score; emend report says why" if row.mean is None else "",
     }
 
 
