@@ -44,6 +44,7 @@ def test_the_same_run_gives_the_same_bytes_and_old_pages_go(run, tmp_path):
     export_folder([run], tmp_path / "first", "all")
     export_folder([run], tmp_path / "second", "all")
     before = contents(tmp_path / "first")
+    assert len(before["static/view.js"]) < 20_000
     assert before == contents(tmp_path / "second")
     export_folder([run], tmp_path / "second", "1")
     after = contents(tmp_path / "second")
