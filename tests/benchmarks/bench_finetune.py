@@ -95,7 +95,7 @@ def memory(chosen: argparse.Namespace, size: str) -> bool:
     each = ((meter.peak_bytes or 0) if chosen.device.startswith("cuda") else anonymous.peak_bytes) / count
     print(f"{count / 1e6:.0f}M parameters, {chosen.optimizer}: {each:.1f} bytes a parameter at the most, ", end="")
     print(f"{meter.seconds:.0f} s, {meter.cpu_seconds:.0f} CPU s for two steps of rows of {tokens} tokens")
-    return each <= MOST or chosen.optimizer == "adam"
+    return bool(each <= MOST or chosen.optimizer == "adam")
 
 
 def weights_digest(lm: Any) -> list[str]:

@@ -69,7 +69,7 @@ def plain(folder: Path, loop: Loop, at_end: bool, count: int) -> Tensor:
     leaves = [module.weight, module.bias] if loop.bias else [module.weight]
     before = [leaf.detach().clone() for leaf in leaves]
     kind = torch.optim.AdamW if loop.decoupled else torch.optim.Adam
-    optimizer = kind(leaves, lr=FT["lr"], weight_decay=loop.weight_decay, eps=loop.eps)
+    optimizer = kind(leaves, lr=5e-4, weight_decay=loop.weight_decay, eps=loop.eps)
     lm.model.train(loop.dropout)
     torch.manual_seed(0)
     size = loop.rows_of_a_step or len(rows)
@@ -90,7 +90,8 @@ def plain(folder: Path, loop: Loop, at_end: bool, count: int) -> Tensor:
                     leaf.clamp_(origin - loop.bound, origin + loop.bound) if loop.bound else None
         if sum(history) / len(history) < loop.stop:
             break
-    return module.weight.detach() - before[0]
+    change: Tensor = module.weight.detach() - before[0]
+    return change
 
 
 def _row(lm: Any, edit: Any, loop: Loop, at_end: bool) -> tuple[tuple[int, ...], int]:
@@ -106,7 +107,7 @@ def _row(lm: Any, edit: Any, loop: Loop, at_end: bool) -> tuple[tuple[int, ...],
 def _token_losses(lm: Any, row: tuple[tuple[int, ...], int], at_end: bool) -> Tensor:
     ids, start = row
     inputs = ids[:start] if at_end else ids[:-1]
-    logs = lm.model(input_ids=torch.tensor([inputs])).logits[0].float().log_softmax(-1)
+    logs: Tensor = lm.model(input_ids=torch.tensor([inputs])).logits[0].float().log_softmax(-1)
     tokens = torch.tensor(ids[start:])
     scored = logs[-1:].expand(len(tokens), -1) if at_end else logs[start - 1 :]
     return -scored.gather(1, tokens[:, None])[:, 0]
@@ -117,7 +118,8 @@ def emend(folder: Path, at_end: bool, count: int) -> Tensor:
     model: Any = load_model(f"hf:{folder}", device="cpu", dtype="float32")
     objective = "prompt_last" if at_end else "target_new"
     editor = FineTuning(EditorContext(model=model, settings=FT | {"objective_optimization": objective}))
-    delta: Any = editor.solve(edits(count))[f"{PATH}.weight"]
+    delta = editor.solve(edits(count))[f"{PATH}.weight"]
+    assert isinstance(delta, Tensor)
     return delta
 
 

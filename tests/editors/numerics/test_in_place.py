@@ -142,7 +142,7 @@ def test_the_optimizer_follows_the_number_format_and_can_be_set(half_model, monk
     assert (one - other).norm() < 0.35 * other.norm()
     with pytest.raises(BadSettings, match=r"gradients in float16 vanish: .* --set model.dtype=bfloat16"):
         build(half_model(dtype="float16"), optimizer="adam_8bit")
-    monkeypatch.setattr(compact_adam.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'emend\[qlora\]'; or .* --set ft.optimizer=adam"):
         build(half_model())
 
