@@ -18,8 +18,9 @@
     return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
+  root.classList.add("scripted"); // before the first paint, as the theme, so that nothing moves
   var theme = stored();
-  if (theme === "dark" || theme === "light") root.dataset.theme = theme; // before the first paint
+  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
 
   function all(selector, within) {
     return Array.prototype.slice.call((within || document).querySelectorAll(selector));
@@ -197,7 +198,6 @@
   }
 
   document.addEventListener("DOMContentLoaded", function () {
-    all(".needs-script").forEach(function (part) { part.hidden = false; });
     all("button[data-theme-switch]").forEach(themeButton);
     all("button[data-copy]").forEach(copyButton);
     all("button[data-open]").forEach(openButton);
