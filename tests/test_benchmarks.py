@@ -19,6 +19,8 @@ SMALL = {
     "api": ("--limit 1 --rounds 1 --loops 0", "of the CPU time"),
     "editors": ("--edits 1 --texts 20", "MEMIT(1): plain"),
     "evolving": ("--pairs 2 --unrelated 2 --embedding lexical", "history 2/2  withdrawn 2/2"),
+    "finetune": ("memory --size tiny", "bytes a parameter at the most"),
+    "ft_differences": ("--deviations 1", "none: "),
     "generation": ("--requests 6 --seconds 0 --longest 12 --rounds 1", "continuous"),
     "graphs": ("latency steps --calls 80 --questions 40 --at-once 4 --seconds 0.01", "CPU ms/step"),
     "large": (
@@ -27,12 +29,14 @@ SMALL = {
         "memit, layers [4, 5, 6, 7], write, 4 edits",
     ),
     "libraries": (f"--data {DATA / 'docter'} --limit 5", "llama_index"),
+    "low_rank": ("--outputs 64 --inputs 96 --rounds 1", "weights that differ: 0.00%"),
     "million": ("--records 8000", "resume"),
     "memory": ("--sizes 400 --places folder --embedding lexical", "400"),
     "retrieval": ("--strategy bm25 --embedding lexical", "neighborhood hit"),
     "run": ("--probes 20 --edits 4", "EM 100.0"),
     "sequence": ("--edits 2 --methods rome", "rome"),
     "workers": ("wait --workers threads --units 16 --concurrency 4 --rounds 1", "of ideal"),
+    "view": ("--records 8000", "the server's memory"),
     "served": (f"--data {DATA / 'docter'} --limit 1 --pairs 40", "lists of 32"),
 }
 """Arguments, and what stands in what a bench prints when it has got to its end."""

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
 from emend.agents.llm import load_model
 from emend.agents.tiny import texts_of_the_world
 from emend.editors.base import EditorContext

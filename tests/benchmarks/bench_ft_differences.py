@@ -1,6 +1,6 @@
 """What could set fine-tuned weights apart from another implementation's: one deviation at a time, and how far it leads.
 
-    python -m tests.benchmarks.bench_ft_differences
+    python tests/benchmarks/bench_ft_differences.py
 
 A plain loop trains one down-projection of a random GPT-2 (6 layers, width 256) as FT-L and as FT-M on one edit and on
 four: 25 steps of Adam at 5e-4. Each line changes one thing in it; the figure is the norm of the difference of the
@@ -8,13 +8,17 @@ matrix's changes, in percent of the norm of Emend's change. The first line is th
 """
 
 import argparse
+import sys
 import tempfile
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from emend.agents.llm import load_model
 from emend.editors.base import EditorContext
@@ -125,14 +129,16 @@ def emend(folder: Path, at_end: bool, count: int) -> Tensor:
 
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deviations", type=int, help="how many of them, from the first; default: all")
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = make_model(Path(name))
         cases = [(at_end, count) for at_end in (True, False) for count in (1, 4)]
         ours = {case: emend(folder, *case) for case in cases}
         print("percent of the change: FT-L 1 edit, FT-L 4 edits, FT-M 1 edit, FT-M 4 edits")
-        for title, loop in DEVIATIONS.items():
+        for title, loop in islice(DEVIATIONS.items(), chosen.deviations):
             apart = [(plain(folder, replace(loop), *case) - ours[case]).norm() / ours[case].norm() for case in cases]
             print(f"{title}: {', '.join(f'{100 * share:.2g}' for share in apart)}", flush=True)
 

@@ -176,7 +176,9 @@ def pages(folder: Path, base: Path) -> None:
         begin = time.perf_counter()
         run = re.findall(r"run/([a-z0-9-]+)/index\.html", server.get("")[2])[0]
         head, compared = f"run/{run}/", f"compare/{run}.1~{run}.2"
-        middle = "case/0-1000.html"
+        listed: list[str] = []
+        while not listed and time.perf_counter() - begin < LIMIT:
+            listed = re.findall(r"case/(\d+-\d+)\.html", server.get(f"{head}cases.html")[2])
         paths = {
             "runs": "index.html",
             "run": f"{head}index.html",
@@ -186,13 +188,13 @@ def pages(folder: Path, base: Path) -> None:
             "cases, the longest first": f"{head}cases.html?sort=slow",
             "cases with a rare text": f"{head}cases.html?text=Land777",
             "cases with a text of all": f"{head}cases.html?text=e",
-            "case": head + middle,
+            "case": f"{head}case/{listed[-1]}.html",
             "retrieval": f"{head}retrieval.html",
             "judges": f"{head}judges.html",
             "errors": f"{head}errors.html",
             "live, as JSON": f"{head}live.json",
             "compare": f"{compared}.html",
-            "both traces": f"{compared}/0-1000.html",
+            "both traces": f"{compared}/{listed[-1]}.html",
         }
         slowest = dict.fromkeys(paths, 0.0)
         while time.perf_counter() - begin < LIMIT:
