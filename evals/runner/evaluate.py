@@ -60,22 +60,9 @@ class PassEvaluator:
     """Evaluates the unfinished units of one pass.
 
     Units of an editor that changes weights are asked one after the other, others by the threads of the pool.
-
-    Args:
-        editor_pass: the pass.
-        context: of the run.
-        pool: asks units.
-        common: edits that are applied once for groups of several evaluators; None applies those of each group.
     """
 
-    def __init__(
-        self,
-        editor_pass: EditorPass,
-        context: EvaluationContext,
-        pool: ThreadPoolExecutor,
-        common: "CommonEdits | None" = None,
-    ) -> None:
-        self._common = common
+    def __init__(self, editor_pass: EditorPass, context: EvaluationContext, pool: ThreadPoolExecutor) -> None:
         self.editor_pass, self.editor, self.context = editor_pass, editor_pass.editor, context
         bound = 2 * context.components.units_at_once
         self._queue = TaskQueue(None if self.editor.needs_weights else pool, bound)
@@ -133,8 +120,7 @@ class PassEvaluator:
         """Ask the units under the edits; return the error if these cannot be applied."""
         with ExitStack() as stack:
             try:
-                applied = self.apply_group(group) if self._common is None else self._common.apply()
-                answerer, cost = stack.enter_context(applied)
+                answerer, cost = stack.enter_context(self.apply_group(group))
             except FATAL:
                 raise
             except Exception as error:  # noqa: BLE001  whatever an editor raises
@@ -243,35 +229,3 @@ class PassEvaluator:
         ids = [edit.id for edit in edits[:MAX_COST_IDS]]
         line = {"act": "edit", **self.editor_pass.labels, **cost.model_dump(), "again": again, "of": ids}
         self.context.results.cost(line)
-
-
-class CommonEdits:
-    """Edits that are applied once for many groups, until they are closed; safe for many threads.
-
-    Args:
-        evaluator: applies them.
-        group: the edits, whose cases are of no concern.
-    """
-
-    def __init__(self, evaluator: PassEvaluator, group: Group) -> None:
-        self.edits = group.edits
-        self._evaluator, self._group = evaluator, group
-        self._stack, self._lock = ExitStack(), threading.Lock()
-        self._applied: tuple[Answerer, EditCost] | Exception | None = None
-
-    @contextmanager
-    def apply(self) -> Iterator[tuple[Answerer, EditCost]]:
-        """Inside the `with`, the edits are applied, see `PassEvaluator.apply_group`; its error is raised each time."""
-        with self._lock:
-            if self._applied is None:
-                try:
-                    self._applied = self._stack.enter_context(self._evaluator.apply_group(self._group))
-                except Exception as error:  # noqa: BLE001  which each unit fails with, or which ends the run
-                    self._applied = error
-        if isinstance(self._applied, Exception):
-            raise self._applied
-        yield self._applied
-
-    def close(self) -> None:
-        """Undo the edits."""
-        self._stack.close()

@@ -85,12 +85,12 @@ class Transport(Protocol):
 
 
 class Task(NamedTuple):
-    """Units of one pass for one worker: whole groups, in mode `all` a case or a part of them, or the whole pass."""
+    """Units of one pass for one worker: whole groups, or in modes `all` and `sequential` a part of the pass."""
 
     number: int
     pass_index: int
     cases: tuple[Case, ...] | None
-    """Cases of whole groups, or in mode `all` one case; None for a part of the pass, whose cases the worker reads."""
+    """Cases of whole groups; None for a part of the pass, whose cases the worker reads itself."""
     part: tuple[int, int] = (0, 1)
     """Every how-manieth case, from which on: (1, 4) has the second, the sixth and so on."""
     finished: frozenset[str] = frozenset()

@@ -308,7 +308,7 @@ class Driver:
         if task.cases is None or (editor.needs_weights and len(task.cases) > 1):
             return 1
         share = -(-self._components.units_at_once // self._workers)
-        return 2 if editor.needs_weights else share + max(2, share // 2)
+        return 2 if editor.needs_weights else 2 * share + 1
 
 
 class DealtWorkers:

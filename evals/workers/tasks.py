@@ -16,8 +16,8 @@ def tasks_of(components: RunComponents, finished: Collection[str], workers: int)
     """Yield the tasks of all passes that have unfinished units.
 
     In modes `single` and `batch:N` a task is a group, or where edits are solved ahead of their groups all those that
-    are solved together. In mode `all` each worker applies all edits once; a task is a case, or with an editor that
-    changes weights a share of the cases. In mode `sequential` a task is a whole pass.
+    are solved together. In mode `all` each worker applies all edits, and asks its share of the units. In mode
+    `sequential` a task is a whole pass.
     """
     numbers = count()
     for index, editor_pass in enumerate(components.share_passes):
@@ -36,9 +36,6 @@ def _tasks_of_pass(components: RunComponents, editor_pass: EditorPass, index: in
     mode = editor_pass.mode
     if mode.kind == "sequential":
         yield Task(0, index, None)
-    elif has_common_edits(editor_pass):
-        cases = chain.from_iterable(group.cases() for group in components.groups(editor_pass.setting))
-        yield from (Task(0, index, (case,)) for case in cases)
     elif mode.kind == "all":
         yield from (Task(0, index, None, (part, workers)) for part in range(workers))
     else:
@@ -48,14 +45,8 @@ def _tasks_of_pass(components: RunComponents, editor_pass: EditorPass, index: in
             yield Task(0, index, tuple(case for group in portion for case in group.cases()))
 
 
-def has_common_edits(editor_pass: EditorPass) -> bool:
-    """True if a worker applies all edits of the pass once and then takes its cases one by one, as they are dealt."""
-    editor = editor_pass.editor
-    return editor_pass.mode.kind == "all" and not editor.needs_weights and not hasattr(editor, "solve")
-
-
 def groups_of(task: Task, components: RunComponents) -> Iterator[Group]:
-    """Yield the groups of a task; in mode `all` one with a share of the cases, and all edits or those of one case."""
+    """Yield the groups of a task; in mode `all` one with all edits and a share of the cases."""
     editor_pass = components.share_passes[task.pass_index]
     if task.cases is not None:
         yield from groups(lambda: iter(task.cases or ()), editor_pass.mode)

@@ -16,13 +16,13 @@ from emend.editors.restore_check import RestoreCheck
 from emend.evals.runner.ask_unit import Stopped
 from emend.evals.runner.baseline import Baseline
 from emend.evals.runner.components import RunComponents, load_components
-from emend.evals.runner.evaluate import CommonEdits, EvaluationContext, PassEvaluator
+from emend.evals.runner.evaluate import EvaluationContext, PassEvaluator
 from emend.evals.runner.perplexity import Perplexity
 from emend.evals.runner.queues import TaskQueue
 from emend.evals.workers.base import Task, WorkerSetup
 from emend.evals.workers.port import Port
 from emend.evals.workers.remote import RemoteBaseline, RemoteJournal, RemoteLedger, RemoteLimiter, TaskResults
-from emend.evals.workers.tasks import groups_of, has_common_edits
+from emend.evals.workers.tasks import groups_of
 from emend.memory.errors import EmendError, RunRefused
 from emend.memory.redaction import hide_keys
 from emend.memory.registry import only_trusted
@@ -133,12 +133,12 @@ class Worker:
         assert context is not None
         pool = ThreadPoolExecutor(context.components.units_at_once, "emend-unit")
         pending: set[Future[None]] = set()
-        last_pass, common = -1, None
+        last_pass = -1
         try:
             while isinstance(task := self._inbox.get(), Task):
                 if task.pass_index != last_pass:
                     wait(pending)
-                    pending, last_pass, common = set(), task.pass_index, self._common_edits(task, pool, common)
+                    pending, last_pass = set(), task.pass_index
                 context.finished.update(task.finished)
                 if isinstance(context.journal, RemoteJournal):
                     context.journal.replays |= task.replays
@@ -147,25 +147,13 @@ class Worker:
                     self._evaluate_task(task, pool)
                 else:
                     pending = {future for future in pending if not future.done()}
-                    pending.add(pool.submit(self._evaluate_groups, task, pool, common))
+                    pending.add(pool.submit(self._evaluate_groups, task, pool))
             if isinstance(task, Exception):
                 raise task
         finally:
             context.stop.set()
             context.components.policy.stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
-            if common is not None:
-                common.close()
-
-    def _common_edits(self, task: Task, pool: ThreadPoolExecutor, earlier: CommonEdits | None) -> CommonEdits | None:
-        """Undo the common edits of an earlier pass, and return those of the task's pass; None if it has none."""
-        if earlier is not None:
-            earlier.close()
-        evaluator = self._evaluator(task, pool)
-        if not has_common_edits(evaluator.editor_pass):
-            return None
-        (group,) = evaluator.context.components.groups(evaluator.editor_pass.setting)
-        return CommonEdits(evaluator, group)
 
     def _evaluate_task(self, task: Task, pool: ThreadPoolExecutor) -> None:
         evaluator = self._evaluator(task, pool)
@@ -173,21 +161,21 @@ class Worker:
         evaluator.evaluate(None if components.mode.kind == "sequential" else groups_of(task, components))
         self._finish(task)
 
-    def _evaluate_groups(self, task: Task, pool: ThreadPoolExecutor, common: CommonEdits | None) -> None:
+    def _evaluate_groups(self, task: Task, pool: ThreadPoolExecutor) -> None:
         """Evaluate one group after the other in this thread of the pool; an error ends the worker."""
-        evaluator = self._evaluator(task, pool, common)
+        evaluator = self._evaluator(task, pool)
         try:
             for group in groups_of(task, evaluator.context.components):
-                evaluator.evaluate_group(group._replace(edits=common.edits) if common else group, TaskQueue())
+                evaluator.evaluate_group(group, TaskQueue())
         except Exception as error:  # noqa: BLE001  of those that end the run
             self._inbox.put(error)
         else:
             self._finish(task)
 
-    def _evaluator(self, task: Task, pool: ThreadPoolExecutor, common: CommonEdits | None = None) -> PassEvaluator:
+    def _evaluator(self, task: Task, pool: ThreadPoolExecutor) -> PassEvaluator:
         assert self._context is not None
         context = replace(self._context, results=TaskResults(self._port, task.number))
-        return PassEvaluator(context.components.share_passes[task.pass_index], context, pool, common)
+        return PassEvaluator(context.components.share_passes[task.pass_index], context, pool)
 
     def _finish(self, task: Task) -> None:
         if self._context is not None and not self._context.stop.is_set():

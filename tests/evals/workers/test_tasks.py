@@ -17,8 +17,7 @@ from tests.evals.toys import EDITOR, ScriptedModel
         (EDITOR, "single", [1] * 18),
         (PRESOLVING, "single", [16, 2]),
         (PRESOLVING, "batch:4", [4, 4, 4, 4, 2]),
-        (EDITOR, "all", [1] * 18),
-        (PRESOLVING, "all", [None] * 3),
+        (EDITOR, "all", [None] * 3),
         (EDITOR, "sequential", [None]),
     ],
 )
