@@ -73,10 +73,10 @@ class LazyMemory:
             together = [addition, *others]
             try:
                 self._opened().add([edit for each in together for edit in each.edits])
-            except Exception:
+            except Exception:  # any: each of the additions raises its own when it is stored alone
                 if len(together) == 1:
                     raise
-                for each in together:  # whichever is at fault
+                for each in together:
                     each.is_alone = True
                 self._opened().add(edits)
                 return

@@ -24,7 +24,7 @@ from emend.evals.view.index import (
     Rows,
     case_hash,
 )
-from emend.evals.view.records import CaseFilter
+from emend.evals.view.records.cases import CaseFilter
 from emend.memory.errors import BadSettings
 from emend.memory.registry import nearest
 

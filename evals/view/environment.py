@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emend.evals.report.escape import visible_controls
-from emend.evals.view.records import Page
+from emend.evals.view.records.page import Page
 from emend.evals.view.rendering import geometry, links
 from emend.memory.redaction import hide_keys, key_hider
 

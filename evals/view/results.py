@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from emend.evals.judges.store import FOLDER as SCORINGS
 from emend.evals.log.lines import EVENTS, RECORDS
 from emend.evals.view.compute import COMPUTATIONS, compute
-from emend.evals.view.records import Status
+from emend.evals.view.records.page import Status
 from emend.evals.view.scan import FILES, FileState, file_state
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, EmendError

@@ -18,7 +18,8 @@ from emend.evals.view.pages.live import live_page
 from emend.evals.view.pages.retrieval import retrieval_page
 from emend.evals.view.pages.run import run_page
 from emend.evals.view.pages.runs import about_page, runs_page
-from emend.evals.view.records import Page, ProblemView, RunEntry
+from emend.evals.view.records.page import Page, ProblemView
+from emend.evals.view.records.run import RunEntry
 from emend.evals.view.scan import RunPlace
 from emend.memory.errors import EmendError
 

@@ -17,18 +17,8 @@ from emend.evals.view.pages.cases import anchor
 from emend.evals.view.pages.common import PageRequest, case_path, facts, run_path
 from emend.evals.view.pages.graph import graph_view
 from emend.evals.view.pages.steps import pass_views
-from emend.evals.view.records import (
-    CaseView,
-    EditView,
-    FailureView,
-    JudgedView,
-    Link,
-    Page,
-    ProbeGroup,
-    ProbeView,
-    ProblemView,
-    Status,
-)
+from emend.evals.view.records.case import CaseView, EditView, FailureView, JudgedView, ProbeGroup, ProbeView
+from emend.evals.view.records.page import Link, Page, ProblemView, Status
 from emend.evals.view.scan import RunPlace
 
 MAX_PROBES = 200

@@ -11,16 +11,9 @@ from emend.evals.trace.answers import VERDICTS, deciding_scores, verdict_of
 from emend.evals.view.answers import SORTS, CaseKey, Mask, RunAnswers
 from emend.evals.view.offsets import read_case, read_record
 from emend.evals.view.pages.common import PageRequest, case_path, run_path
-from emend.evals.view.records import (
-    AnswerExample,
-    CaseFilter,
-    CaseRowView,
-    CasesView,
-    Choice,
-    Page,
-    RunEntry,
-    Tally,
-)
+from emend.evals.view.records.cases import AnswerExample, CaseFilter, CaseRowView, CasesView, Tally
+from emend.evals.view.records.page import Choice, Page
+from emend.evals.view.records.run import RunEntry
 from emend.evals.view.scan import RunPlace
 from emend.memory.errors import BadSettings
 

@@ -10,7 +10,8 @@ from emend.evals.case import Metric
 from emend.evals.metrics.estimate import Estimate
 from emend.evals.report.tables.layout import interval, number
 from emend.evals.view.library import Library, command
-from emend.evals.view.records import CellView, Fact, Link, PageHead, Tab
+from emend.evals.view.records.page import Fact, Link, PageHead, Tab
+from emend.evals.view.records.run import CellView
 from emend.evals.view.scan import RunPlace
 
 TABS = (

@@ -15,22 +15,19 @@ from emend.evals.view.answers import CaseKey, Integers, RunAnswers
 from emend.evals.view.offsets import read_record
 from emend.evals.view.pages.case import edit_views, probe_views, read_trace, waiting_page
 from emend.evals.view.pages.common import PageRequest, run_path
-from emend.evals.view.records import (
+from emend.evals.view.records.case import ProbeView
+from emend.evals.view.records.compare import (
     BesideView,
     CompareChoice,
     CompareView,
-    Fact,
     Flip,
     FourCells,
-    Link,
-    Page,
     PairRow,
     PairView,
     ProbePair,
-    ProbeView,
     Side,
-    Status,
 )
+from emend.evals.view.records.page import Fact, Link, Page, Status
 from emend.evals.view.scan import RunPlace
 
 MAX_SIDES, MAX_FLIPS, KEPT_PAIRINGS = 6, 200, 8

@@ -5,7 +5,8 @@ from emend.evals.judges.store import Scoring, list_scorings
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import anchor
 from emend.evals.view.pages.common import PageRequest, case_path, facts, run_path, text_of
-from emend.evals.view.records import AgreementView, DisagreementView, JudgesView, Page, ScoringView, Vote
+from emend.evals.view.records.judges import AgreementView, DisagreementView, JudgesView, ScoringView, Vote
+from emend.evals.view.records.page import Page
 from emend.evals.view.scan import RunPlace
 from emend.evals.view.votes import SplitVote, SplitVotes
 

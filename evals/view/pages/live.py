@@ -10,7 +10,9 @@ from emend.evals.log.manifest import now
 from emend.evals.view.answers import RunAnswers
 from emend.evals.view.pages.cases import example
 from emend.evals.view.pages.common import PageRequest
-from emend.evals.view.records import AnswerExample, EditorProgress, Fact, LiveView, Page
+from emend.evals.view.records.cases import AnswerExample
+from emend.evals.view.records.live import EditorProgress, LiveView
+from emend.evals.view.records.page import Fact, Page
 from emend.evals.view.scan import RunPlace
 
 WINDOW = 120.0

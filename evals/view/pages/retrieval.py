@@ -17,7 +17,9 @@ from emend.evals.view.offsets import read_case, read_record
 from emend.evals.view.pages.cases import anchor
 from emend.evals.view.pages.common import PageRequest, case_path, cell, run_path
 from emend.evals.view.pages.steps import Decisions, hit_views
-from emend.evals.view.records import Choice, HitRate, HitView, Miss, Page, RetrievalView
+from emend.evals.view.records.case import HitView
+from emend.evals.view.records.page import Choice, Page
+from emend.evals.view.records.retrieval import HitRate, Miss, RetrievalView
 from emend.evals.view.scan import RunPlace
 
 SIZE = 20

@@ -16,16 +16,14 @@ from emend.evals.log.run_file import RunPlan
 from emend.evals.report.tables.metrics import count
 from emend.evals.report.tables.secondary import cost_text, perplexity_text, spent_line
 from emend.evals.view.pages.common import PERCENT, PageRequest, axis, cell, facts, marked, run_path
-from emend.evals.view.records import (
+from emend.evals.view.records.page import Fact, Link, Page
+from emend.evals.view.records.run import (
     CellView,
     Curve,
     CurvePoint,
-    Fact,
     GridMetric,
     GridRow,
-    Link,
     MetricGrid,
-    Page,
     PerplexityView,
     RunView,
 )

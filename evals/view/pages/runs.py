@@ -2,7 +2,8 @@
 
 from emend.evals.log.manifest import versions
 from emend.evals.view.pages.common import PageRequest, facts
-from emend.evals.view.records import AboutView, Fact, Page, RunsView
+from emend.evals.view.records.page import AboutView, Fact, Page
+from emend.evals.view.records.run import RunsView
 
 LICENCES = (Fact(name="Emend", value="Apache-2.0"),)
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from jinja2 import Environment
 
-from emend.evals.view.records import CellView, Curve, GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.records.run import CellView, Curve
 
 INSET = 5.0
 """Pixels at both ends of an axis, so that a dot there is whole."""

@@ -46,13 +46,17 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
 
 
-def same_as_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read with the summaries is what is read without."""
-    with_it = report(folder), finished_units(folder), summarise_baseline(folder)
+def read_all(folder: Path) -> tuple[object, ...]:
+    """What readers that keep summaries make of a run."""
+    return report(folder), finished_units(folder), summarise_baseline(folder)
+
+
+def read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """The same without any summary."""
     with monkeypatch.context() as other:
         other.setenv("EMEND_CACHE", str(folder.parent / "none"))
         other.setattr(kept, "LARGE", 2**40)
-        assert (report(folder), finished_units(folder), summarise_baseline(folder)) == with_it
+        return read_all(folder)
 
 
 def test_what_is_kept_is_not_read_again_and_nobody_else_may_read_it(folder, monkeypatch, tmp_path) -> None:
@@ -70,18 +74,18 @@ def test_a_run_that_grows_is_read_on(folder, monkeypatch, lines) -> None:
     whole = (folder / RECORDS).read_bytes()
     some = b"".join(whole.splitlines(keepends=True)[:lines])
     (folder / RECORDS).write_bytes(some)
-    same_as_anew(folder, monkeypatch)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
     is_whole = lines % 2 == 0  # each unit has two
     assert read_summary(folder / RECORDS).place == ((len(some), lines) if is_whole else (0, 0))
     with (folder / RECORDS).open("ab") as file:
         file.write(whole[len(some) :])
-    same_as_anew(folder, monkeypatch)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
     assert read_summary(folder / RECORDS).place.lines == 144
 
 
 def test_checkpoints_are_kept(tmp_path, monkeypatch) -> None:
     go(tmp_path / "run", editors=(FLEETING_EDITOR,), mode="sequential", reevaluate_at="2,end")
-    same_as_anew(tmp_path / "run", monkeypatch)
+    assert read_all(tmp_path / "run") == read_anew(tmp_path / "run", monkeypatch)
     found = report(tmp_path / "run")
     assert {row.standing for row in found.forgetting} == {2, 6} and read_summary(tmp_path / "run" / RECORDS).parts
 
@@ -114,7 +118,7 @@ def repeat_a_unit(path: Path) -> None:
 def test_another_file_is_read_anew(folder, monkeypatch, change: Callable[[Path], None]) -> None:
     report(folder)
     change(folder / RECORDS)
-    same_as_anew(folder, monkeypatch)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ def test_a_damaged_summary_is_made_anew(folder, monkeypatch, tmp_path, change: C
     for path in (tmp_path / "cache" / kept.FOLDER).iterdir():
         path.write_bytes(change(path.read_bytes()))
     assert report(folder) == first
-    same_as_anew(folder, monkeypatch)
+    assert read_all(folder) == read_anew(folder, monkeypatch)
 
 
 def test_a_damaged_answer_is_named_at_every_reading(folder, monkeypatch) -> None:
@@ -163,4 +167,4 @@ def test_a_run_is_finished_from_what_is_kept(original, folder, monkeypatch, held
     assert (summary.skipped, summary.finished, summary.baseline_calls) == (69, 3, 0)
     assert untimed_records(folder) == untimed_records(original) and len(left) == 3
     assert (len(made) < 15) == bool(held)
-    same_as_anew(folder, monkeypatch)
+    assert read_all(folder) == read_anew(folder, monkeypatch)

@@ -4,7 +4,8 @@ import doctest
 
 import pytest
 
-from emend.evals.view.records import CellView, Curve, CurvePoint, GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.records.case import GraphEdgeView, GraphNodeView, GraphView
+from emend.evals.view.records.run import CellView, Curve, CurvePoint
 from emend.evals.view.rendering import geometry
 from emend.evals.view.rendering.geometry import draw_graph, panels, symmetric, whisker
 

@@ -1,0 +1,210 @@
+"""Records of a case: edits, probes, and the steps of their traces."""
+
+from typing import Literal
+
+from emend.evals.view.records.page import Fact
+from emend.evals.view.records.run import RunEntry
+from emend.memory.edit import FrozenModel
+
+
+class EditView(FrozenModel):
+    """An edit of a case."""
+
+    id: str
+    form: str
+    text: str
+    subject: str = ""
+    target_new: str = ""
+    target_true: str = ""
+
+
+class HitView(FrozenModel):
+    """A retrieved entry: its score, whether it is an edit of this case, and whether it was kept, by which node and why.
+
+    An entry is kept if the last node that changed the entries left it there, or else if the prompt has its text.
+    """
+
+    place: int
+    text: str
+    score: float | None = None
+    edit_id: str = ""
+    of_case: bool = False
+    decision: Literal["kept", "dropped", ""] = ""
+    why: str = ""
+    by: str = ""
+
+
+class FieldView(FrozenModel):
+    """A field of a node's state update; `grown` where only the new part of a longer value is shown."""
+
+    name: str
+    text: str
+    grown: bool = False
+
+
+class RetryView(FrozenModel):
+    """A failed attempt of a call that was followed by another."""
+
+    attempt: int
+    error: str
+    status: int
+    wait: float
+
+
+class MessageView(FrozenModel):
+    """A message of a call; `visible` is False where the text is the step's own prompt or reply."""
+
+    role: str
+    text: str
+    tools: tuple[Fact, ...] = ()
+    visible: bool = True
+
+
+class CallView(FrozenModel):
+    """A call to a model."""
+
+    kind: str
+    model: str
+    provider: str
+    messages: tuple[MessageView, ...]
+    reply: MessageView | None
+    input_tokens: int
+    output_tokens: int
+    ms: float
+    finish: str
+    cached: bool
+    error: str
+    retries: tuple[RetryView, ...]
+
+
+class StepView(FrozenModel):
+    """A step of a graph: what the node retrieved, sent, received and wrote into the state.
+
+    `start_ms` counts from the first step; `routed` says that a router chose the node; `repeats` that the update is that
+    of an earlier step of the same node.
+    """
+
+    place: int
+    node: str
+    ms: float
+    start_ms: float
+    routed: bool
+    repeats: bool
+    about: str
+    hits: tuple[HitView, ...] | None = None
+    prompt: str | None = None
+    reply: str | None = None
+    fields: tuple[FieldView, ...] = ()
+    calls: tuple[CallView, ...] = ()
+    error: str = ""
+
+
+class GraphNodeView(FrozenModel):
+    """A node in the drawing of a graph, in a layer from the start on and a column of it."""
+
+    id: str
+    label: str
+    layer: int
+    column: int
+    state: Literal["taken", "failed", ""] = ""
+
+
+class GraphEdgeView(FrozenModel):
+    """An edge in the drawing of a graph: dashed where a router chooses, thick where it was taken."""
+
+    source: str
+    target: str
+    label: str
+    walked: bool
+    chosen: bool
+
+
+class GraphView(FrozenModel):
+    """A graph and the way that a probe took through it."""
+
+    name: str
+    nodes: tuple[GraphNodeView, ...]
+    edges: tuple[GraphEdgeView, ...]
+    layers: int
+    columns: int
+
+
+class JudgedView(FrozenModel):
+    """A judgement of an answer, with the steps of the judge's graph."""
+
+    kind: str
+    judge: str
+    repeat: int
+    swapped: bool
+    together: int
+    values: tuple[Fact, ...]
+    reason: str
+    problem: str
+    steps: tuple[StepView, ...]
+
+
+class ProbeView(FrozenModel):
+    """An answer under an editor, and all that led to it; a probe may go through the graph in several passes."""
+
+    anchor: str
+    editor: str
+    kind: str
+    probe: str
+    repeat: int
+    checkpoint: int
+    question: str
+    gold: tuple[str, ...]
+    rival: str
+    answer: str | None
+    reply: str
+    verdict: str
+    score: str
+    values: tuple[Fact, ...]
+    unscored: tuple[Fact, ...]
+    log_probs: tuple[Fact, ...]
+    cost: str
+    ms: float
+    passes: tuple[tuple[StepView, ...], ...]
+    graph: GraphView | None
+    judged: tuple[JudgedView, ...]
+
+
+class ProbeGroup(FrozenModel):
+    """A question under several editors, repeats and checkpoints; members are places in the list of probes."""
+
+    kind: str
+    question: str
+    gold: tuple[str, ...]
+    probe: str
+    members: tuple[int, ...]
+
+
+class FailureView(FrozenModel):
+    """A unit that failed and was not finished since, with the steps up to the failure."""
+
+    editor: str
+    setting: str
+    probe: str
+    error: str
+    message: str
+    at: str
+    steps: tuple[StepView, ...]
+    number: int = 0
+    href: str = ""
+
+
+class CaseView(FrozenModel):
+    """A case: its edits, its probes under every editor, and its failures; `next_probes` leads to the others of many."""
+
+    run: RunEntry
+    id: str
+    number: int
+    setting: str
+    tags: tuple[Fact, ...]
+    edits: tuple[EditView, ...]
+    probes: tuple[ProbeView, ...]
+    groups: tuple[ProbeGroup, ...]
+    failures: tuple[FailureView, ...]
+    previous: str = ""
+    next: str = ""
+    next_probes: str = ""

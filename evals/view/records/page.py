@@ -1,0 +1,105 @@
+"""Records that every page has: heads, links, facts and states."""
+
+from typing import Any, Literal
+
+from emend.memory.edit import FrozenModel
+
+
+class Link(FrozenModel):
+    """A text and the page that it leads to."""
+
+    text: str
+    href: str
+
+
+class Tab(FrozenModel):
+    """A page of a run, in the row of its pages; `count` is the number of things on it, where that is known."""
+
+    name: str
+    text: str
+    href: str
+    current: bool = False
+    count: int | None = None
+
+
+class Fact(FrozenModel):
+    """A name and a value, as text."""
+
+    name: str
+    value: str
+    href: str = ""
+
+
+class Choice(FrozenModel):
+    """A value of a filter; `count` is the number of answers that have it, where that is known."""
+
+    value: str
+    text: str
+    count: int | None = None
+    chosen: bool = False
+
+
+class PageHead(FrozenModel):
+    """Head of every page: its template's name, title, way back, the run's pages, and the command with its numbers.
+
+    `root` leads from the page to the viewer's root; `refresh` is the number of seconds after which a page that waits
+    for a computation is to be loaded again, or 0; `left_out` says what an export's page lacks.
+    """
+
+    name: str
+    title: str
+    root: str = ""
+    static: bool = False
+    crumbs: tuple[Link, ...] = ()
+    tabs: tuple[Tab, ...] = ()
+    command: str = ""
+    refresh: int = 0
+    version: str = ""
+    left_out: str = ""
+
+
+class Status(FrozenModel):
+    """How far the numbers of a page are: they are of `records` records."""
+
+    state: Literal["ready", "computing", "failed"] = "ready"
+    text: str = ""
+    records: int = 0
+
+
+class AboutView(FrozenModel):
+    """Versions, folders and licences."""
+
+    versions: tuple[Fact, ...]
+    folders: tuple[str, ...]
+    licences: tuple[Fact, ...]
+
+
+class ProblemView(FrozenModel):
+    """Why there is no page."""
+
+    title: str
+    text: str
+
+
+class Page:
+    """A page before it is rendered: the template's file, its context, and the HTTP status.
+
+    Args:
+        head: what every page has.
+        data: the record of this page.
+        status: HTTP status.
+    """
+
+    def __init__(self, head: PageHead, data: FrozenModel, status: int = 200) -> None:
+        self.head, self.status = head, status
+        self.data: Any = data
+
+    @property
+    def template(self) -> str:
+        """File of the template."""
+        return f"{self.head.name}.html"
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """Variables of the template."""
+        return {"page": self.head, "data": self.data}
